@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.settings.recipes import recipe
-from mlpengine.train.backend import seconds_to_compile
-from mlpengine.train.trainer import front_of, make_network
+from mlpengine.step.backend import seconds_to_compile
+from mlpengine.training.trainer import front_of, make_network
 
 
 def network(name: str) -> tuple[Mlp, int]:

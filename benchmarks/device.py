@@ -27,12 +27,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from mlpengine import Adam, Mlp, Sgd, ops
+from mlpengine.common.wording import plural
 from mlpengine.export._device import DeviceStep
 from mlpengine.export._device_test import golden_of
 from mlpengine.export.device import device_step, export_training
-from mlpengine.nn.export_c import export_c
+from mlpengine.export.network_c import export_c
 from mlpengine.nn.layers import ACTIVATIONS
-from mlpengine.wording import plural
 
 NETS = 40
 WARNINGS = ["pedantic", "Wall", "Wextra", "Wconversion", "Wdouble-promotion", "Wshadow", "Werror"]

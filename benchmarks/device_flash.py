@@ -18,14 +18,15 @@ import numpy as np
 from device import BOARDS, object_size
 
 from mlpengine import Adam, Mlp, Sgd, ops
-from mlpengine.data import Column, Preprocessor, Table
 from mlpengine.export._device_c import header, source
 from mlpengine.export._device_flash import COUNTED, constant_bytes, counts
 from mlpengine.export.device import device_step
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import Model
+from mlpengine.models.task import task_for
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.optim import AdamW, Lion, NAdam, RmsProp
-from mlpengine.train.model import Model
-from mlpengine.train.task import task_for
+from mlpengine.tables import Column, Table
 
 NAMES = [name for name in ACTIVATIONS if "softmax" not in name]
 OPTIMIZERS = (

@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_limits
 from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics.schedule import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
 from mlpengine.diagnostics.yardsticks import MAX_ROWS, rows_within, yardsticks
-from mlpengine.train.diagnose import YARDSTICK_SHARE, LoopDiagnostics
-from mlpengine.train.loop import Loop
-from mlpengine.train.task import Split, Task
+from mlpengine.models.task import Split, Task
+from mlpengine.training.diagnose import YARDSTICK_SHARE, LoopDiagnostics
+from mlpengine.training.loop import Loop
 
 BUDGET = {"tiny": 5.0}
 """Per cent of the training time, by workload; of the others 2."""

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 
 from mlpengine import TrainingStep
 from mlpengine.estimators import MlpClassifier
-from mlpengine.train.step import BoundStep
+from mlpengine.step.step import BoundStep
 
 
 class Watch:

@@ -21,7 +21,7 @@ from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.errors import NumericalError
 from mlpengine.nn import ACTIVATIONS
-from mlpengine.train.step import TrainingStep
+from mlpengine.step.step import TrainingStep
 
 ROWS, STEPS, SHORT, TOLERANCE = 90, 18, (1, 5), 1e-6
 

@@ -34,10 +34,10 @@ from peer_libraries import (
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Sgd, TrainingStep
-from mlpengine.data import NumberTarget
-from mlpengine.train.loop import Loop
-from mlpengine.train.task import Classification, Regression, Split
-from mlpengine.wording import plural
+from mlpengine.common.wording import plural
+from mlpengine.features import NumberTarget
+from mlpengine.models.task import Classification, Regression, Split
+from mlpengine.training.loop import Loop
 
 WORKLOADS = (
     Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"),

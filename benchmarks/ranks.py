@@ -286,7 +286,7 @@ def check(count: int) -> None:
 def train(folder: Path) -> None:
     """Train the configs of a folder on the ranks of this process, with one thread and two."""
     from mlpengine.backends.compiled import emitter
-    from mlpengine.train.ranks import Ranks
+    from mlpengine.step.ranks import Ranks
     from mlpengine_cli.main import run
 
     emitter.TERMS_PER_THREAD = 1  # small networks take two threads, too

@@ -57,7 +57,7 @@ def chunk(rng: np.random.Generator, rows: int) -> Iterator[list[str]]:
 
 
 def with_mlpengine() -> Callable[[str], object]:
-    from mlpengine.data import read_table
+    from mlpengine.tables import read_table
 
     return read_table
 

@@ -31,8 +31,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from machine import busy_loops, describe, figure, restart_clean, table
 
+from mlpengine.common.wording import plural
 from mlpengine.config import load_config
-from mlpengine.wording import plural
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).with_name("run_scripts.py")

@@ -18,7 +18,7 @@ from machine import describe, figure, restart_clean, table
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.wording import plural
+from mlpengine.common.wording import plural
 
 
 @dataclass(frozen=True)

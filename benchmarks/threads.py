@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.backends.compiled import emitter
-from mlpengine.wording import plural
+from mlpengine.common.wording import plural
 
 NETWORKS = (
     ((32, 32, 8), 32),

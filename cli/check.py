@@ -7,17 +7,18 @@ from typing import Any
 import click
 import numpy as np
 
+from mlpengine.common.wording import plural, printable
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import check_size, loss_and_task
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
-from mlpengine.data import profile, read_table
-from mlpengine.data.checks import Profile, more_features
-from mlpengine.data.progress import Progress
-from mlpengine.data.unlike import NewRows, drifts
 from mlpengine.errors import UsageError
-from mlpengine.train.model import load
-from mlpengine.train.task import Task
-from mlpengine.wording import plural, printable
+from mlpengine.features import profile
+from mlpengine.features.checks import Profile, more_features
+from mlpengine.features.unlike import NewRows, drifts
+from mlpengine.models.task import Task
+from mlpengine.tables import read_table
+from mlpengine.tables.progress import Progress
+from mlpengine.training.loading import load
 
 from .outcome import NOT_MET
 from .progress import Meter

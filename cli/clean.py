@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from mlpengine.data.stored import remove_prepared
+from mlpengine.common.files import similar_file
+from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
-from mlpengine.files import similar_file
-from mlpengine.wording import plural
+from mlpengine.tables.stored import remove_prepared
 
 from .outcome import shortest
 from .streams import say

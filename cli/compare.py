@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import click
 
+from mlpengine.common.structure import conform
+from mlpengine.common.wording import printable
 from mlpengine.config.load import differing, load_config
 from mlpengine.errors import CheckpointError, RunError
-from mlpengine.structure import conform
-from mlpengine.train.measure import ONE_NETWORK, OUT_OF_FOLD
-from mlpengine.train.metrics import higher_is_better
-from mlpengine.train.run_directory import RESULT_FILE
-from mlpengine.wording import printable
+from mlpengine.models.metrics import higher_is_better
+from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
+from mlpengine.training.run_directory import RESULT_FILE
 
 from .outcome import number, title
 from .session import read_result, resolved_config

@@ -11,9 +11,9 @@ import click
 from mlpengine.config import load_config
 from mlpengine.errors import UsageError
 from mlpengine.export.device import MakeOptimizer, Real, export_training
+from mlpengine.models.model import Model
 from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
-from mlpengine.train.model import Model
-from mlpengine.train.run_directory import RESOLVED
+from mlpengine.training.run_directory import RESOLVED
 
 from .streams import say
 

@@ -8,6 +8,8 @@ from typing import Any
 import click
 import numpy as np
 
+from mlpengine.common.files import missing, write_atomically
+from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
@@ -30,11 +32,10 @@ from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.errors import RunError, UsageError
-from mlpengine.files import missing, write_atomically
-from mlpengine.train.diagnose import facts, measure_recalls, measure_yardsticks
-from mlpengine.train.model import Model, load
-from mlpengine.train.samples import read_diagnostics
-from mlpengine.wording import plural
+from mlpengine.models.model import Model
+from mlpengine.training.diagnose import facts, measure_recalls, measure_yardsticks
+from mlpengine.training.loading import load
+from mlpengine.training.samples import read_diagnostics
 
 from .profiling import dry_run
 from .session import resolved_config

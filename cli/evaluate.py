@@ -14,15 +14,16 @@ import click
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
-from mlpengine.data import Table, read_table
-from mlpengine.data.rows import usable_rows
-from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
+from mlpengine.features.unlike import NewRows
+from mlpengine.models.metrics import confusion_matrix
+from mlpengine.models.model import Model
+from mlpengine.models.task import Classification, Split, Task, part_of
 from mlpengine.spec import Array
-from mlpengine.train.measure import outputs
-from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.model import Model, load
-from mlpengine.train.task import Classification, Split, Task, part_of
+from mlpengine.tables import Table, read_table
+from mlpengine.tables.rows import usable_rows
+from mlpengine.training.loading import load
+from mlpengine.training.measure import outputs
 
 from .outcome import NOT_MET, metrics_table, mistakes, title
 from .session import finite, resolved_config

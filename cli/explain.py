@@ -7,20 +7,21 @@ from typing import Any
 
 import click
 
+from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
-from mlpengine.quantiles import evenly_spaced
-from mlpengine.train.explain import (
+from mlpengine.models.explain import (
     Dependence,
     Importance,
     dependence,
     feature_columns,
     importances,
 )
-from mlpengine.train.measure import OUT_OF_FOLD, explained_rows
-from mlpengine.train.model import Model, load
-from mlpengine.train.task import Split, part_of
-from mlpengine.wording import plural, printable
+from mlpengine.models.model import Model
+from mlpengine.models.task import Split, part_of
+from mlpengine.training.loading import load
+from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
 
 from .evaluate import read_rows
 from .session import resolved_config, uses_extra

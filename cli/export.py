@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from mlpengine.common.files import missing
 from mlpengine.errors import RunError, UsageError
 from mlpengine.export import FORMATS, export, format_of
-from mlpengine.files import missing
-from mlpengine.train.model import MODEL_FILE, Model
+from mlpengine.models.model import MODEL_FILE, Model
 
 from . import device
 from .streams import say

@@ -7,15 +7,16 @@ from pathlib import Path
 import click
 import numpy as np
 
+from mlpengine.common.files import similar_file, write_atomically
+from mlpengine.common.wording import plural
 from mlpengine.config.proposal import decisions, propose
-from mlpengine.data import DATASETS, Profile, profile
-from mlpengine.data.checks import CORRECT, KEEP_IF, more_features
-from mlpengine.data.detect import detect
-from mlpengine.data.targets import fit_target
 from mlpengine.errors import DataError, UsageError
-from mlpengine.files import similar_file, write_atomically
+from mlpengine.features import Profile, profile
+from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
+from mlpengine.features.targets import fit_target
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.wording import plural
+from mlpengine.tables import DATASETS
+from mlpengine.tables.detect import detect
 
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema

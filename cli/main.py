@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from mlpengine.system import EXIT_CODES
+from mlpengine.common.system import EXIT_CODES
 
 from .launcher import end_job, launched
 from .stopping import handled
@@ -106,7 +106,7 @@ class LazyGroup(click.Group):
         """Find the subcommand; suggest the nearest name for one that does not exist."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            from mlpengine.wording import suggestion
+            from mlpengine.common.wording import suggestion
 
             hint = suggestion(name, COMMANDS) or f" ({', '.join(COMMANDS)})"
             raise click.UsageError(f"no such command {name!r}{hint}", ctx)
@@ -249,7 +249,7 @@ def _usage(error: click.ClickException) -> str:
     if context is None:
         return f"error: {text}"
     if isinstance(error, click.NoSuchOption):
-        from mlpengine.wording import suggestion
+        from mlpengine.common.wording import suggestion
 
         names = [name for option in context.command.params for name in option.opts]
         text = f"no such option {error.option_name!r}{suggestion(error.option_name, names)}"

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlpengine.common.wording import plural, printable
+from mlpengine.models.metrics import confusion_matrix
+from mlpengine.models.model import MODEL_FILE
+from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.spec import Array
-from mlpengine.train.ensemble import EnsembleLoop
-from mlpengine.train.loop import Loop, Result
-from mlpengine.train.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
-from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.model import MODEL_FILE
-from mlpengine.train.task import Classification, Regression, Split, Task
-from mlpengine.wording import plural, printable
+from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.loop import Loop, Result
+from mlpengine.training.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 
 if TYPE_CHECKING:
     from .session import Session

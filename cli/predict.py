@@ -12,17 +12,19 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
-from mlpengine.data import Column, Preprocessor, Table, read_blocks
-from mlpengine.data._cells import EXACT
-from mlpengine.data.categories import coded
-from mlpengine.data.reader import PARQUET, READERS, holds_whole_numbers
-from mlpengine.data.unlike import NewRows
+from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
+from mlpengine.features import Preprocessor
+from mlpengine.features.categories import coded
+from mlpengine.features.unlike import NewRows
+from mlpengine.models.calibration import checked_level
+from mlpengine.models.model import Model
+from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
-from mlpengine.train.calibration import checked_level
-from mlpengine.train.model import Model, load
-from mlpengine.train.task import Classification, MultiLabel, Regression, Task
-from mlpengine.wording import plural
+from mlpengine.tables import Column, Table, read_blocks
+from mlpengine.tables.cells import EXACT
+from mlpengine.tables.reader import PARQUET, READERS, holds_whole_numbers
+from mlpengine.training.loading import load
 
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain, write_table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.config.build import LoadedData
-from mlpengine.train.trainer import Trainer
+from mlpengine.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from .session import Session

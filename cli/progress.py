@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Callback, Loop
-from mlpengine.wording import printable
+from mlpengine.common.wording import printable
+from mlpengine.training.history import EpochRow
+from mlpengine.training.loop import Callback, Loop
 
 from .streams import say
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
+from mlpengine.common.system import ends_within
 from mlpengine.config.build import LoadedData
 from mlpengine.errors import (
     MlpEngineError,
@@ -16,13 +17,12 @@ from mlpengine.errors import (
     importing,
     install_line,
 )
-from mlpengine.system import ends_within
-from mlpengine.train.checkpoint import Checkpoint
-from mlpengine.train.loop import Loop
-from mlpengine.train.measure import measure
-from mlpengine.train.ranks import Ranks
-from mlpengine.train.run_directory import environment
-from mlpengine.train.trainer import Trainer
+from mlpengine.step.ranks import Ranks
+from mlpengine.training.checkpoint import Checkpoint
+from mlpengine.training.loop import Loop
+from mlpengine.training.measure import measure
+from mlpengine.training.run_directory import environment
+from mlpengine.training.trainer import Trainer
 
 from .launcher import LAUNCHED, START_SECONDS
 from .session import DECIDES_BITS, fingerprints

@@ -14,11 +14,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
+from mlpengine.common.files import missing, read_file, remove_unfinished
+from mlpengine.common.structure import conform
+from mlpengine.common.system import peak_bytes
+from mlpengine.common.wording import differing, redacted
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import digests
-from mlpengine.data import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.errors import (
     CheckpointError,
@@ -27,22 +30,17 @@ from mlpengine.errors import (
     RunError,
     UsageError,
 )
-from mlpengine.files import missing, read_file, remove_unfinished
-from mlpengine.structure import conform
-from mlpengine.system import peak_bytes
-from mlpengine.train.checkpoint import (
-    CHECKPOINTS,
-    Checkpoint,
-    Checkpointer,
-    Checkpoints,
-)
-from mlpengine.train.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
-from mlpengine.train.ensemble import EnsembleLoop
-from mlpengine.train.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
-from mlpengine.train.loop import Callback, Loop, Result
-from mlpengine.train.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
-from mlpengine.train.model import MODEL_FILE, Model, restored_model
-from mlpengine.train.run_directory import (
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.models.task import Split
+from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
+from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
+from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
+from mlpengine.training.loading import restored_model
+from mlpengine.training.loop import Callback, Loop, Result
+from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
+from mlpengine.training.run_directory import (
     ENVIRONMENT,
     GIVEN,
     RESOLVED,
@@ -50,9 +48,7 @@ from mlpengine.train.run_directory import (
     RunDirectory,
     environment,
 )
-from mlpengine.train.task import Split
-from mlpengine.train.trainer import Fitted, Trainer
-from mlpengine.wording import differing, redacted
+from mlpengine.training.trainer import Fitted, Trainer
 
 from .progress import Progress
 from .streams import say
@@ -304,7 +300,7 @@ class Session:
         setting = self.data.file.config.report.tensorboard
         if not uses_extra(setting, "tensorboard"):
             return []
-        from mlpengine.tensorboard import TensorBoard
+        from mlpengine.training.tensorboard import TensorBoard
 
         try:
             return [TensorBoard(self.directory.path / "tensorboard")]
@@ -415,7 +411,7 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
     return checksums
 
 
-EXTRAS = {"plots": "mlpengine.report.pictures", "tensorboard": "mlpengine.tensorboard"}
+EXTRAS = {"plots": "mlpengine.report.pictures", "tensorboard": "mlpengine.training.tensorboard"}
 """Modules that need an extra."""
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlpengine.system import EXIT_CODES
+from mlpengine.common.system import EXIT_CODES
 
 if TYPE_CHECKING:
-    from mlpengine.train.ranks import Ranks
+    from mlpengine.step.ranks import Ranks
 
 HANGUP = 129
 """The exit code of the signal of a terminal that is closed."""

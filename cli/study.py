@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine import system
+from mlpengine.common import system
+from mlpengine.common.files import write_all, writing
+from mlpengine.common.wording import redacted
 from mlpengine.config.sweep import (
     JOURNAL,
     SETTINGS,
@@ -29,11 +31,9 @@ from mlpengine.config.sweep import (
     without_values,
 )
 from mlpengine.errors import MlpEngineError, RunError, UsageError, importing
-from mlpengine.files import write_all, writing
-from mlpengine.train.checkpoint import CHECKPOINTS, Checkpoints
-from mlpengine.train.metrics import higher_is_better
-from mlpengine.train.run_directory import LOCK_FILE, RunDirectory
-from mlpengine.wording import redacted
+from mlpengine.models.metrics import higher_is_better
+from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoints
+from mlpengine.training.run_directory import LOCK_FILE, RunDirectory
 
 with importing("mlpengine sweep", "sweep"):
     import optuna

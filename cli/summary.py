@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
+from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.errors import UsageError
+from mlpengine.models.card import card
 from mlpengine.nn import Mlp
-from mlpengine.train.card import card
-from mlpengine.train.model import load
-from mlpengine.train.run_directory import RESOLVED
-from mlpengine.train.trainer import Trainer
-from mlpengine.wording import plural, printable
+from mlpengine.training.loading import load
+from mlpengine.training.run_directory import RESOLVED
+from mlpengine.training.trainer import Trainer
 
 from .outcome import SHOWN_PARTS, title
 from .streams import say, write_file

@@ -17,15 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mlpengine.config import ConfigFile, parse_override
-from mlpengine.config.build import load_data, trainer_of
-from mlpengine.config.load import load_config
-from mlpengine.config.space import load_sweep
-from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
-from mlpengine.data import DATASETS
-from mlpengine.errors import RunError, UsageError
-from mlpengine.files import write_atomically
-from mlpengine.system import (
+from mlpengine.common.files import write_atomically
+from mlpengine.common.system import (
     EXIT_CODES,
     START_METHOD,
     interrupt,
@@ -33,9 +26,16 @@ from mlpengine.system import (
     usable_cores,
     use_cores,
 )
-from mlpengine.train.run_directory import RunDirectory
-from mlpengine.train.threads import cores
-from mlpengine.wording import plural
+from mlpengine.common.wording import plural
+from mlpengine.config import ConfigFile, parse_override
+from mlpengine.config.build import load_data, trainer_of
+from mlpengine.config.load import load_config
+from mlpengine.config.space import load_sweep
+from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
+from mlpengine.errors import RunError, UsageError
+from mlpengine.step.threads import cores
+from mlpengine.tables import DATASETS
+from mlpengine.training.run_directory import RunDirectory
 
 from .launcher import launched
 from .outcome import shortest

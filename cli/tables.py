@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.files import write_atomically
 from mlpengine.errors import importing
-from mlpengine.files import write_atomically
 from mlpengine.spec import Array
 
 from .formatting import DIGITS, decimals, integers, lines, texts

@@ -8,16 +8,17 @@ from typing import NamedTuple
 
 import click
 
+from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.fixing import fix_overrides
 from mlpengine.errors import NumericalError, RunError, UsageError
-from mlpengine.train.checkpoint import Checkpoint
-from mlpengine.train.model import Model, load
-from mlpengine.train.ranks import Ranks
-from mlpengine.train.run_directory import RESOLVED, RunDirectory
-from mlpengine.train.trainer import Trainer
-from mlpengine.wording import plural
+from mlpengine.models.model import Model
+from mlpengine.step.ranks import Ranks
+from mlpengine.training.checkpoint import Checkpoint
+from mlpengine.training.loading import load
+from mlpengine.training.run_directory import RESOLVED, RunDirectory
+from mlpengine.training.trainer import Trainer
 
 from .compare import comparison
 from .outcome import report, shortest

@@ -8,6 +8,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from mlpengine.common.files import flush, read_file, similar_file, unflushed
+from mlpengine.common.system import is_orphan
+from mlpengine.common.wording import plural
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.space import overrides
@@ -21,15 +24,12 @@ from mlpengine.errors import (
     ShapeError,
     UsageError,
 )
-from mlpengine.files import flush, read_file, similar_file, unflushed
-from mlpengine.system import is_orphan
-from mlpengine.train.ensemble import EnsembleLoop
-from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Loop, Result
-from mlpengine.train.measure import OUT_OF_FOLD
-from mlpengine.train.model import MODEL_FILE
-from mlpengine.train.run_directory import RunDirectory
-from mlpengine.wording import plural
+from mlpengine.models.model import MODEL_FILE
+from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.history import EpochRow
+from mlpengine.training.loop import Loop, Result
+from mlpengine.training.measure import OUT_OF_FOLD
+from mlpengine.training.run_directory import RunDirectory
 
 from .progress import Progress
 from .session import Session, check_config, find_checkpoint

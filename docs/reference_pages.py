@@ -13,7 +13,9 @@ import click
 
 MODULES = {
     "mlpengine": "The names that most programs need.",
-    "mlpengine.train": "Steps, loops, tasks, metrics, models, populations.",
+    "mlpengine.step": "One training step, and populations of networks.",
+    "mlpengine.training": "Loops, callbacks, the trainer.",
+    "mlpengine.models": "Models, tasks, metrics.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",
     "mlpengine.ops": "Ops, activations and losses.",
     "mlpengine.formula": "Formulas of element-wise functions.",
@@ -21,7 +23,8 @@ MODULES = {
     "mlpengine.optim": "Optimizers, schedules and clipping.",
     "mlpengine.settings": "What a run is: network, features, training, split.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
-    "mlpengine.data": "Tables, preprocessing, splits.",
+    "mlpengine.tables": "Tables from files and data frames.",
+    "mlpengine.features": "Preprocessing, splits, batches.",
     "mlpengine.config": "Configs and their schema.",
     "mlpengine.estimators": "Estimators for scikit-learn.",
     "mlpengine.export": "ONNX and other formats.",

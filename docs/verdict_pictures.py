@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mlpengine.train.loop import Loop
+from mlpengine.training.loop import Loop
 
 ROOT = Path(__file__).parents[1]
 PICTURES = Path(__file__).parent / "recipes" / "verdicts"

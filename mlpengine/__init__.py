@@ -35,30 +35,23 @@ nothing and costs the arithmetic and little more.  A whole training loop by hand
 underneath, for networks that are not a chain of dense layers.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mlpengine.common.lazy import lazy_names
 from mlpengine.errors import MlpEngineError
 
 if TYPE_CHECKING:
     from mlpengine.config.fitting import FitResult, fit
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
+    from mlpengine.models import Model, metric
     from mlpengine.nn import Mlp
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
     from mlpengine.optim import Adam, AdamW, CosineSchedule, Sgd
     from mlpengine.settings import EarlyStopping
+    from mlpengine.step import Population, PopulationStep, TrainingStep
     from mlpengine.tape import Program, Tape
-    from mlpengine.train import (
-        Callback,
-        Loop,
-        Model,
-        Population,
-        PopulationStep,
-        TrainingStep,
-        load,
-        metric,
-    )
+    from mlpengine.training import Callback, Loop, load
 
 __version__ = "0.2.0"
 
@@ -90,31 +83,23 @@ __all__ = [
     "metric",
 ]
 
-_PACKAGES = ("nn", "optim", "tape", "ops", "train", "data", "diagnostics", "backends", "spec")
-"""What is imported when it, or one of the names above, is first used: 0.01 s without it."""
-
-_PLACES = {
-    "config.fitting": ("FitResult", "fit"),
-    "diagnostics": ("Diagnostics",),
-    "estimators": ("MlpClassifier", "MlpRegressor"),
-    "nn": ("Mlp",),
-    "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
-    "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
-    "settings": ("EarlyStopping",),
-    "tape": ("Program", "Tape"),
-}
-"""Where the names above are defined; the others are in `train`."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"{__name__}.{name}")
-    if name in __all__:
-        place = next((place for place, names in _PLACES.items() if name in names), "train")
-        value = getattr(import_module(f"{__name__}.{place}"), name)
-        return globals().setdefault(name, value)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is first used
+    __name__,
+    {
+        "config.fitting": ("FitResult", "fit"),
+        "diagnostics": ("Diagnostics",),
+        "estimators": ("MlpClassifier", "MlpRegressor"),
+        "models": ("Model", "metric"),
+        "nn": ("Mlp",),
+        "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
+        "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
+        "settings": ("EarlyStopping",),
+        "step": ("Population", "PopulationStep", "TrainingStep"),
+        "tape": ("Program", "Tape"),
+        "training": ("Callback", "Loop", "load"),
+    },
+    (
+        *("backends", "diagnostics", "features", "models", "nn", "ops", "optim", "spec", "step"),
+        *("tables", "tape", "training"),
+    ),
+)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from mlpengine.train.population import PopulationStep
-from mlpengine.train.step import TrainingStep
+from mlpengine.step.population import PopulationStep
+from mlpengine.step.step import TrainingStep
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # for the processes that tests start

@@ -30,10 +30,11 @@ from mlpengine import (
     TrainingStep,
     errors,
 )
-from mlpengine.data import Batches, NumberTarget, Preprocessor, Table
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import TapeError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.features import Batches, NumberTarget, Preprocessor
+from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Front
 from mlpengine.ops import REGISTRY, GradOp, Loss, RunningStatistics
 from mlpengine.optim import (
@@ -53,10 +54,10 @@ from mlpengine.optim import (
     StepSchedule,
 )
 from mlpengine.spec import Spec, call
+from mlpengine.tables import Table
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
-from mlpengine.train.history import History
-from mlpengine.train.task import Regression, Split, Task
+from mlpengine.training.history import History
 
 
 def pickled(thing: Any) -> Any:
@@ -306,9 +307,9 @@ ROWS = {
     "CosLogSchedule": schedule_row(lambda: CosLogSchedule(9)),
     "OneCycleSchedule": schedule_row(lambda: OneCycleSchedule(9)),
     "PlateauSchedule": schedule_row(lambda: PlateauSchedule(patience=1)),
-    "Classification": task_row(lambda: mlpengine.train.Classification(3, "abc")),
-    "BinaryClassification": task_row(lambda: mlpengine.train.BinaryClassification(1, "ab")),
-    "MultiLabel": task_row(lambda: mlpengine.train.MultiLabel(2, "ab")),
+    "Classification": task_row(lambda: mlpengine.models.Classification(3, "abc")),
+    "BinaryClassification": task_row(lambda: mlpengine.models.BinaryClassification(1, "ab")),
+    "MultiLabel": task_row(lambda: mlpengine.models.MultiLabel(2, "ab")),
     "Regression": task_row(lambda: Regression(NumberTarget(["y"], [2.0], [3.0]))),
     "Split": Row(
         lambda: Split(*(np.arange(4.0)[:, None] for _ in range(3))),
@@ -454,7 +455,7 @@ def is_loss(op: object) -> bool:
 
 def exported() -> set[str]:
     """Return the names of the public classes that are no exceptions and no base classes."""
-    rooms = (mlpengine, mlpengine.nn, mlpengine.optim, mlpengine.train)
+    rooms = (mlpengine, mlpengine.nn, mlpengine.optim, mlpengine.models)
     public = {name: getattr(room, name) for room in rooms for name in room.__all__}
     public |= {name: op for name, op in vars(mlpengine.ops).items() if is_loss(op)}
     classes = {k: v for k, v in public.items() if isinstance(v, type)}

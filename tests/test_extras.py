@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 USES = {
     "plots": "import mlpengine.report.pictures",
-    "tensorboard": "import mlpengine.tensorboard",
+    "tensorboard": "import mlpengine.training.tensorboard",
     "sklearn": "import mlpengine.estimators",
     "onnx": "import mlpengine.export._onnx",
     "sweep": "import mlpengine_cli.study",

@@ -106,6 +106,22 @@ def private_reads(text: str) -> list[str]:
     ]
 
 
+def private_modules(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return the imports of modules with an underscore by modules of another room."""
+    return [
+        f"{name} imports {target}"
+        for name, targets in sorted(graph.items())
+        for target in sorted(targets)
+        if "._" in target and not name.startswith(target[: target.index("._")])
+    ]
+
+
+@pytest.mark.no_cover
+def test_no_private_module_is_imported_by_another_room():
+    assert private_modules(import_graph(sources())) == []
+    assert private_modules({"p.a.b": {"p.a._c"}, "p.d": {"p.a._c"}}) == ["p.d imports p.a._c"]
+
+
 @pytest.mark.no_cover
 def test_no_circle_of_imports():
     graph = import_graph(sources())

@@ -12,7 +12,7 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.optim import OPTIMIZERS
 from mlpengine.spec import Spec
 from mlpengine.tape import from_inner
-from mlpengine.train.model import load
+from mlpengine.training.loading import load
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}
 LOSSES = {

@@ -11,10 +11,11 @@ from itertools import pairwise
 import numpy as np
 
 from mlpengine import Adam, Program, Tape
-from mlpengine.data import Batches, load_dataset, split_rows
+from mlpengine.features import Batches, split_rows
 from mlpengine.ops import RunningStatistics
 from mlpengine.optim import OneCycleSchedule
 from mlpengine.spec import Array
+from mlpengine.tables import load_dataset
 from mlpengine.tape import Node, linear
 
 CHANNELS = (1, 16, 32, 64)

@@ -7,7 +7,7 @@ rule does.  It is selected by op and direction while a program is bound, never d
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mlpengine.ops._op import Direction, GradOp
+from mlpengine.ops.op import Direction, GradOp
 from mlpengine.spec import Calls
 
 Rule = Callable[..., Calls]

@@ -15,7 +15,7 @@ from mlpengine.backends.backend import Backend, Rule
 from mlpengine.formula import Expr, Plan, numexpr_text, order
 from mlpengine.formula.pieces import constant, copied
 from mlpengine.ops import Elementwise, GradOp
-from mlpengine.ops._op import Direction
+from mlpengine.ops.op import Direction
 from mlpengine.spec import Array, Calls, Slots, call
 
 

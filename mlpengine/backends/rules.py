@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
+from mlpengine.common.locks import cached_property
 from mlpengine.formula import Expr, c_statements, order, variable
-from mlpengine.locks import cached_property
 from mlpengine.ops import Dropout, Elementwise, GradOp
-from mlpengine.ops._op import Direction
+from mlpengine.ops.op import Direction
 
 
 class Rule:

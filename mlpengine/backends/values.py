@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import address_of
-from mlpengine.locks import cached_property
+from mlpengine.common.buffers import address_of
+from mlpengine.common.locks import cached_property
 from mlpengine.ops import Dropout
 from mlpengine.spec import Array
 

@@ -12,20 +12,11 @@ import numpy as np
 from mlpengine.config.load import ConfigFile, Override
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
-from mlpengine.data import Preprocessor, class_weights
-from mlpengine.data.unlike import NewRows
 from mlpengine.errors import UsageError
-from mlpengine.nn.layers import parameter_specs, plan_layers
-from mlpengine.ops import LOSSES, losses_of
-from mlpengine.ops._loss import Loss
-from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
-from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
-from mlpengine.spec import Array
-from mlpengine.tape.flat import Flat
-from mlpengine.train.measure import Measured
-from mlpengine.train.model import Model
-from mlpengine.train.ranks import Ranks
-from mlpengine.train.task import (
+from mlpengine.features import Preprocessor, class_weights
+from mlpengine.features.unlike import NewRows
+from mlpengine.models.model import Model
+from mlpengine.models.task import (
     BinaryClassification,
     Classification,
     Regression,
@@ -34,7 +25,16 @@ from mlpengine.train.task import (
     part_of,
     task_for,
 )
-from mlpengine.train.trainer import Trainer, front_of, step_rows
+from mlpengine.nn.layers import parameter_specs, plan_layers
+from mlpengine.ops import LOSSES, losses_of
+from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.ops.loss import Loss
+from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
+from mlpengine.spec import Array
+from mlpengine.step.ranks import Ranks
+from mlpengine.tape.flat import Flat
+from mlpengine.training.measure import Measured
+from mlpengine.training.trainer import Trainer, front_of, step_rows
 
 _log = logging.getLogger("mlpengine")
 

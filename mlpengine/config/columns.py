@@ -6,12 +6,12 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
-from mlpengine.data import Leak
-from mlpengine.data.checks import CORRECT
-from mlpengine.data.leaks import find_leaks
-from mlpengine.data.outliers import FAR, find_outliers
 from mlpengine.diagnostics.leaks import described, guide, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
+from mlpengine.features import Leak
+from mlpengine.features.checks import CORRECT
+from mlpengine.features.leaks import find_leaks
+from mlpengine.features.outliers import FAR, find_outliers
 
 SAMPLE_ROWS = 10_000
 """Number of evenly spaced training rows that are examined, to limit the time at a run's end."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.misuse import called_as, quoted
+from mlpengine.common.wording import html_table, plural
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
@@ -20,18 +22,17 @@ from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
-from mlpengine.data import Table, read_table
-from mlpengine.data.detect import Detected, detect
-from mlpengine.data.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import ConfigError, DataError, UsageError
-from mlpengine.misuse import called_as, quoted
-from mlpengine.train.diagnose import YARDSTICK_SECONDS
-from mlpengine.train.loop import Callback, Result
-from mlpengine.train.measure import measure
-from mlpengine.train.model import Model, load
-from mlpengine.train.trainer import Fitted, Trainer
-from mlpengine.wording import html_table, plural
+from mlpengine.models.model import Model
+from mlpengine.tables import Table, read_table
+from mlpengine.tables.detect import Detected, detect
+from mlpengine.tables.frames import as_table, categorical_columns
+from mlpengine.training.diagnose import YARDSTICK_SECONDS
+from mlpengine.training.loading import load
+from mlpengine.training.loop import Callback, Result
+from mlpengine.training.measure import measure
+from mlpengine.training.trainer import Fitted, Trainer
 
 EXAMPLE = "mlpengine.fit(table, target='price')"
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from mlpengine.common.files import checked_path
 from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
 from mlpengine.config.schema import Config, current_config
 from mlpengine.config.writer import with_short_lists, yaml_text
-from mlpengine.data import DATASETS
 from mlpengine.errors import ConfigError, UsageError
-from mlpengine.files import checked_path
+from mlpengine.tables import DATASETS
 
 
 class Override(NamedTuple):

@@ -27,8 +27,8 @@ from pydantic_core.core_schema import (
     no_info_before_validator_function,
 )
 
+from mlpengine.common.fields import Checked, OneOf, Option, options_of, summary
 from mlpengine.errors import UsageError
-from mlpengine.fields import Checked, OneOf, Option, options_of, summary
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.optim import (
     CLIPS,

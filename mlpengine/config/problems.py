@@ -8,9 +8,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from mlpengine.common.wording import SYNONYMS, suggestion
 from mlpengine.config.options import Named, Section
 from mlpengine.config.reader import Document, KeyPath, dotted
-from mlpengine.wording import SYNONYMS, suggestion
 
 _EXPECTED = {
     "int_type": "a whole number",

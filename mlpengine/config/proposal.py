@@ -4,16 +4,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mlpengine.common.wording import plural, printable
 from mlpengine.config.presets import fill_missing
 from mlpengine.config.reader import Document, parse
 from mlpengine.config.schema import sections_of
 from mlpengine.config.writer import quoted
-from mlpengine.data import DATASETS, Profile, profile
-from mlpengine.data.checks import KEEP_IF
-from mlpengine.data.detect import Detected
-from mlpengine.data.kinds import FEW_LEVELS
-from mlpengine.data.reading import DEFAULT, Reading
 from mlpengine.errors import DataError
+from mlpengine.features import Profile, profile
+from mlpengine.features.checks import KEEP_IF
+from mlpengine.features.kinds import FEW_LEVELS
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
@@ -22,7 +21,9 @@ from mlpengine.settings.recipes import (
     validation_share,
 )
 from mlpengine.settings.training import Kind, trained
-from mlpengine.wording import plural, printable
+from mlpengine.tables import DATASETS
+from mlpengine.tables.detect import Detected
+from mlpengine.tables.reading import DEFAULT, Reading
 
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
 """Sections of a recipe, in the order of a config."""

@@ -21,9 +21,9 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.parser import Parser
 
+from mlpengine.common.files import similar_file
 from mlpengine.config.unreadable import in_words
 from mlpengine.errors import ConfigError
-from mlpengine.files import similar_file
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
+from mlpengine.common.fields import options_of
 from mlpengine.config.options import (
     FAMILIES,
     OFF_OR_DEFAULTS,
@@ -21,7 +22,6 @@ from mlpengine.config.options import (
     shown,
 )
 from mlpengine.config.sweep import SweepSection
-from mlpengine.fields import options_of
 from mlpengine.settings import (
     DiagnosticsSettings,
     FeatureSettings,

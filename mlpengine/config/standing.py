@@ -4,15 +4,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
-from mlpengine.quantiles import evenly_spaced
+from mlpengine.models import baselines
+from mlpengine.models.kinds import Mean
+from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.spec import Array
-from mlpengine.train import baselines
-from mlpengine.train.kinds import Mean
-from mlpengine.train.measure import OUT_OF_FOLD
-from mlpengine.train.task import Split
+from mlpengine.training.measure import OUT_OF_FOLD
 
 SCORED = 10_000
 """Maximum number of rows, evenly spaced, from which errors and pictures are computed."""

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from mlpengine.common.wording import VARIABLE
 from mlpengine.config.options import Count, Positive, Section, rule
 from mlpengine.errors import UsageError
-from mlpengine.wording import VARIABLE
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 """The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""

@@ -8,34 +8,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.wording import suggestion
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.data import (
-    DATASETS,
-    Preprocessor,
-    Table,
-    fold_rows,
-    load_dataset,
-    read_table,
-    split_rows,
-    task_of,
-)
-from mlpengine.data.computed import (
+from mlpengine.errors import DataError, FormulaError
+from mlpengine.features import Preprocessor, fold_rows, split_rows, task_of
+from mlpengine.features.computed import (
     computed_column,
     computed_columns,
     row_filter,
     rows_that_fulfil,
     with_columns,
 )
-from mlpengine.data.progress import Progress
-from mlpengine.data.reader import store_table
-from mlpengine.data.reading import Reading
-from mlpengine.data.rows import usable_rows
-from mlpengine.data.splits import PARTS
-from mlpengine.errors import DataError, FormulaError
+from mlpengine.features.splits import PARTS
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
-from mlpengine.wording import suggestion
+from mlpengine.tables import DATASETS, Table, load_dataset, read_table
+from mlpengine.tables.progress import Progress
+from mlpengine.tables.reader import store_table
+from mlpengine.tables.reading import Reading
+from mlpengine.tables.rows import usable_rows
 
 
 class Tables(NamedTuple):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.quantiles import median, quantiles
 from mlpengine.nn import Mlp
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
@@ -16,7 +17,6 @@ from mlpengine.ops import (
     Quantile,
     SoftmaxCrossEntropy,
 )
-from mlpengine.quantiles import median, quantiles
 from mlpengine.spec import Array
 
 RARE = 1e-6

@@ -4,6 +4,9 @@ from math import isnan
 
 import numpy as np
 
+from mlpengine.common.palette import shown_name
+from mlpengine.common.quantiles import median
+from mlpengine.common.wording import plural
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import validation_losses
 from mlpengine.diagnostics.run_rules import (
@@ -17,10 +20,7 @@ from mlpengine.diagnostics.run_rules import (
 )
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.diagnostics.yardsticks import CLEAR
-from mlpengine.palette import shown_name
-from mlpengine.quantiles import median
 from mlpengine.settings import Fix, NetworkSettings
-from mlpengine.wording import plural
 
 SHIFT = 0.25  # healthy: up to 0.2
 """Minimum distance of two distribution functions that is reported."""

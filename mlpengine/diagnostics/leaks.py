@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mlpengine.data.leaks import ANSWER, PART, Leak
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
+from mlpengine.features.leaks import ANSWER, PART, Leak
 from mlpengine.settings import FeatureSettings, Fix
 
 

@@ -8,10 +8,10 @@ from math import isfinite, nan
 
 import numpy as np
 
+from mlpengine.common.quantiles import median
 from mlpengine.diagnostics.trial import Rows, Step, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
-from mlpengine.quantiles import median
 from mlpengine.spec import Array
 
 LOWEST, HIGHEST, STEPS = 1e-7, 10.0, 160

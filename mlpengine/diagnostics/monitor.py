@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import Uncopyable, replay
+from mlpengine.common.buffers import Uncopyable, replay
+from mlpengine.common.misuse import KnownAttributes
 from mlpengine.diagnostics.baseline import NO_EXTREME, Extreme
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.probes import RECTIFIERS, BoundProbes
@@ -18,7 +19,6 @@ from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
-from mlpengine.misuse import KnownAttributes
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -20,7 +21,6 @@ from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
 from mlpengine.spec import Array
-from mlpengine.wording import plural
 
 CHECKED_ROWS = 1024
 """Random rows on which units and losses are checked."""

@@ -4,9 +4,9 @@ from math import hypot, isnan, log, nan, sqrt
 
 import numpy as np
 
+from mlpengine.common.quantiles import median
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.optim import Optimizer
-from mlpengine.quantiles import median
 from mlpengine.settings import Fix
 from mlpengine.spec import Array
 

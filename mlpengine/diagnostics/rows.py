@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import replay
+from mlpengine.common.buffers import replay
 from mlpengine.diagnostics.buffers import LayerBuffers, layer_buffers
 from mlpengine.diagnostics.samples import NET_INDEX
 from mlpengine.diagnostics.trial import clone

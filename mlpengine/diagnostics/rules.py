@@ -9,6 +9,8 @@ from math import isnan, nan
 
 import numpy as np
 
+from mlpengine.common.quantiles import median
+from mlpengine.common.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -29,9 +31,7 @@ from mlpengine.diagnostics.readings import (
 )
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
-from mlpengine.quantiles import median
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
-from mlpengine.wording import plural
 
 GUIDE_RATIO = 1e-3
 """The update ratio of a network that learns well, to an order of magnitude."""

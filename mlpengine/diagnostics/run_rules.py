@@ -7,6 +7,8 @@ from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 
+from mlpengine.common.quantiles import median, quantiles
+from mlpengine.common.wording import plural
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.readings import (
     LEARNED,
@@ -21,7 +23,6 @@ from mlpengine.diagnostics.readings import (
 )
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.optim import Adam, Optimizer, Sgd
-from mlpengine.quantiles import median, quantiles
 from mlpengine.settings import (
     EarlyStopping,
     FeatureSettings,
@@ -30,7 +31,6 @@ from mlpengine.settings import (
     TrainingSettings,
 )
 from mlpengine.spec import Array
-from mlpengine.wording import plural
 
 MIN_EPOCHS = 5
 """Number of epochs below which curves are not judged."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.quantiles import median
+from mlpengine.common.quantiles import median
 from mlpengine.spec import Array
 
 DOUBLE = log(2.0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from mlpengine.common.wording import html_table
 from mlpengine.settings.fixes import Fix, by_key
-from mlpengine.wording import html_table
 
 MAX_TEXT = 159
 """Greatest length of the text of a verdict."""

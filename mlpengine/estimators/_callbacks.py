@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from mlpengine.train.history import EpochRow
-from mlpengine.train.loop import Callback, Loop
+from mlpengine.training.history import EpochRow
+from mlpengine.training.loop import Callback, Loop
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

@@ -7,15 +7,15 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from mlpengine.data import class_weights
+from mlpengine.common.fields import NonNegative, fitting
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
 from mlpengine.estimators._sparse import dense
-from mlpengine.fields import NonNegative, fitting
+from mlpengine.features import class_weights
+from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.spec import Array, ArrayLike
-from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Task
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]

@@ -15,10 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mlpengine.data import Table, fold_rows, split_rows
-from mlpengine.data.leaks import find_leaks
-from mlpengine.data.numbers import Numbers
-from mlpengine.data.sources import Source
+from mlpengine.common.misuse import KnownAttributes, called_as
+from mlpengine.common.wording import plural
 from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
@@ -33,7 +31,16 @@ from mlpengine.estimators._sparse import (
     quantile_edges,
     updated_scale,
 )
-from mlpengine.misuse import KnownAttributes, called_as
+from mlpengine.features import fold_rows, split_rows
+from mlpengine.features.leaks import find_leaks
+from mlpengine.features.numbers import Numbers
+from mlpengine.features.sources import Source
+from mlpengine.models.calibration import Residuals
+from mlpengine.models.evaluate import Scorer, plain_loss
+from mlpengine.models.explain import importances
+from mlpengine.models.kinds import Mean
+from mlpengine.models.linear import can_be_linear
+from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
@@ -54,17 +61,11 @@ from mlpengine.settings.recipes import (
 )
 from mlpengine.settings.training import LINEAR, in_order, trained
 from mlpengine.spec import Array, ArrayLike, floating
-from mlpengine.train.calibration import Residuals
-from mlpengine.train.evaluate import Scorer, plain_loss
-from mlpengine.train.explain import importances
-from mlpengine.train.kinds import Mean
-from mlpengine.train.linear import can_be_linear
-from mlpengine.train.loop import Callback
-from mlpengine.train.measure import explained_rows
-from mlpengine.train.ranks import Ranks
-from mlpengine.train.task import Regression, Split, Task
-from mlpengine.train.trainer import Fitted, Member, Trainer
-from mlpengine.wording import plural
+from mlpengine.step.ranks import Ranks
+from mlpengine.tables import Table
+from mlpengine.training.loop import Callback
+from mlpengine.training.measure import explained_rows
+from mlpengine.training.trainer import Fitted, Member, Trainer
 
 FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 """How scikit-learn checks features."""

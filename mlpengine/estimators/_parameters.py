@@ -5,7 +5,7 @@ from inspect import signature
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from mlpengine.fields import fitting, options_of
+from mlpengine.common.fields import fitting, options_of
 from mlpengine.optim import Optimizer
 from mlpengine.settings import (
     EarlyStopping,

@@ -6,15 +6,15 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mlpengine.data import NumberTarget
 from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
 from mlpengine.estimators._sparse import dense, updated_scale
+from mlpengine.features import NumberTarget
+from mlpengine.models.task import Regression
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Array, ArrayLike
-from mlpengine.train.task import Regression
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]

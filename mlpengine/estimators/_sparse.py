@@ -8,13 +8,13 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
-from mlpengine.data import Table
-from mlpengine.data.numbers import Numbers
-from mlpengine.data.sources import LIMIT, Source
-from mlpengine.data.statistics import Statistics
 from mlpengine.errors import DataError
+from mlpengine.features.numbers import Numbers
+from mlpengine.features.sources import LIMIT, Source
+from mlpengine.features.statistics import Statistics
 from mlpengine.settings.features import BINS
 from mlpengine.spec import Array
+from mlpengine.tables import Table
 
 __all__ = ["SparseRows", "dense", "exact_scale", "issparse", "quantile_edges", "updated_scale"]
 

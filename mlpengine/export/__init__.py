@@ -8,14 +8,14 @@ It is run and compared with mlpengine's predictions before the file is written.
 from collections.abc import Callable
 from pathlib import Path
 
+from mlpengine.common.files import checked_path, write_atomically
+from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
 from mlpengine.export._feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
-from mlpengine.files import checked_path, write_atomically
+from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.train.model import Model
-from mlpengine.wording import suggestion
 
 __all__ = ["FORMATS", "Exported", "export", "format_of", "onnx_inputs"]
 

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from mlpengine.backends.scalar.text import Functions, Names, comment_text, constant, identifier
-from mlpengine.data.table import number_text
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
+from mlpengine.export.network_c import export_c, real_of
+from mlpengine.models.model import Model
+from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Mlp
-from mlpengine.nn.export_c import export_c, real_of
 from mlpengine.spec import Array
-from mlpengine.train.model import Model
-from mlpengine.train.task import MultiLabel, Regression
+from mlpengine.tables.table import number_text
 
 LATEST = 1e12
 """Seconds from 1970 beyond which an example has no date."""

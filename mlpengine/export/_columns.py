@@ -6,16 +6,16 @@ from math import nan, pi
 
 import numpy as np
 
-from mlpengine.data import Preprocessor
-from mlpengine.data.bins import Bins
-from mlpengine.data.categories import Category
-from mlpengine.data.computed import ComputedColumn
-from mlpengine.data.numbers import CLIP, FAR, Numbers
-from mlpengine.data.sources import _PERIODS as PERIODS
-from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
 from mlpengine.export._feed import numeric_levels
 from mlpengine.export._graph import ML, Graph
+from mlpengine.features import Preprocessor
+from mlpengine.features.bins import Bins
+from mlpengine.features.categories import Category
+from mlpengine.features.computed import ComputedColumn
+from mlpengine.features.numbers import CLIP, FAR, Numbers
+from mlpengine.features.sources import _PERIODS as PERIODS
+from mlpengine.features.sources import Source
 from mlpengine.formula import onnx_node, variable, where
 from mlpengine.spec import Array
 

@@ -12,18 +12,18 @@ from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
+from mlpengine.common.locks import cached_property
+from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
-from mlpengine.locks import cached_property
+from mlpengine.export.network_c import Forward, Real
+from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.nn.export_c import Forward, Real
 from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array, Spec
-from mlpengine.train.model import Model
-from mlpengine.wording import plural
 
 MAGIC, BLOB_VERSION = 0x3154504D, 1
 """The first word of a saved state, ``MPT1`` in ASCII, and the version of its layout."""

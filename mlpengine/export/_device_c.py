@@ -7,11 +7,11 @@ import numpy as np
 from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import comment_text, constant, constants, indented
+from mlpengine.common.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
 from mlpengine.export._device_flash import BOARDS, flash_bytes
 from mlpengine.export._table_c import prediction
-from mlpengine.wording import plural
 
 HEADER = """\
 /* {name}.h, written by mlpengine: a network that trains on a device.

@@ -8,15 +8,16 @@ from math import isfinite
 import numpy as np
 
 from mlpengine.backends.scalar.text import array
-from mlpengine.data import Column, Preprocessor, Table
-from mlpengine.data.computed import with_columns
 from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
+from mlpengine.features import Preprocessor
+from mlpengine.features.computed import with_columns
+from mlpengine.models.model import Model
+from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
-from mlpengine.train.model import Model
-from mlpengine.train.step import TrainingStep
-from mlpengine.train.task import Regression
+from mlpengine.step.step import TrainingStep
+from mlpengine.tables import Column, Table
 
 STEPS = 100
 """Steps of the self-test."""

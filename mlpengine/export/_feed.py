@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlpengine.data import Column, Preprocessor, Table
-from mlpengine.data._cells import WORDS
-from mlpengine.data.categories import Category, coded
-from mlpengine.data.computed import ComputedColumn, with_columns
-from mlpengine.data.kinds import FeatureKind
+from mlpengine.features import Preprocessor
+from mlpengine.features.categories import Category, coded
+from mlpengine.features.computed import ComputedColumn, with_columns
+from mlpengine.features.kinds import FeatureKind
 from mlpengine.spec import Array
+from mlpengine.tables import Column, Table
+from mlpengine.tables.cells import WORDS
 
 ROWS = 512
 """Rows of the random table on which two models are compared."""

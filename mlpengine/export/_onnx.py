@@ -4,8 +4,8 @@ import json
 
 from mlpengine.errors import importing
 from mlpengine.export._report import Exported
+from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.train.model import Model
 
 with importing("export to ONNX", "onnx"):
     import onnx  # noqa: F401

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlpengine.data.targets import Label
 from mlpengine.export._graph import Graph
+from mlpengine.features.targets import Label
 from mlpengine.formula import onnx_node
+from mlpengine.models.model import Model
+from mlpengine.models.task import BinaryClassification, MultiLabel, Regression
 from mlpengine.spec import Array
-from mlpengine.train.model import Model
-from mlpengine.train.task import (
-    BinaryClassification,
-    MultiLabel,
-    Regression,
-)
 
 
 def write_outputs(graph: Graph, model: Model, x: str) -> None:

@@ -23,17 +23,17 @@ from mlpengine.backends.scalar.text import (
     identifier,
     indented,
 )
-from mlpengine.data import Preprocessor
-from mlpengine.data.computed import ComputedColumn
-from mlpengine.data.numbers import CLIP, FAR, Numbers
-from mlpengine.data.sources import _PERIODS as PERIODS
-from mlpengine.data.sources import Source
 from mlpengine.errors import UsageError
+from mlpengine.export.network_c import Real
+from mlpengine.features import Preprocessor
+from mlpengine.features.computed import ComputedColumn
+from mlpengine.features.numbers import CLIP, FAR, Numbers
+from mlpengine.features.sources import _PERIODS as PERIODS
+from mlpengine.features.sources import Source
 from mlpengine.formula import c_statements, variable, where
-from mlpengine.nn.export_c import Real
+from mlpengine.models.model import Model
+from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression
 from mlpengine.spec import Array
-from mlpengine.train.model import Model
-from mlpengine.train.task import BinaryClassification, Classification, MultiLabel, Regression
 
 ONE_HOT = """\
 /* One feature for each level, then unknown, then, where training had gaps, missing. */

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from mlpengine.data import Table
 from mlpengine.errors import NumericalError
 from mlpengine.export._feed import ROWS, onnx_inputs, probe_table
 from mlpengine.export._outputs import label_array
+from mlpengine.models.model import Model
+from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
-from mlpengine.train.model import Model
-from mlpengine.train.task import MultiLabel, Regression
+from mlpengine.tables import Table
 
 TOLERANCE = 1e-5
 """Largest difference allowed: of probabilities, or of numbers as the network learned them, and

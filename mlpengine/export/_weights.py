@@ -9,9 +9,9 @@ import numpy as np
 from safetensors.numpy import save
 
 from mlpengine.export._report import Exported
+from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array, Spec
-from mlpengine.train.model import Model
 
 DESCRIPTION = "description"
 """Name of the text in an .npz that describes the network; no parameter is called so."""

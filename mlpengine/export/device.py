@@ -12,18 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from mlpengine.backends.scalar.text import identifier
+from mlpengine.common.files import write_atomically
 from mlpengine.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, reals, scratch, source, title
 from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
-from mlpengine.files import write_atomically
+from mlpengine.export.network_c import Real, real_of
+from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.nn.export_c import Real, real_of
 from mlpengine.nn.tensors import check_finite
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
-from mlpengine.train.model import Model
 
 __all__ = ["DeviceFiles", "MakeOptimizer", "Real", "export_training"]
 

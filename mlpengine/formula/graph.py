@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from mlpengine.common.locks import process_lock
 from mlpengine.errors import FormulaError
 from mlpengine.formula import pieces
-from mlpengine.locks import process_lock
 from mlpengine.spec import Array, Calls, call
 
 Number = Union["Expr", float]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array, Calls, call
 
 BLOCK = 16384

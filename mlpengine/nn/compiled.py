@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.backends.compiled import UnsupportedError, compile_program
-from mlpengine.buffers import address_of, write_into
+from mlpengine.common.buffers import address_of, write_into
 from mlpengine.errors import CompileError, UsageError
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, ArrayLike

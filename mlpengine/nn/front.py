@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge
 
+from mlpengine.common.fields import Count, Given, Positive, check_fields
 from mlpengine.errors import UsageError
-from mlpengine.fields import Count, Given, Positive, check_fields
 from mlpengine.ops import Mul, PeriodicEmbedding
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.tape import Node, Tape

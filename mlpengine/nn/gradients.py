@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import quiet_runner, zeros
+from mlpengine.common.buffers import quiet_runner, zeros
+from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.placement import Storage
+from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError
-from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
-from mlpengine.placement import Storage
 from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
-from mlpengine.wording import html_table, plural
 
 
 @dataclass(eq=False)

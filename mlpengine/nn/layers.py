@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.structure import conform
+from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
-from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.ops import (
     REGISTRY,
@@ -23,10 +25,8 @@ from mlpengine.ops import (
 from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Array, Spec
-from mlpengine.structure import conform
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.tape import Node, Tape
-from mlpengine.wording import suggestion
 
 
 class ActivationNames(Sequence[str]):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, NotRequired,
 
 import numpy as np
 
-from mlpengine.buffers import write_into
+from mlpengine.common.buffers import write_into
+from mlpengine.common.files import checked_path
+from mlpengine.common.misuse import called_as, quoted
+from mlpengine.common.structure import conform
+from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
-from mlpengine.files import checked_path
-from mlpengine.misuse import called_as, quoted
 from mlpengine.nn.front import MASK, Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
@@ -29,9 +31,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp, Philox
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
-from mlpengine.structure import conform
 from mlpengine.tape.rematerialization import Rematerialization
-from mlpengine.wording import html_table, plural
 
 if TYPE_CHECKING:
     from mlpengine.nn.compiled import CompiledMlp

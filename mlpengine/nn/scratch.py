@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.placement import Storage
+from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
-from mlpengine.misuse import KnownAttributes
 from mlpengine.nn.layers import Network, Recording, record
-from mlpengine.placement import Storage
 from mlpengine.spec import Array
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.tape import Tape
-from mlpengine.wording import plural
 
 
 class Scratch(KnownAttributes):

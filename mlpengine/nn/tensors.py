@@ -15,8 +15,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.errors import CheckpointError, MlpEngineError
-from mlpengine.files import checked_path, write_atomically
 from mlpengine.spec import Array
 
 METADATA_KEY = "mlpengine"

@@ -2,8 +2,6 @@
 
 from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
-from mlpengine.ops._loss import LOSSES, BoundLoss, Loss, losses_of
-from mlpengine.ops._op import REGISTRY, GradOp
 from mlpengine.ops.activations import (
     Elu,
     Gelu,
@@ -46,6 +44,7 @@ from mlpengine.ops.embeddings import PeriodicEmbedding
 from mlpengine.ops.formulas import FormulaActivation, FormulaLoss, LearnedActivation
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
+from mlpengine.ops.loss import LOSSES, BoundLoss, Loss, losses_of
 from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
     BinaryFocal,
@@ -59,6 +58,7 @@ from mlpengine.ops.losses import (
     Quantile,
 )
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
+from mlpengine.ops.op import REGISTRY, GradOp
 from mlpengine.ops.philox import Philox
 from mlpengine.ops.random import Dropout
 from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum

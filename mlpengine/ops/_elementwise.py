@@ -16,11 +16,11 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from mlpengine.common.locks import cached_property
 from mlpengine.errors import ShapeError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
-from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._op import Direction, GradOp, Signature, parameters_of
+from mlpengine.ops.op import Direction, GradOp, Signature, parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec
 
 

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from mlpengine.common.locks import cached_property
+from mlpengine.common.wording import plural
 from mlpengine.errors import DataError, IndexRangeError, ShapeError
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
-from mlpengine.locks import cached_property
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import options_of
-from mlpengine.ops._loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
-from mlpengine.ops._op import parameters_of
+from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
+from mlpengine.ops.op import parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec, call
-from mlpengine.wording import plural
 
 
 class Prediction(NamedTuple):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, call
 
 

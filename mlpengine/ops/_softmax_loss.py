@@ -7,8 +7,8 @@ import numpy as np
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import WIDE
 from mlpengine.ops._constant import ones
-from mlpengine.ops._loss import VALUE, Loss, total, wide_spec
 from mlpengine.ops._softmax import row_max
+from mlpengine.ops.loss import VALUE, Loss, total, wide_spec
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import numpy as np
 
+from mlpengine.common.fields import Given, Share
+from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
-from mlpengine.fields import Given, Share
 from mlpengine.ops._check import WIDE, listing, need_floats
-from mlpengine.ops._loss import VALUE, need_rows
 from mlpengine.ops._softmax_loss import SoftmaxLoss
+from mlpengine.ops.loss import VALUE, need_rows
 from mlpengine.spec import Array, Calls, Spec, call
-from mlpengine.wording import plural
 
 TABLE_CLASSES = 256
 """Number of classes up to which target rows come from a table, at most 0.25 MB of float32."""

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from mlpengine import formula as f
-from mlpengine.buffers import replay
+from mlpengine.common.buffers import replay
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan
 from mlpengine.formula.pieces import masked

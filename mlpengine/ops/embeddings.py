@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -3,12 +3,12 @@
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Annotated, Any, ClassVar
 
+from mlpengine.common.fields import Key
 from mlpengine.errors import FormulaError, UsageError
-from mlpengine.fields import Key
 from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
-from mlpengine.ops._op import REGISTRY
+from mlpengine.ops.op import REGISTRY
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 
 from mlpengine.errors import IndexRangeError, ShapeError
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
-from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 FEW = 2048

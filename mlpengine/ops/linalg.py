@@ -12,10 +12,10 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
-from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import broadcast_shape, listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.broadcast import unbroadcast
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Len, Lt
 
+from mlpengine.common.fields import Positive, Share
 from mlpengine.errors import UsageError
-from mlpengine.fields import Positive, Share
 from mlpengine.formula import (
     Expr,
     clip,

@@ -15,7 +15,7 @@ from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, DTypeLike, Slots, Spec, call, floating
 
 Means = Callable[[Array, Array], Calls]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import replay
+from mlpengine.common.buffers import replay
 from mlpengine.spec import Array, Call, Calls, call
 
 BYTE_VALUES = 256

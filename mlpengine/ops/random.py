@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.errors import UsageError
 from mlpengine.formula.pieces import constant
 from mlpengine.ops._check import need_floats
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.buffers import replay
+from mlpengine.common.buffers import replay
 from mlpengine.errors import ShapeError
 from mlpengine.formula.pieces import BLOCK, constant
-from mlpengine.ops._broadcast import unbroadcast
 from mlpengine.ops._check import listing, need_floats, normal_axis
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.broadcast import unbroadcast
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 SHORT = 8

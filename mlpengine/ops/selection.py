@@ -5,7 +5,7 @@ import numpy as np
 from mlpengine.formula.pieces import bits, chosen, masked
 from mlpengine.ops._check import need_floats
 from mlpengine.ops._elementwise import broadcast
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

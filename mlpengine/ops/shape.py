@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, normal_axis
-from mlpengine.ops._op import GradOp
 from mlpengine.ops._part import CopiedEntries
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
 
 Key = int | slice | EllipsisType | None

@@ -6,8 +6,8 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import need_floats, normal_axis
-from mlpengine.ops._op import GradOp
 from mlpengine.ops._softmax import folded, inner_product, largest, total
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan, constant, plan, variable, variables
-from mlpengine.ops._op import parameters_of
+from mlpengine.ops.op import parameters_of
 
 
 class HasFormulas(Protocol):

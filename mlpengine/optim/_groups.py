@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlpengine.backends.update import Run
+from mlpengine.common.fields import Checked, NonNegative
+from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
-from mlpengine.fields import Checked, NonNegative
 from mlpengine.tape.flat import Flat
-from mlpengine.wording import suggestion
 
 
 @dataclass(frozen=True)

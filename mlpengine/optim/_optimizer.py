@@ -12,11 +12,12 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Run, Update
-from mlpengine.buffers import aligned, quiet_runner, replay, zeros
+from mlpengine.common.buffers import aligned, quiet_runner, replay, zeros
+from mlpengine.common.fields import Given, NonNegative, fitting, options_of
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
-from mlpengine.fields import Given, NonNegative, fitting, options_of
 from mlpengine.formula import variables
-from mlpengine.misuse import KnownAttributes, called_as, quoted
 from mlpengine.optim._denormals import (
     floor,
     flush_interval,
@@ -30,7 +31,6 @@ from mlpengine.optim._state import State, checked_state
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
-from mlpengine.wording import plural
 
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""

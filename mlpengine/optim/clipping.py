@@ -21,15 +21,15 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
-from mlpengine.buffers import Uncopyable
+from mlpengine.common.buffers import Uncopyable
+from mlpengine.common.fields import Positive, check_fields
+from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, ShapeError
-from mlpengine.fields import Positive, check_fields
-from mlpengine.misuse import KnownAttributes
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
-from mlpengine.wording import plural
 
 Apply: TypeAlias = Callable[[], tuple[float, float]]
 """A function that clips and returns the norms before and after."""

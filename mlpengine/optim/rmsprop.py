@@ -3,7 +3,7 @@
 from typing import Any, Unpack
 
 from mlpengine import formula
-from mlpengine.fields import Fraction, NonNegative
+from mlpengine.common.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 from mlpengine.optim.numbers import sqrt
 

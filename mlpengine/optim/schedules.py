@@ -17,9 +17,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
+from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
+from mlpengine.common.locks import cached_property
 from mlpengine.errors import UsageError
-from mlpengine.fields import Fraction, Given, NonNegative, Positive, check_fields
-from mlpengine.locks import cached_property
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlpengine.files import write_atomically
+from mlpengine.common.files import write_atomically
 
 from .collect import QUICK, THOROUGH, Collected, Effort, Run, collect, collect_model, read_run
 from .page import run_page

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.palette import LIGHT, shown_name
+from mlpengine.common.palette import LIGHT, shown_name
+from mlpengine.common.wording import plural
+from mlpengine.models.metrics import higher_is_better
 from mlpengine.spec import Array
-from mlpengine.train.metrics import higher_is_better
-from mlpengine.wording import plural
 
 from .chart import (
     LEVELS,

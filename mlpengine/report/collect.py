@@ -11,26 +11,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.files import missing
+from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.common.wording import plural, redacted
 from mlpengine.config import load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
-from mlpengine.files import missing
-from mlpengine.quantiles import evenly_spaced
+from mlpengine.models.card import card
+from mlpengine.models.explain import dependence, feature_columns, importances
+from mlpengine.models.model import Model
+from mlpengine.models.task import Split
 from mlpengine.spec import Array
-from mlpengine.train.card import card
-from mlpengine.train.diagnose import DIAGNOSTICS_FILE
-from mlpengine.train.explain import dependence, feature_columns, importances
-from mlpengine.train.history import METRICS_FILE
-from mlpengine.train.measure import OUT_OF_FOLD, explained_rows
-from mlpengine.train.model import Model, load
-from mlpengine.train.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
-from mlpengine.train.samples import read_series
-from mlpengine.train.task import Split
-from mlpengine.train.threads import pinned
-from mlpengine.wording import plural, redacted
+from mlpengine.step.threads import pinned
+from mlpengine.training.diagnose import DIAGNOSTICS_FILE
+from mlpengine.training.history import METRICS_FILE
+from mlpengine.training.loading import load
+from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.training.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
+from mlpengine.training.samples import read_series
 
 from .chart import thinned
 from .columns import data_of

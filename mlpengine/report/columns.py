@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
-from mlpengine.data import Column, Table, profile
-from mlpengine.data.checks import describe
-from mlpengine.data.unlike import KS_LIMIT
 from mlpengine.errors import MlpEngineError
-from mlpengine.quantiles import evenly_spaced
+from mlpengine.features import profile
+from mlpengine.features.checks import describe
+from mlpengine.features.unlike import KS_LIMIT
 from mlpengine.spec import Array
+from mlpengine.tables import Column, Table
 
 MAX_COLUMNS = 200
 """Columns that are described; of wider tables the first."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from math import floor, isfinite, log10
 
-from mlpengine.wording import printable
+from mlpengine.common.wording import printable
 
 VOID = frozenset({"circle", "col", "line", "link", "meta", "path", "polyline", "rect"})
 """Elements without content."""

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine import palette
+from mlpengine.common import palette
+from mlpengine.common.palette import shown_name
+from mlpengine.common.wording import plural
 from mlpengine.config.standing import PARTS
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
-from mlpengine.palette import shown_name
-from mlpengine.train.metrics import higher_is_better
-from mlpengine.wording import plural
+from mlpengine.models.metrics import higher_is_better
 
 from .chart import DASHES, LEVELS, array_of, opacity
 from .charts import dependence_charts, gradient_charts, prediction_charts, shades, training_charts

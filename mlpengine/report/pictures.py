@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.files import write_atomically
+from mlpengine.common.palette import DARK, LIGHT
 from mlpengine.config.standing import PARTS, held_out
 from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.errors import UsageError, importing
-from mlpengine.files import write_atomically
-from mlpengine.palette import DARK, LIGHT
-from mlpengine.train.metrics import confusion_matrix
-from mlpengine.train.task import Classification, Regression
+from mlpengine.models.metrics import confusion_matrix
+from mlpengine.models.task import Classification, Regression
 
 from .chart import (
     DASHES,

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.quantiles import evenly_spaced, quantiles
 from mlpengine.config.build import LoadedData
 from mlpengine.config.standing import Held
-from mlpengine.quantiles import evenly_spaced, quantiles
+from mlpengine.models import baselines
+from mlpengine.models.metrics import confusion_matrix, precision, recall
+from mlpengine.models.model import Model
+from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
-from mlpengine.train import baselines
-from mlpengine.train.measure import OUT_OF_FOLD
-from mlpengine.train.metrics import confusion_matrix, precision, recall
-from mlpengine.train.model import Model
-from mlpengine.train.task import Classification, MultiLabel, Regression, Task
+from mlpengine.training.measure import OUT_OF_FOLD
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12

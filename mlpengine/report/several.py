@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.palette import LIGHT, shown_name
+from mlpengine.common.wording import plural
 from mlpengine.config.load import differing
 from mlpengine.config.standing import PARTS
-from mlpengine.palette import LIGHT, shown_name
-from mlpengine.train.metrics import higher_is_better
-from mlpengine.wording import plural
+from mlpengine.models.metrics import higher_is_better
 
 from .chart import Chart, array_of
 from .charts import by_epoch, sweep_charts

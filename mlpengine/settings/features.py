@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
-from mlpengine.fields import Checked, Count, Given
+from mlpengine.common.fields import Checked, Count, Given
 
 Task: TypeAlias = Literal["classification", "regression", "multilabel"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
+from mlpengine.common.fields import fitting, options_of
 from mlpengine.errors import UsageError
-from mlpengine.fields import fitting, options_of
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer, Schedule
 from mlpengine.settings.features import FeatureSettings

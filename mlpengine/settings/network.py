@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import Len
 
-from mlpengine.fields import Checked, Count, Fraction, OneOf
+from mlpengine.common.fields import Checked, Count, Fraction, OneOf
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS, Front
 from mlpengine.nn.mlp import Parametrization
 from mlpengine.ops import FormulaActivation, GradOp

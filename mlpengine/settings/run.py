@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 
-from mlpengine.fields import Checked, Count, OneOf
+from mlpengine.common.fields import Checked, Count, OneOf
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlpengine.fields import Checked, Fraction
+from mlpengine.common.fields import Checked, Fraction
 
 VALIDATION = 0.15
 """Share of rows for validation, unless given or replaced by folds or rows of their own."""

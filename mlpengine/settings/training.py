@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from annotated_types import Ge, Le
 
 from mlpengine.backends import BackendName
-from mlpengine.fields import Checked, Count, NonNegative, Positive
+from mlpengine.common.fields import Checked, Count, NonNegative, Positive
 from mlpengine.ops import Loss
 from mlpengine.optim import (
     Adam,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import Uncopyable
+from mlpengine.common.buffers import Uncopyable
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, Spec

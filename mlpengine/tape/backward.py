@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from mlpengine.locks import cached_property
-from mlpengine.placement import Storage, place
+from mlpengine.common.locks import cached_property
+from mlpengine.common.placement import Storage, place
 from mlpengine.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step
 from mlpengine.tape.record import Record, Value, as_tuple, viewed

@@ -7,11 +7,11 @@ from math import isfinite
 import numpy as np
 
 from mlpengine.backends import Backend, find_backend
-from mlpengine.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
+from mlpengine.common.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
+from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, TapeError
 from mlpengine.ops import GradOp
-from mlpengine.ops._broadcast import unbroadcast
-from mlpengine.placement import ALIGNMENT
+from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.spec import Array, Call, Calls, call
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.forward import ForwardPlan

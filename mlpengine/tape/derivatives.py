@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlpengine.buffers import zeros
+from mlpengine.common.buffers import zeros
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.program import Program

@@ -10,7 +10,7 @@ from inspect import Signature, signature
 from typing import Any
 
 from mlpengine import ops
-from mlpengine.ops._op import parameters_of
+from mlpengine.ops.op import parameters_of
 from mlpengine.tape.operand import X, apply, unary
 
 

@@ -12,10 +12,10 @@ from itertools import count
 import numpy as np
 
 from mlpengine.backends import NUMPY
-from mlpengine.buffers import replay
+from mlpengine.common.buffers import replay
+from mlpengine.common.placement import Storage
 from mlpengine.errors import TapeError
-from mlpengine.ops._op import GradOp
-from mlpengine.placement import Storage
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, bind

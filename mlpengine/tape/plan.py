@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from mlpengine.common.placement import Storage
 from mlpengine.ops import GradOp
-from mlpengine.placement import Storage
 from mlpengine.spec import Spec
 from mlpengine.tape.record import Record, Value
 

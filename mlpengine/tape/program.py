@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.buffers import refuse_second_call, write_into, zeros
+from mlpengine.common.buffers import refuse_second_call, write_into, zeros
+from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import KnownAttributes
 from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.locks import cached_property
-from mlpengine.misuse import KnownAttributes
 from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction

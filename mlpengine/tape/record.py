@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from mlpengine.errors import ShapeError
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Spec
 
 Kind = Literal["input", "parameter", "constant", "op"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.misuse import KnownAttributes
 from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.misuse import KnownAttributes
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression

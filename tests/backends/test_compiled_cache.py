@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from compiled_table import CASES
 
-from mlpengine import system
 from mlpengine.backends.compiled import cache
 from mlpengine.backends.compiled import target as targets
 from mlpengine.backends.compiled.executor import chosen_target
 from mlpengine.backends.compiled.target import compiler_command, find_target
+from mlpengine.common import system
 from mlpengine.errors import CompileError
-from mlpengine.train.threads import blas_name
+from mlpengine.step.threads import blas_name
 
 SOURCE = "long answer(void) { return 42; }\n"
 

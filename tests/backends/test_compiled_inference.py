@@ -13,8 +13,8 @@ from scipy.special import expit, softmax
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.errors import CompileError, UsageError
+from mlpengine.export.network_c import export_c
 from mlpengine.nn import Front
-from mlpengine.nn.export_c import export_c
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import Gelu, Softmax
 

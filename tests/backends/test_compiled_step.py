@@ -36,10 +36,10 @@ from mlpengine.ops import FormulaLoss, MeanAbsoluteError, Softmax
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Spec
-from mlpengine.train import shards
-from mlpengine.train.backend import choose_backend, seconds_to_compile
-from mlpengine.train.shared_update import RanksOfCall, ShardOfCall, TableOfCall
-from mlpengine.train.trainer import front_of, make_network
+from mlpengine.step import shards
+from mlpengine.step.backend import choose_backend, seconds_to_compile
+from mlpengine.step.shared_update import RanksOfCall, ShardOfCall, TableOfCall
+from mlpengine.training.trainer import front_of, make_network
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}

@@ -12,7 +12,7 @@ import pytest
 from compiled_table import CASES
 
 import mlpengine.backends.compiled
-import mlpengine.data
+import mlpengine.tables
 from mlpengine.backends.compiled import available_targets, emitter, executor
 from mlpengine.backends.compiled.source import make_source
 from mlpengine.backends.compiled.target import LEVELS, find_target
@@ -173,7 +173,7 @@ def test_updates_of_ranks_compile_without_warnings(system, name, tmp_path):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_loops_over_cells_compile_without_warnings(system, tmp_path):
-    text = files(mlpengine.data).joinpath("scan.c").read_text(encoding="utf-8")
+    text = files(mlpengine.tables).joinpath("scan.c").read_text(encoding="utf-8")
     for target in targets(system):
         assert complaints(target, text, tmp_path, *OF_ZIG)[0] == ""
 

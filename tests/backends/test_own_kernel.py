@@ -14,7 +14,7 @@ from mlpengine.backends.compiled.statements import Loop, load, store
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
 from mlpengine.errors import UsageError
 from mlpengine.export.device import export_training
 from mlpengine.ops import REGISTRY, GradOp

@@ -18,10 +18,11 @@ from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
-from mlpengine.train import ranks, run_directory
-from mlpengine.train.ranks import Ranks
-from mlpengine.train.step import TrainingStep
-from mlpengine.train.trainer import Trainer
+from mlpengine.step import ranks
+from mlpengine.step.ranks import Ranks
+from mlpengine.step.step import TrainingStep
+from mlpengine.training import run_directory
+from mlpengine.training.trainer import Trainer
 from mlpengine_cli import launcher
 from mlpengine_cli.main import main, run
 

@@ -12,13 +12,13 @@ from annotated_types import Gt, Le
 from jsonschema import Draft202012Validator
 
 import mlpengine as package
+from mlpengine.common.fields import Count, Fraction, NonNegative, Positive
 from mlpengine.config import json_schema, load_config
 from mlpengine.config.options import FAMILIES, section_of
 from mlpengine.errors import ConfigError, UsageError
 from mlpengine.estimators import MlpRegressor
-from mlpengine.fields import Count, Fraction, NonNegative, Positive
 from mlpengine.ops import EntryLoss
-from mlpengine.ops._op import REGISTRY
+from mlpengine.ops.op import REGISTRY
 from mlpengine.optim import Optimizer, Schedule, settings_class
 from mlpengine.optim.clipping import _ScaledByNorm
 from mlpengine.settings import TrainingSettings

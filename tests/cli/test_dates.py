@@ -8,7 +8,7 @@ from math import cos, pi, sin
 import numpy as np
 import pytest
 
-from mlpengine.train.model import load
+from mlpengine.training.loading import load
 
 QUICK = [
     *("--set", "training.folds=null", "--set", "training.members=null", "--epochs", 60),

@@ -10,7 +10,7 @@ import pytest
 
 from mlpengine import Mlp
 from mlpengine.errors import DataError
-from mlpengine.train.samples import read_diagnostics, read_epochs, read_samples
+from mlpengine.training.samples import read_diagnostics, read_epochs, read_samples
 
 
 def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.inspection import permutation_importance
 
-from mlpengine.data import read_table
 from mlpengine.errors import install_line
+from mlpengine.models.evaluate import Scorer
+from mlpengine.models.explain import dependence, feature_columns, importances
 from mlpengine.ops import MeanSquaredError
-from mlpengine.train.evaluate import Scorer
-from mlpengine.train.explain import dependence, feature_columns, importances
-from mlpengine.train.model import load
+from mlpengine.tables import read_table
+from mlpengine.training.loading import load
 
 CONFIG = """\
 data: {source: rows.csv, target: y, encoding: piecewise, missing: indicator}
@@ -87,7 +87,7 @@ def test_importances_are_those_of_scikit_learn(run):
     assert len(columns) == model.preprocessor.n_features
     assert columns[:2] == ["a", "noise"]
     data = model.preprocessor.transform(table)
-    from mlpengine.train.task import part_of
+    from mlpengine.models.task import part_of
 
     part = part_of(table, None, model.preprocessor, model.task, np.dtype("f4"))
     scorer = Scorer(MeanSquaredError(), model.task, 1, np.dtype("f4"))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from mlpengine import Mlp
-from mlpengine.data import Preprocessor, read_table
-from mlpengine.nn.export_c import export_c
-from mlpengine.train.model import MODEL_FILE, Model
+from mlpengine.export.network_c import export_c
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.tables import read_table
 
 
 @pytest.fixture

@@ -10,10 +10,12 @@ import pytest
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.data import Preprocessor, read_table, split_rows
-from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.loop import Loop
-from mlpengine.train.model import Model, load
+from mlpengine.features import Preprocessor, split_rows
+from mlpengine.models.model import Model
+from mlpengine.tables import read_table
+from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.loading import load
+from mlpengine.training.loop import Loop
 from mlpengine_cli import train as train_module
 
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")

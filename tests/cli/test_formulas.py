@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from mlpengine.data import Preprocessor, Table
 from mlpengine.errors import CheckpointError, MlpEngineError
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import write_tensors
-from mlpengine.train.model import Model
+from mlpengine.tables import Table
 
 CONFIG = """\
 data:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.model import load
+from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.loading import load
 
 RNG = np.random.default_rng(0)
 ROWS = 900

@@ -8,10 +8,11 @@ import pytest
 from scipy.stats import ks_2samp
 
 import mlpengine
-from mlpengine.data import Table
-from mlpengine.data.unlike import NewRows, drifts
 from mlpengine.errors import CheckpointError
-from mlpengine.train.model import Model, load
+from mlpengine.features.unlike import NewRows, drifts
+from mlpengine.models.model import Model
+from mlpengine.tables import Table
+from mlpengine.training.loading import load
 
 CONFIG = """
 data: {source: people.csv, target: pay, missing: mean}
@@ -226,7 +227,7 @@ def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():
     g = np.random.default_rng(5)
     old = {"x": g.normal(size=4000), "n": g.poisson(1.5, 4000) * 1.0, "same": np.ones(4000)}
     new = {"x": g.normal(0.7, 1.5, 900), "n": g.poisson(2.5, 900) * 1.0, "same": np.ones(900)}
-    fitted = mlpengine.data.Preprocessor().fit(table_of(old))
+    fitted = mlpengine.features.Preprocessor().fit(table_of(old))
     found = {drift.column: drift for drift in drifts(fitted, table_of(new))}
     for name in ("x", "n"):
         truth = ks_2samp(old[name], new[name]).statistic
@@ -237,13 +238,13 @@ def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():
 
 
 def table_of(columns):
-    return Table({name: mlpengine.data.Column(values) for name, values in columns.items()})
+    return Table({name: mlpengine.tables.Column(values) for name, values in columns.items()})
 
 
 def test_the_largest_of_many_large_values_is_not_far_outside():
     g = np.random.default_rng(3)
     for draw in (g.standard_normal, g.standard_exponential, lambda n: g.poisson(0.05, n) * 1.0):
-        fitted = mlpengine.data.Preprocessor().fit(table_of({"x": draw(1000)}))
+        fitted = mlpengine.features.Preprocessor().fit(table_of({"x": draw(1000)}))
         for _ in range(20):
             assert not NewRows(fitted).add(table_of({"x": draw(1000)})).lines()
 
@@ -252,7 +253,7 @@ def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
     g = np.random.default_rng(4)
     for share in (0.0, 0.002, 0.3):
         x = np.where(g.random(500) < share, np.nan, g.normal(size=500))
-        fitted = mlpengine.data.Preprocessor().fit(table_of({"x": x}))
+        fitted = mlpengine.features.Preprocessor().fit(table_of({"x": x}))
         for rows in (20, 500, 5000):
             new = np.where(g.random(rows) < share, np.nan, 0.0)
             assert not NewRows(fitted).add(table_of({"x": new})).lines()
@@ -271,9 +272,9 @@ def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(change):
-    state = mlpengine.data.Preprocessor().fit(table_of({"a": np.arange(50.0)})).state_dict()
+    state = mlpengine.features.Preprocessor().fit(table_of({"a": np.arange(50.0)})).state_dict()
     state = json.loads(json.dumps(state))
-    mlpengine.data.Preprocessor.from_state(state)
+    mlpengine.features.Preprocessor.from_state(state)
     change(state["summary"])
     with pytest.raises(CheckpointError, match="summary must describe column"):
-        mlpengine.data.Preprocessor.from_state(state)
+        mlpengine.features.Preprocessor.from_state(state)

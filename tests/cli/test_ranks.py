@@ -13,7 +13,7 @@ import rank_runs
 
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import install_line
-from mlpengine.train.ranks import Ranks
+from mlpengine.step.ranks import Ranks
 
 RUNS = Path(__file__).with_name("rank_runs.py")
 

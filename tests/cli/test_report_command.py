@@ -14,9 +14,9 @@ import pytest
 from small import SMALL
 
 from mlpengine.errors import CheckpointError
+from mlpengine.models.model import Model
 from mlpengine.report import page
 from mlpengine.report.travel import without_directories
-from mlpengine.train.model import Model
 
 WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]

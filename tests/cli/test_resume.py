@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mlpengine.nn.tensors import read_tensors, write_tensors
-from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.run_directory import RunDirectory
+from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.run_directory import RunDirectory
 from mlpengine_cli import session as session_module
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill.py"

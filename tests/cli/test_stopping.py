@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from mlpengine.system import EXIT_CODES
+from mlpengine.common.system import EXIT_CODES
 from mlpengine_cli.stopping import stops
 
 

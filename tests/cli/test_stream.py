@@ -8,8 +8,8 @@ import pytest
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.data import prepared as prepared_module
-from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.features import prepared as prepared_module
+from mlpengine.training.checkpoint import Checkpoints
 
 ROWS = 400
 CONFIG = """\

@@ -16,10 +16,10 @@ import postgres
 import pytest
 from small import SMALL
 
+from mlpengine.common.system import usable_cores
 from mlpengine.errors import RunError, install_line
-from mlpengine.system import usable_cores
-from mlpengine.train.checkpoint import Checkpoints
-from mlpengine.train.run_directory import RunDirectory
+from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.run_directory import RunDirectory
 from mlpengine_cli import stopping
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
@@ -150,7 +150,7 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
 
 KILLED = """\
 import os, signal, sys
-from mlpengine.train.checkpoint import Checkpoints
+from mlpengine.training.checkpoint import Checkpoints
 from mlpengine_cli.main import run
 real, saved = Checkpoints.save, []
 def save(*args, **options):

@@ -12,7 +12,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.config import load_config
-from mlpengine.train.model import Model
+from mlpengine.models.model import Model
 from mlpengine_cli import progress as progress_module
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -66,14 +66,14 @@ from mlpengine.config.reader import Document
 from mlpengine.config.standing import held_out as held_out_rows
 from mlpengine.config.standing import score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables
-from mlpengine.data import Table, load_dataset
-from mlpengine.data.frames import as_table
 from mlpengine.diagnostics import Verdict, combined_fix
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
-from mlpengine.train.diagnose import LoopDiagnostics
-from mlpengine.train.loop import Loop
-from mlpengine.train.trainer import Trainer
+from mlpengine.tables import Table, load_dataset
+from mlpengine.tables.frames import as_table
+from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.loop import Loop
+from mlpengine.training.trainer import Trainer
 
 
 def waves() -> Table:
@@ -609,7 +609,7 @@ def trainer_for(
     table = table_of(setup.data, *(change for change in changes if change))
     output = setup.output if is_broken else None
     data = load_data(file, tables=read_tables(file, read_source(file, table=table)))
-    with patch("mlpengine.train.trainer.Mlp", partial(Mlp, output_activation=output)):
+    with patch("mlpengine.training.trainer.Mlp", partial(Mlp, output_activation=output)):
         return data, trainer_of(data)
 
 

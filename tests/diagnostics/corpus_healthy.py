@@ -24,8 +24,8 @@ from corpus_setups import (
 )
 from sklearn import datasets
 
-from mlpengine.data import Table
-from mlpengine.data.frames import as_table
+from mlpengine.tables import Table
+from mlpengine.tables.frames import as_table
 
 
 def ink() -> Table:

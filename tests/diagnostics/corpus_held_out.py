@@ -31,9 +31,9 @@ from corpus_setups import (
 )
 from sklearn import datasets
 
-from mlpengine.data import Table
-from mlpengine.data.frames import as_table
-from mlpengine.train.loop import Loop
+from mlpengine.tables import Table
+from mlpengine.tables.frames import as_table
+from mlpengine.training.loop import Loop
 
 
 def spirals() -> Table:

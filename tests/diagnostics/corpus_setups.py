@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.data import Table
 from mlpengine.nn.layers import Activation
 from mlpengine.spec import Array
-from mlpengine.train.loop import Loop
+from mlpengine.tables import Table
+from mlpengine.training.loop import Loop
 
 FIRST, SECOND, UNSEEN, SOUND = "first", "second", "unseen", "healthy"
 """Halves of the corpus on which thresholds were set, set-ups that nobody had measured then, and

@@ -12,8 +12,9 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.data import Preprocessor, load_dataset, split_rows
 from mlpengine.diagnostics import example_norms, row_losses
+from mlpengine.features import Preprocessor, split_rows
+from mlpengine.tables import load_dataset
 
 CASES = {
     "softmax_cross_entropy": SoftmaxCrossEntropy(),

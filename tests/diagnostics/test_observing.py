@@ -12,11 +12,11 @@ from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import ROWS, UnitWindow
 from mlpengine.errors import NumericalError, UsageError
-from mlpengine.train.diagnose import LoopDiagnostics
-from mlpengine.train.loop import Callback, Loop
-from mlpengine.train.skipping import NonfiniteRule
-from mlpengine.train.state import pack, unpack
-from mlpengine.train.task import Classification, Split
+from mlpengine.models.task import Classification, Split
+from mlpengine.step.state import pack, unpack
+from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.loop import Callback, Loop
+from mlpengine.training.skipping import NonfiniteRule
 
 
 def part(rows=130, seed=0):

@@ -18,9 +18,9 @@ from mlpengine.diagnostics.yardsticks import (
     standardized,
     yardsticks,
 )
-from mlpengine.train.diagnose import LoopDiagnostics, measure_yardsticks
-from mlpengine.train.loop import Loop
-from mlpengine.train.task import Classification, Split
+from mlpengine.models.task import Classification, Split
+from mlpengine.training.diagnose import LoopDiagnostics, measure_yardsticks
+from mlpengine.training.loop import Loop
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 4)) @ RNG.normal(size=(4, 4))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import mlpengine
-from mlpengine.data import read_table
+from mlpengine.tables import read_table
 from mlpengine_cli.main import run
 
 

@@ -15,9 +15,9 @@ import pytest
 from plain import plain
 
 import mlpengine
-from mlpengine.data import read_table
-from mlpengine.data.frames import as_table
 from mlpengine.settings.fixes import by_key
+from mlpengine.tables import read_table
+from mlpengine.tables.frames import as_table
 
 SETTINGS = plain(training={"epochs": 4, "batch_size": 16}, model={"hidden": [8]}, seed=3)
 CELLS = {"a": [1.5, 2.0, -3.0], "n": [1, 2, 3], "b": [True, False, True], "t": ["x", "y", "x"]}

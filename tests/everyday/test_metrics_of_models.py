@@ -8,7 +8,7 @@ import pytest
 import sklearn.metrics as reference
 
 import mlpengine
-from mlpengine.train import metrics
+from mlpengine.models import metrics
 
 FEW = {"training": {"epochs": 3, "batch_size": 16}, "model": {"hidden": [6]}, "seed": 1}
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import mlpengine
-from mlpengine.train import metrics
+from mlpengine.models import metrics
 
 G = np.random.default_rng(11)
 CITIES = ("Ulm", "Bonn", "Jena")
@@ -129,10 +129,10 @@ def test_an_app_developer(flats):
 
 def test_a_researcher():
     from mlpengine import Adam, Callback, EarlyStopping, Loop, Mlp, TrainingStep
-    from mlpengine.data import NumberTarget
+    from mlpengine.features import NumberTarget
     from mlpengine.formula import maximum
+    from mlpengine.models.task import Regression, Split
     from mlpengine.ops import REGISTRY, EntryLoss
-    from mlpengine.train.task import Regression, Split
 
     class Hinged(EntryLoss, name="hinged_in_test"):
         """An error below a tenth costs nothing."""

@@ -11,10 +11,10 @@ from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.config.fitting import FitResult
 from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
+from mlpengine.models.task import Classification, Split
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings
-from mlpengine.train.history import EpochRow, History
-from mlpengine.train.loop import Loop, Result
-from mlpengine.train.task import Classification, Split
+from mlpengine.training.history import EpochRow, History
+from mlpengine.training.loop import Loop, Result
 from mlpengine_cli.progress import NOTEBOOK, Meter, progress
 
 HOSTILE = "<script>alert(1)</script>"

@@ -8,7 +8,7 @@ from mlpengine.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.nn import Front
 from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam, Sgd
-from mlpengine.train.step import TrainingStep
+from mlpengine.step.step import TrainingStep
 
 RECIPE = {
     "front": Front("pbld", 3, frequencies=6, outputs=3, scaling=True),

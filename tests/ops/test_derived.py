@@ -29,6 +29,7 @@ from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
 from mlpengine.export._graph import Graph
 from mlpengine.export._layers import scalar, write_activation
+from mlpengine.export.network_c import export_c
 from mlpengine.formula import (
     FUNCTIONS,
     SCALARS,
@@ -40,7 +41,6 @@ from mlpengine.formula import (
 )
 from mlpengine.formula.pieces import constant
 from mlpengine.nn import ACTIVATIONS
-from mlpengine.nn.export_c import export_c
 from mlpengine.ops import (
     REGISTRY,
     Activation,

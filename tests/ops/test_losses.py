@@ -21,7 +21,7 @@ from mlpengine.ops import (
     Quantile,
     SoftmaxCrossEntropy,
 )
-from mlpengine.ops._loss import MAX_BINDINGS, row_totals, wide_spec
+from mlpengine.ops.loss import MAX_BINDINGS, row_totals, wide_spec
 from mlpengine.spec import Spec
 
 DISTANCES = [MeanSquaredError(), MeanAbsoluteError(), Huber(0.7), BinaryCrossEntropyWithLogits(2)]

@@ -8,7 +8,7 @@ from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
 from mlpengine.errors import UsageError
 from mlpengine.nn import Front
 from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
-from mlpengine.train.step import TrainingStep
+from mlpengine.step.step import TrainingStep
 
 GROUPS = {"biases": Group(lr=0.25, weight_decay=0.5), "first": Group(lr=2.0)}
 MEMBERS = {"biases": ("0.bias", "2.bias"), "first": ("0.weight",), "none": ()}

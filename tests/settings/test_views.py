@@ -10,15 +10,15 @@ import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine import Mlp, TrainingStep
+from mlpengine.common.fields import Option, descriptions, fitting, options_of
 from mlpengine.config import json_schema, load_config
 from mlpengine.config.options import FAMILIES, plain, section_of
 from mlpengine.config.schema import Config, sections_of
 from mlpengine.config.space import FIXED, MEASURES_LOSS
-from mlpengine.data.options import Options
 from mlpengine.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.estimators._parameters import OWN, PARAMETERS
-from mlpengine.fields import Option, descriptions, fitting, options_of
+from mlpengine.features.options import Options
 from mlpengine.nn import Front
 from mlpengine.optim import Group, Optimizer
 from mlpengine.settings import (
@@ -32,9 +32,9 @@ from mlpengine.settings import (
 )
 from mlpengine.settings.fixes import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
-from mlpengine.train.diagnose import LoopDiagnostics
-from mlpengine.train.loop import Loop
-from mlpengine.train.skipping import NonfiniteRule
+from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.loop import Loop
+from mlpengine.training.skipping import NonfiniteRule
 from mlpengine_cli.main import COMMANDS, group
 
 SETTINGS = [

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mlpengine import tape as ops
-from mlpengine.ops._broadcast import unbroadcast
+from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.spec import Array
 from mlpengine.tape import Node, Tape
 from mlpengine.tape.record import Record, as_tuple

@@ -6,9 +6,9 @@ from dags import Naive, dags
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlpengine.common.placement import ALIGNMENT, Storage, place
 from mlpengine.errors import UsageError
 from mlpengine.ops import GradOp
-from mlpengine.placement import ALIGNMENT, Storage, place
 from mlpengine.spec import Spec, call
 from mlpengine.tape import Program, Tape
 from mlpengine.tape.backward import BackwardPlan

@@ -28,7 +28,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mlpengine import system
 from mlpengine.backends.compiled.target import (
     SECONDS,
     Target,
@@ -36,6 +35,7 @@ from mlpengine.backends.compiled.target import (
     find_target,
     run_compilers,
 )
+from mlpengine.common import system
 from mlpengine.errors import CompileError
 
 LIBRARY, DIGEST = ".so", ".sha256"

@@ -20,7 +20,7 @@ from mlpengine.backends.compiled.target import (
     compiler_command,
 )
 from mlpengine.backends.update import Clipping, Update
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
 from mlpengine.errors import CompileError, RunError, UsageError, install_line
 from mlpengine.spec import Array
 

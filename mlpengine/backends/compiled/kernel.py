@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import UnsupportedError, Value, Values
-from mlpengine.ops._op import GradOp
+from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
 from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.values import Value, padded_length
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
+from mlpengine.common.placement import Storage, place
 from mlpengine.ops import Dropout, Philox
 from mlpengine.ops.philox import padded_columns
-from mlpengine.placement import Storage, place
 from mlpengine.spec import Array
 
 

@@ -11,7 +11,7 @@ from mlpengine.backends.rules import Rule, find_rule
 from mlpengine.backends.scalar.functions import each
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import UnsupportedError, Value, Values
-from mlpengine.ops._op import Direction, GradOp
+from mlpengine.ops.op import Direction, GradOp
 
 
 @dataclass(eq=False, repr=False)

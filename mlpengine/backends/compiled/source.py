@@ -27,7 +27,7 @@ from mlpengine.backends.compiled.target import Target
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.backends.values import Value
-from mlpengine.buffers import address_of
+from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
 REST = 5

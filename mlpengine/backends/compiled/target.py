@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from mlpengine import system
+from mlpengine.common import system
 from mlpengine.errors import CompileError, UsageError
 
 _log = logging.getLogger("mlpengine")

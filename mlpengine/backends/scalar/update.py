@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mlpengine.backends.scalar.functions import REAL
 from mlpengine.backends.scalar.text import constant, indented
 from mlpengine.backends.update import Update
+from mlpengine.common.locks import cached_property
 from mlpengine.formula import (
     Expr,
     c_statements,
@@ -18,7 +19,6 @@ from mlpengine.formula import (
     variables,
 )
 from mlpengine.formula import constant as number
-from mlpengine.locks import cached_property
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.values import Value
-from mlpengine.buffers import address_of
-from mlpengine.placement import Storage
+from mlpengine.common.buffers import address_of
+from mlpengine.common.placement import Storage
 from mlpengine.spec import Array
 
 

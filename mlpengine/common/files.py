@@ -1,0 +1,168 @@
+"""Files that appear whole or not at all, and errors that name the file they are about."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from errno import ENOSPC
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+from mlpengine.common import system
+from mlpengine.common.wording import nearest
+from mlpengine.errors import MlpEngineError, RunError, UsageError
+
+TEMPORARY = ".tmp-"
+"""Prefix of files that are not complete yet; a process that is killed may leave one behind."""
+
+_flushed_from = ContextVar("flushed_from", default=-inf)
+
+
+@contextmanager
+def writing(path: str | Path, what: str = "written") -> Iterator[None]:
+    """Turn an OSError into a RunError that names `path` and the cause."""
+    try:
+        yield
+    except MlpEngineError:
+        raise
+    except OSError as error:
+        advice = "; make room and start again" if error.errno == ENOSPC else ""
+        cause = error.strerror or error
+        raise RunError(f"{path}: cannot be {what} ({cause}){advice}") from error
+
+
+def checked_path(path: object, where: str) -> Path:
+    """Return what a caller gave as a path.  Raises: UsageError if it is no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
+    return Path(path)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file.  Raises: RunError naming it and the cause."""
+    with writing(path, "read"):
+        return path.read_bytes()
+
+
+def similar_file(path: Path) -> str:
+    """Return `` - did you mean 'x'?`` for the file beside a missing one whose name is nearest."""
+    with suppress(OSError):
+        near = nearest(path.name, (other.name for other in path.parent.iterdir()))
+        return f" - did you mean {str(path.with_name(near))!r}?" if near else ""
+    return ""
+
+
+def missing(path: Path, what: str) -> UsageError:
+    """Return the error of a command that names a path at which there is nothing."""
+    return UsageError(f"{path}: there is no such {what}{similar_file(path)}")
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and its parents.  Raises: RunError naming it and the cause."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: cannot be made ({error.strerror})") from error
+
+
+@contextmanager
+def unflushed(seconds: float) -> Iterator[None]:
+    """Within this context, files of its first seconds need not be on disk when they are written.
+
+    For files that the process can make again in that time: a power cut may leave some of them empty
+    or missing, while a killed process loses none.
+    """
+    token = _flushed_from.set(monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _flushed_from.reset(token)
+
+
+def sync(descriptor: int) -> None:
+    """Have an open file on disk when this returns, unless files are `unflushed`."""
+    if monotonic() >= _flushed_from.get():
+        os.fsync(descriptor)
+
+
+def flush(path: Path) -> None:
+    """Have a file and its name on disk when this returns, in any context.
+
+    Raises: RunError naming the file and the cause.
+    """
+    with writing(path):
+        system.flush(path)
+        system.flush(path.parent)
+
+
+def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file whole or not at all, and have it on disk when this returns.
+
+    The bytes go to a new file of a random name in the same directory, which is opened once, so
+    that neither a link at that name nor a directory that is renamed redirects them; they are read
+    back and compared before the rename.  A device or a pipe is written to directly.  Only this user
+    may read a `private` file.
+
+    Raises: RunError naming the file and the cause.
+    """
+    path = Path(path)
+    with writing(path):
+        if _is_device(path):
+            path.write_bytes(data)
+            return
+        with system.opened_directory(path.parent) as (start, directory):
+            _replace(start / path.name, directory, data, 0o600 if private else 0o666)
+            if directory is not None:
+                sync(directory)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove the temporary files of killed processes from a directory that this process owns."""
+    for path in directory.glob(f"{TEMPORARY}*"):
+        with writing(path):
+            path.unlink(missing_ok=True)
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte: on a full disk a single call may write fewer and report success."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        descriptor = system.open_file(
+            temporary, flags, follow=False, directory=directory, mode=mode
+        )
+        try:
+            write_all(descriptor, data)
+            sync(descriptor)
+            _verify(descriptor, data)
+        finally:
+            os.close(descriptor)
+        system.replace(temporary, path, directory)
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to report
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _verify(descriptor: int, data: bytes) -> None:
+    chunk, view = 2**20, memoryview(data)
+    for start in range(0, len(data), chunk):
+        if system.read_at(descriptor, chunk, start) != view[start : start + chunk]:
+            raise OSError(None, "the disk does not hold what was written")
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -1,0 +1,32 @@
+"""Names of a package whose modules are imported when a name is first used."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from sys import modules
+from typing import Any
+
+
+def lazy_names(
+    package: str, places: Mapping[str, Sequence[str]], rooms: Sequence[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: its name.
+        places: its modules, each with the public names that it defines.
+        rooms: modules that are public themselves.
+    """
+
+    def find(name: str) -> Any:
+        if name in rooms:
+            return import_module(f"{package}.{name}")
+        for place, names in places.items():
+            if name in names:
+                value = getattr(import_module(f"{package}.{place}"), name)
+                return vars(modules[package]).setdefault(name, value)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def listed() -> list[str]:
+        return sorted({*vars(modules[package]), *rooms}.union(*places.values()))
+
+    return find, listed

@@ -1,0 +1,121 @@
+"""What a caller is told who sets an attribute, or gives an argument, that there is not."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, currentframe, signature
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+
+from mlpengine.common.wording import plural, suggestion
+from mlpengine.errors import CallError, UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BY_PLACE = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
+
+_known: dict[type, set[str]] = {}
+"""Names of the attributes of each class that have been set before."""
+
+
+class KnownAttributes:
+    """Base of classes whose objects refuse attributes that the library does not set itself.
+
+    A class of the caller's own may set what it likes, and so may names with an underscore at either
+    end.  An assignment takes several times as long as without the check: hot loops write to
+    ``vars(self)``.
+    """
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {}
+    """What a message says of members that objects of other libraries have, by their names."""
+
+    if not TYPE_CHECKING:  # to mypy, a class with this method has every attribute
+
+        def __getattr__(self, name):
+            hint = type(self)._elsewhere.get(name, "")
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(f"{text}; {hint}" if hint else text, name=name, obj=self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _known.get(type(self), ()):
+            if not (hasattr(self, name) or name[0] == "_" or name[-1] == "_"):
+                frame = currentframe()
+                caller = frame and frame.f_back
+                ours = caller is None or _is_ours(caller.f_globals["__name__"])
+                if not ours and _is_ours(type(self).__module__):
+                    raise UsageError(_unknown_attribute(self, name, value))
+            _known.setdefault(type(self), set()).add(name)
+        super().__setattr__(name, value)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "mlpengine"
+
+
+def _unknown_attribute(owner: object, name: str, value: Any) -> str:
+    """Return the message, with the nearest attribute of the object or of what it refers to."""
+    own = {n: v for n, v in vars(owner).items() if n[0] != "_"}
+    within = {f"{n}.{name}": v for n, v in own.items() if isinstance(v, KnownAttributes)}
+    names = [n for n in (*own, *dir(type(owner))) if n[0] != "_"]
+    near = next((path for path, part in within.items() if hasattr(part, name)), None)
+    hint = f" - did you mean {near!r}?" if near else suggestion(name, names)
+    text = f"has no attribute {name!r}, and setting it would change nothing"
+    return f"{type(owner).__name__}: {text} (got {quoted(value)}){hint}"
+
+
+def called_as(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: a call whose arguments do not fit is told how it reads.
+
+    In `example` ``{name}`` is the name of the function, or of the class of a method's object.
+    Raises: CallError, from the decorated function, in place of Python's TypeError.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except TypeError:
+                misfit = _misfit(function, args, kwargs)
+                if not misfit:
+                    raise
+            name = type(args[0]).__name__ if "self" in signature(function).parameters else ""
+            name = name or function.__name__
+            raise CallError(f"{name}: {misfit}; write {example.format(name=name)}")
+
+        return call
+
+    return decorate
+
+
+def _misfit(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
+    """Return how the arguments do not fit the signature of a function, or ""."""
+    try:
+        signature(function).bind(*args, **kwargs)
+    except TypeError:
+        pass
+    else:
+        return ""
+    parameters = {n: p for n, p in signature(function).parameters.items() if n != "self"}
+    given = args[1:] if "self" in signature(function).parameters else args
+    if unknown := [name for name in kwargs if name not in parameters]:
+        near = suggestion(unknown[0], parameters)
+        return f"has no argument {unknown[0]!r} (got {quoted(kwargs[unknown[0]])}){near}"
+    by_place = [n for n, p in parameters.items() if p.kind in BY_PLACE]
+    shown = f"(got {', '.join(map(quoted, given)) or 'nothing'})"
+    if len(given) > len(by_place):
+        names = ", ".join(by_place)
+        return f"takes {plural(len(by_place), 'argument')} by place, {names} {shown}"
+    options = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+    required = [n for n, p in parameters.items() if p.default is p.empty and p.kind not in options]
+    missing = [n for n in required if n not in (*by_place[: len(given)], *kwargs)]
+    return f"needs {', '.join(missing)} {shown}" if missing else f"got an argument twice {shown}"
+
+
+def quoted(value: object) -> str:
+    """Return a value as a message quotes it: an array by dtype and shape, a class by its name."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(shape := getattr(value, "shape", None), tuple):
+        return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} {text[:40]}..."

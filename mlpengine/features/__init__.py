@@ -1,0 +1,40 @@
+"""From columns to what a network reads: preprocessing, splits and batches.
+
+>>> table = read_table("digits")
+>>> split = split_rows(table.n_rows, labels=table["digit"].values)
+>>> preprocessor = Preprocessor("digit").fit(table, split.train)
+>>> train = preprocessor.transform(table, split.train)
+>>> train.features.shape, preprocessor.task, preprocessor.n_outputs
+((1259, 64), 'classification', 10)
+"""
+
+from mlpengine.features.batches import Batches, gather
+from mlpengine.features.checks import ColumnProfile, Profile, profile
+from mlpengine.features.dataset import Dataset, Stream
+from mlpengine.features.kinds import kind_of, task_of
+from mlpengine.features.leaks import Leak, find_leak
+from mlpengine.features.preprocessing import Preprocessor
+from mlpengine.features.splits import SplitRows, fold_rows, split_rows
+from mlpengine.features.targets import ClassTarget, MultiLabelTarget, NumberTarget, class_weights
+
+__all__ = [
+    "Batches",
+    "ClassTarget",
+    "ColumnProfile",
+    "Dataset",
+    "Leak",
+    "MultiLabelTarget",
+    "NumberTarget",
+    "Preprocessor",
+    "Profile",
+    "SplitRows",
+    "Stream",
+    "class_weights",
+    "find_leak",
+    "fold_rows",
+    "gather",
+    "kind_of",
+    "profile",
+    "split_rows",
+    "task_of",
+]

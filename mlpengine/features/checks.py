@@ -1,0 +1,300 @@
+"""Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from unicodedata import normalize
+
+import numpy as np
+
+from mlpengine.common.wording import plural, printable
+from mlpengine.errors import DataError
+from mlpengine.features.duplicates import duplicate_rows, same_columns
+from mlpengine.features.kinds import FeatureKind, kind_of, marked_number, odd_row, task_of
+from mlpengine.features.leaks import Leak, find_leaks
+from mlpengine.features.outliers import Outlier, find_outliers
+from mlpengine.features.sources import LIMIT
+from mlpengine.features.targets import ClassTarget, check_target, marked_text
+from mlpengine.settings.features import Task
+from mlpengine.spec import Array
+from mlpengine.tables.progress import Progress, section, tracked
+from mlpengine.tables.table import Column, Table, number_text
+
+MOSTLY_MISSING = 0.5
+SMALL_CLASS = 10
+RARE_CLASS = 0.02
+LEAK_ROWS = 100_000
+"""Number of evenly spaced rows of a longer table in which leaks are searched."""
+
+KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
+
+CORRECT = "correct or empty the cell"
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProfile:
+    """Facts about one column; `summary` is its range or its most frequent levels."""
+
+    name: str
+    kind: FeatureKind
+    missing: int
+    distinct: int
+    constant: bool
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The result of `profile`.
+
+    `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
+    `marked` those that hold numbers with units or other marks to such a text and its number,
+    `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
+    same values; `suspects` explain nearly all of the target, but may be honest predictors.
+    """
+
+    source: str
+    n_rows: int
+    task: Task | None
+    columns: list[ColumnProfile]
+    duplicates: int
+    classes: dict[str, int] = field(default_factory=dict)
+    leaks: list[Leak] = field(default_factory=list)
+    drop: dict[str, str] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+    target_missing: int = 0
+    variants: dict[str, list[str]] = field(default_factory=dict)
+    marked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    outliers: list[Outlier] = field(default_factory=list)
+
+    @property
+    def suspects(self) -> list[Leak]:
+        """Columns that explain nearly all of the target and may be honest predictors."""
+        return [leak for leak in self.leaks if not leak.is_target]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain lists and dictionaries, ready for JSON."""
+        return asdict(self)
+
+    def warnings(self, dropped: Collection[str] = ()) -> list[str]:
+        """Return one line for each remarkable fact, `dropped` columns left out."""
+        reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
+        lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
+        lines += [
+            f"column {column.name!r}: {column.missing} of {self.n_rows} cells are missing"
+            for column in self.columns
+            if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
+            and column.name not in dropped
+        ]
+        lines += [
+            f"column {name!r}: has the same information as {other!r}"
+            for name, other in self.same.items()
+            if name not in dropped
+        ]
+        lines += [f"column {n!r}: {t}" for n, t in self.spelling_texts() if n not in dropped]
+        lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
+        if self.target_missing:
+            lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
+        if self.duplicates:
+            lines.append(
+                f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
+                "split some are in two parts"
+            )
+        few = max(SMALL_CLASS, RARE_CLASS * self.n_rows)
+        return lines + self.small_classes(few)
+
+    def small_classes(self, few: float) -> list[str]:
+        """Return a line for each class of fewer rows than that."""
+        return [
+            f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
+            for name, count in self.classes.items()
+            if count < few
+        ]
+
+    def spelling_texts(self) -> list[tuple[str, str]]:
+        """Return columns and what to say about the spelling of their texts."""
+        texts = []
+        for name, spellings in self.variants.items():
+            composed = {normalize("NFC", text) for text in spellings}
+            show = repr if len(composed) == len(spellings) else ascii  # two look alike
+            shown = ", ".join(f"{show(text):.60}" for text in spellings)
+            texts.append((name, f"{shown} are taken for different texts; write one of them"))
+        return [*texts, *((name, marked_text(*pair)) for name, pair in self.marked.items())]
+
+    def lines(self) -> list[str]:
+        """Return the facts as lines of text, without the warnings."""
+        names = [printable(column.name) for column in self.columns]
+        width = max(map(len, names), default=0)
+        size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
+        report = [f"{self.source}: {size}"]
+        for name, column in zip(names, self.columns, strict=True):
+            gaps = f", {column.missing} missing" if column.missing else ""
+            report.append(
+                f"  {name:<{width}}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
+                f"{printable(column.summary)}"
+            )
+        if self.task:
+            report.append(f"task: {self.task}")
+        report += [
+            f"  class {printable(name)}: {plural(rows, 'row')}"
+            for name, rows in self.classes.items()
+        ]
+        return report
+
+
+def profile(
+    table: Table,
+    target: str | Sequence[str] | None = None,
+    *,
+    task: Task | None = None,
+    progress: Progress | None = None,
+) -> Profile:
+    """Describe every column of a table, and how the columns relate to the target.
+
+    Leaks are searched when there is one target column, for classification and regression.
+    `progress` is called with the share of the work that is done.
+
+    Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
+    """
+    targets = [target] if isinstance(target, str) else list(target or ())
+    table.require(targets, "the target")
+    described = [
+        describe(name, column)
+        for name, column in tracked(table.columns.items(), section(progress, 0.0, 0.4))
+    ]
+    complete = np.ones(table.n_rows, bool)
+    for name in targets:
+        complete &= ~table[name].missing
+    if targets and task is None:
+        check_target(table, targets)
+        task = task_of([table[name] for name in targets])
+    classes: dict[str, int] = {}
+    leaks: list[Leak] = []
+    if len(targets) == 1 and complete.any():
+        classes, leaks = _relations(
+            table.rows(complete), targets[0], task, section(progress, 0.4, 0.8)
+        )
+    features = [column for column in described if column.name not in targets]
+    pairs = {name: marked_number(column) for name, column in table.columns.items()}
+    marked = {name: pair for name, pair in pairs.items() if pair}
+    return Profile(
+        source=table.source,
+        n_rows=table.n_rows,
+        task=task,
+        columns=described,
+        duplicates=duplicate_rows(table),
+        classes=classes,
+        leaks=leaks,
+        drop=_to_drop(table, features, leaks, marked),
+        same=same_columns(table.drop(targets)),
+        target_missing=int((~complete).sum()),
+        variants=_variants(table),
+        marked=marked,
+        outliers=find_outliers(table, table.names),
+    )
+
+
+def _relations(
+    table: Table, target: str, task: Task | None, progress: Progress | None
+) -> tuple[dict[str, int], list[Leak]]:
+    column = table[target]
+    classes: dict[str, int] = {}
+    if task == "classification":
+        try:
+            encoder = ClassTarget.fit(table, target)
+        except DataError:  # one class only: training reports it
+            return {column.cell(0): table.n_rows}, []
+        values = encoder.encode(table)
+        counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
+        classes = dict(zip(map(str, encoder.classes), counts, strict=True))
+    elif column.kind == "text":
+        return classes, []
+    else:
+        values = column.values.astype(np.float64)
+    if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
+        return classes, []
+    features = table.drop([target])
+    if table.n_rows > LEAK_ROWS:
+        sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
+        features, values = features.rows(sample), values[sample]
+    return classes, find_leaks(features, features.names, values, task or "regression", progress)
+
+
+def describe(name: str, column: Column) -> ColumnProfile:
+    """Return the facts about one column."""
+    distinct = column.distinct()
+    missing = int(column.missing.sum())
+    if column.kind == "text":
+        counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+        top = np.argsort(-counts, kind="stable")[:_SHOWN]
+        shown = [f"{column.levels[i]:.60} ({counts[i]})" for i in top if counts[i]]
+        summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
+    elif len(distinct):
+        low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
+        summary = low if low == high else f"{low} to {high}"
+    else:
+        summary = "all cells are missing"
+    constant = len(distinct) == 1 and not missing
+    return ColumnProfile(name, kind_of(column), missing, len(distinct), constant, summary)
+
+
+def _to_drop(
+    table: Table, features: list[ColumnProfile], leaks: list[Leak], marked: Collection[str]
+) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    for column in features:
+        if column.kind == "empty":
+            reasons[column.name] = "all cells are missing"
+        elif column.constant:
+            reasons[column.name] = f"constant ({column.summary})"
+        elif column.kind == "text":
+            texts = plural(column.distinct, "different text")
+            also = ", which look like numbers with marks" if column.name in marked else ""
+            if all(level.lstrip("+-").isdigit() for level in table[column.name].levels):
+                also = ": whole numbers beyond 2**53, or with zeros before them"
+            reasons[column.name] = f"{texts}, almost one per row{also}"
+        elif column.kind == "mixed":
+            row = odd_row(table[column.name]) or 0
+            example = f"{table[column.name].cell(row)!r:.60} in {table.place(row)}"
+            text = f"numbers with a few texts among them, such as {example}; correct the texts"
+            reasons[column.name] = text
+        elif column.kind == "integer" and _counts_rows(table[column.name].values):
+            reasons[column.name] = "row numbers"
+        elif column.kind in ("number", "integer"):
+            own = table[column.name]
+            extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
+            if len(extreme):
+                row = int(extreme[0])
+                reasons[column.name] = f"{own.cell(row)} in {table.place(row)}; correct the cell"
+    reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
+    return reasons
+
+
+def _variants(table: Table) -> dict[str, list[str]]:
+    """Return by column the spellings of its most frequent texts that differ in case and blanks."""
+    variants: dict[str, list[str]] = {}
+    for name, column in table.columns.items():
+        if column.kind != "text" or kind_of(column) != "category":
+            continue
+        spellings: dict[str, list[str]] = {}
+        for level in (column.levels[code] for code in column.distinct()):
+            form = "".join(normalize("NFKC", level).casefold().split())
+            spellings.setdefault(form, []).append(level)
+        alike = [texts for texts in spellings.values() if len(texts) > 1]
+        if alike:
+            variants[name] = [text for texts in alike for text in texts][:_SHOWN]
+    return variants
+
+
+def more_features(features: int, rows: int) -> str:
+    """Return the warning of a table that is wider than it is long."""
+    return (
+        f"there are more features than rows ({features:,} and {rows:,}): a network can "
+        "memorize them; leave out columns, or expect the validation score to be poor"
+    )
+
+
+def _counts_rows(values: Array) -> bool:
+    return bool(len(values) > 2 and (np.abs(values) < LIMIT).all() and (np.diff(values) == 1).all())

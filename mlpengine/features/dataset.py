@@ -1,0 +1,108 @@
+"""The arrays of a part of a table, in memory or in a memory-mapped file."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.errors import DataError
+from mlpengine.features.numbers import Numbers, smooth_clip
+from mlpengine.features.prepared import PreparedRows
+from mlpengine.features.sources import LIMIT
+from mlpengine.spec import Array
+from mlpengine.tables.table import Block, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The arrays of one part of a table, row for row.
+
+    Shapes: features (n, d), a Stream or PreparedRows if they stay in a file; codes (n, e) int64,
+        or None without embedded columns; target (n,) int64 classes or (n, k) numbers, or None;
+        weights (n,), or None.
+    Dtype: the preprocessor's; float32 in a file.
+    """
+
+    features: "Array | Stream | PreparedRows"
+    codes: Array | None = None
+    target: Array | None = None
+    weights: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+class Stream:
+    """The feature matrix of some rows of a file larger than memory, computed when gathered.
+
+    It has the `shape`, the `dtype` and the values of that matrix.
+    """
+
+    def __init__(
+        self, table: Table, block: Block, numbers: Numbers, rows: Array | None, batch_size: int
+    ) -> None:
+        self.table, self.matrix, self.numbers = table, block.matrix, numbers
+        if not self.matrix.flags.c_contiguous:
+            raise DataError(
+                f"{table.source}: rows must lie one after another to be streamed; save the "
+                "array in C order"
+            )
+        self.rows = np.arange(table.n_rows) if rows is None else rows.astype(np.int64)
+        self.columns = np.array([block.positions[source.column] for source in numbers.sources])
+        self.flagged = np.array(numbers.flagged, np.int64)
+        wide, width = self.matrix.shape[1], len(self.columns)
+        self.index = np.empty(batch_size, np.int64)
+        self.raw = np.empty((batch_size, wide), self.matrix.dtype)
+        self.picked = np.empty((batch_size, width), self.matrix.dtype)
+        self.work = np.empty((batch_size, width))
+        self.squares = np.empty_like(self.work)
+        self.missing = np.empty((batch_size, width), bool)
+        self.indicators = np.empty((batch_size, len(self.flagged)), bool)
+        self.components = np.empty((batch_size, len(numbers.bins)))
+        self.shape = (len(self.rows), numbers.width)
+        self.dtype = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Array | slice) -> Array:
+        """Return the features of these rows as a new array, of any length."""
+        index = self.rows[rows]
+        out = np.empty((len(index), self.shape[1]), np.float32)
+        self.numbers.encode(self.table, out, index)
+        return out
+
+    def gather(self, indices: Array, out: Array) -> None:
+        """Write the features of these rows into float32 `out`, at most `batch_size` of them.
+
+        Raises: DataError naming the first cell that is infinite, or missing if that is an error.
+        """
+        count, width, bins = len(indices), len(self.columns), self.numbers.bins
+        work, missing = self.work[:count], self.missing[:count]
+        index = self.index[:count]
+        self.rows.take(indices, 0, index, "clip")
+        self.matrix.take(index, 0, self.raw[:count], "clip")
+        self.raw[:count].take(self.columns, 1, self.picked[:count], "clip")
+        np.copyto(work, self.picked[:count])
+        np.isnan(work, out=missing)
+        np.copyto(work, self.numbers.fill, where=missing)
+        if work.size and not (work.max() <= LIMIT and work.min() >= -LIMIT):
+            self._refuse(index)
+        if self.numbers.strict and missing.any():
+            self._refuse(index)
+        if len(bins):
+            components = self.components[:count]
+            bins.encode(work, components)
+            np.copyto(out[:, width : width + len(bins)], components, casting="same_kind")
+        np.subtract(work, self.numbers.center, out=work)
+        np.multiply(work, self.numbers.factor, out=work)
+        if self.numbers.clip:
+            smooth_clip(work, self.squares[:count])
+        np.copyto(out[:, :width], work, casting="same_kind")
+        if len(self.flagged):
+            missing.take(self.flagged, 1, self.indicators[:count], "clip")
+            np.copyto(out[:, width + len(bins) :], self.indicators[:count])
+
+    def _refuse(self, index: Array) -> None:
+        """Raise the error of the first bad cell, by reading these rows slice by slice."""
+        out = np.empty((len(index), self.shape[1]), np.float32)
+        self.numbers.encode(self.table, out, index)

@@ -1,0 +1,81 @@
+"""Duplicate rows and columns of a table."""
+
+from hashlib import sha256
+
+import numpy as np
+
+from mlpengine.features.categories import codes_into
+from mlpengine.spec import Array
+from mlpengine.tables.table import Column, Table
+
+BLOCK = 1 << 15
+"""Rows that are hashed at once; their hashes stay in the cache."""
+
+SAMPLE_ROWS = 10_000
+
+
+def duplicate_rows(table: Table) -> int:
+    """Return how many rows equal an earlier row in every column, missing cells included.
+
+    Rows are compared by a 64-bit hash of their values.
+    """
+    if not table.n_rows:
+        return 0
+    hashes = np.zeros(table.n_rows, np.uint64)
+    for start in range(0, table.n_rows, BLOCK):
+        rows = slice(start, start + BLOCK)
+        for column in table.columns.values():
+            _mix(hashes[rows], column.take(rows))
+    hashes.sort()
+    return int((hashes[1:] == hashes[:-1]).sum())
+
+
+def _mix(hashes: Array, column: Column) -> None:
+    """Mix the cells of a column into the hashes of their rows."""
+    values = column.values.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
+    values[column.missing] = np.nan
+    hashes ^= values.view(np.uint64)
+    hashes *= np.uint64(0x9E3779B97F4A7C15)
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    hashes ^= hashes >> np.uint64(32)
+
+
+def same_columns(table: Table) -> dict[str, str]:
+    """Return the columns that duplicate an earlier one, each with that column.
+
+    Two columns are duplicates if there is a one-to-one map of their values and values repeat:
+    columns with more distinct values than half the rows are left out.
+    """
+    rows = slice(None, None, max(1, table.n_rows // SAMPLE_ROWS))
+    by_sample: dict[bytes, list[str]] = {}
+    for name, column in table.columns.items():  # columns that differ in a sample differ
+        by_sample.setdefault(_digest(column.take(rows)), []).append(name)
+    candidates = {name for names in by_sample.values() if len(names) > 1 for name in names}
+    earlier: dict[bytes, str] = {}
+    same: dict[str, str] = {}
+    for name, column in table.columns.items():
+        if name not in candidates:
+            continue
+        distinct = len(column.distinct()) + bool(column.missing.any())
+        if 1 < distinct <= table.n_rows / 2:
+            first = earlier.setdefault(_digest(column), name)
+            if first != name:
+                same[name] = first
+    return same
+
+
+def _digest(column: Column) -> bytes:
+    """Return a hash that is equal for duplicate columns."""
+    return sha256(_pattern(codes_into(column.distinct(), column)).tobytes()).digest()
+
+
+def _pattern(codes: Array) -> Array:
+    """Return codes renumbered in the order of their first appearance."""
+    shifted = codes + 1
+    first = np.full(int(shifted.max()) + 1, len(codes))
+    first[shifted[::-1]] = np.arange(len(codes))[::-1]  # the last assignment remains
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+    pattern: Array = rank[shifted]
+    return pattern

@@ -1,0 +1,189 @@
+"""The kind of a column as a feature, and the task of a target, inferred from the cells."""
+
+import re
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.settings.features import Task
+from mlpengine.spec import Array
+from mlpengine.tables import cells as _cells
+from mlpengine.tables.table import Column
+
+FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
+
+FEW_LEVELS = 20
+"""A text column with at most this many levels is always a category, and a whole-numbered target
+with at most this many values may be classes."""
+
+COUNTED = 5
+"""Smallest number of different whole numbers that may be counts."""
+
+RARER = 20
+"""How many times rarer the largest count must be than the commonest one; classes are seldom."""
+
+ROWS_PER_CLASS = 5
+"""Whole numbers are classes if each value stands in this many rows on average."""
+
+MIXED_SHARE = 0.9
+"""A text column in which this share of the levels are numbers is a damaged column of numbers."""
+
+
+SAMPLE = 2_000
+"""Number of levels, evenly spaced, from which the share of numbers is computed."""
+
+
+MARKED_LEVELS, MAX_MARKS = 3, 3
+"""Numbers with a unit have at least so many values, and at most so many units."""
+
+_CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY|')"
+_UNIT = r"[^\W\d_]{1,6}[²³]?"
+_MARKED = re.compile(
+    rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\u2212-]?)"
+    rf"(?P<number>[\d.,'\u2019\u00a0\u202f ]*\d(?:[eE][+-]?\d+)?)"
+    rf"\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
+)
+
+
+def kind_of(column: Column) -> FeatureKind:
+    """Return the kind of a column as a feature.
+
+    A text column is a `category` if its levels repeat: at most half as many levels as filled
+    cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
+    It is `mixed` if nearly all of its levels are numbers. An `integer` column is fed like a
+    number; naming it under `categorical` makes it a category.
+    """
+    if column.kind != "text":
+        if column.missing.all():
+            return "empty"
+        if column.kind == "number":
+            return "integer" if column.is_integer else "number"
+        return column.kind
+    filled = int((column.values >= 0).sum())
+    levels = [column.levels[code] for code in column.distinct()]
+    if not levels:
+        return "empty"
+    if len(levels) > FEW_LEVELS and _number_share(levels) >= MIXED_SHARE:
+        return "mixed"
+    return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
+
+
+def marked_number(column: Column) -> tuple[str, str] | None:
+    """Return a text such as "12 %" and its number "12", if a text column holds numbers with marks.
+
+    Marks are units, percent and currency signs, parentheses around negative numbers, and the minus
+    sign of typesetting.  Nearly all levels must be numbers, with few different marks.
+    """
+    if column.kind != "text":
+        return None
+    levels = [column.levels[code] for code in column.distinct()]
+    sample = levels[:: -(-len(levels) // SAMPLE) or 1]
+    numbers: list[tuple[str, str]] = []
+    marks = set()
+    for level in sample:
+        match = _MARKED.fullmatch(level)
+        if match is None or bool(match["negative"]) != level.endswith(")"):
+            continue
+        is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
+        numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
+        marks.add((match["before"], match["after"]))
+    marked = [pair for pair in numbers if pair[0] != pair[1] and not _is_number(pair[0])]
+    enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))
+    return (
+        marked[len(marked) // 2]
+        if marked and enough and len(marks - {(None, None)}) <= MAX_MARKS
+        else None
+    )
+
+
+def odd_row(column: Column) -> int | None:
+    """Return the row to report if a text column should be numbers; None if all cells are numbers.
+
+    Cells are spelled as numbers, booleans, dates or other texts. The result is the first row that
+    is not a number or, if none is, that is not spelled as most rows are; if all rows are spelled
+    alike, it is the first one.
+    """
+    spelled = np.array([_spelling(level) for level in column.levels] + [""])
+    rows = spelled[column.values]
+    names, counts = np.unique(rows[rows != ""], return_counts=True)
+    if not len(names) or list(names) == ["number"]:
+        return None
+    usual = "number" if "number" in names else str(names[counts.argmax()])
+    odd = np.flatnonzero((rows != usual) & (rows != ""))
+    return int(odd[0]) if len(odd) else int(np.flatnonzero(rows == usual)[0])
+
+
+def _spelling(level: str) -> str:
+    if _is_number(level):
+        return "number"
+    if _cells.booleans([level]) is not None:
+        return "boolean"
+    return "text" if _cells.dates([level], frozenset()) is None else "date"
+
+
+def task_of(columns: list[Column]) -> Task:
+    """Return the task that target columns imply.
+
+    One column of text or booleans is classification, and so are whole numbers with two values, or
+    with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average, unless they
+    look like counts. Several columns of only 0 and 1 (or booleans) are multi-label. Anything else
+    is regression.
+    """
+    if len(columns) > 1:
+        return "multilabel" if all(map(is_binary, columns)) else "regression"
+    (column,) = columns
+    if column.kind in ("text", "boolean"):
+        return "classification"
+    values = column.distinct()
+    few = len(values) <= 2 or (
+        len(values) <= FEW_LEVELS and len(column.values) >= ROWS_PER_CLASS * len(values)
+    )
+    is_class = column.is_integer and few and not _are_counts(column.values)
+    return "classification" if is_class else "regression"
+
+
+def _are_counts(values: Array) -> bool:
+    """Whether whole numbers from 0 on, some missing, look like counts.
+
+    There are at least COUNTED of them, they become rarer away from the commonest one but for what
+    is chance, and the largest is far rarer than that one.
+    """
+    numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
+    if len(numbers) < COUNTED or numbers[0] != 0:
+        return False
+    top = int(rows.argmax())
+    sides = rows[top:], rows[top::-1]
+    becomes_rarer = all((side[1:] <= side[:-1] + 3 * np.sqrt(side[:-1])).all() for side in sides)
+    return becomes_rarer and bool(RARER * rows[-1] < rows[top])
+
+
+def odd_target_row(column: Column) -> int | None:
+    """Return the row of the first text in a target of numbers with a few texts, else None.
+
+    The numbers must be those of a regression, because a few whole numbers and texts may be classes.
+    """
+    if column.kind != "text":
+        return None
+    levels = [column.levels[code] for code in column.distinct()]
+    if not levels or _number_share(levels) < MIXED_SHARE:
+        return None
+    known = [_cells.numbers([level], frozenset()) for level in column.levels]
+    numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
+    values = numbers[column.values]
+    if task_of([Column(values[~np.isnan(values)])]) != "regression":
+        return None
+    return odd_row(column)
+
+
+def is_binary(column: Column) -> bool:
+    """Whether a column holds nothing but 0 and 1."""
+    return column.kind in ("number", "boolean") and bool(np.isin(column.distinct(), (0, 1)).all())
+
+
+def _number_share(levels: list[str]) -> float:
+    sample = levels[:: -(-len(levels) // SAMPLE)]
+    return sum(map(_is_number, sample)) / len(sample)
+
+
+def _is_number(level: str) -> bool:
+    return _cells.numbers([level], frozenset()) is not None

@@ -1,0 +1,54 @@
+"""Cells so far from the others of their column that they are mistakes, or decide everything."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.common.quantiles import median, quantiles
+from mlpengine.spec import Array
+from mlpengine.tables.table import Table
+
+FAR = 1e6
+"""Distance from the median that is reported, as a multiple of the range of nine cells in ten; the
+largest of a million log-normal numbers of sigma 3 lies at 2e4."""
+
+SAMPLE_ROWS = 10_000
+"""Smallest number of evenly spaced cells of a longer column that give the quantiles."""
+
+
+class Outlier(NamedTuple):
+    """The cell of a column that is farthest from the median, and the distance in such ranges."""
+
+    column: str
+    times: float
+    text: str
+
+
+def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:
+    """Return the farthest cell of each column of numbers, among some rows, if it is beyond `FAR`.
+
+    Where nine cells in ten are equal, the median distance of the others is taken for their range.
+    """
+    outliers = []
+    for name in names:
+        if name not in table or table[name].kind != "number":
+            continue
+        values = table[name].values if rows is None else table[name].values[rows]
+        finite = np.isfinite(values)
+        cells = values[:: max(1, len(values) // SAMPLE_ROWS)]
+        cells = cells[np.isfinite(cells)]
+        if len(cells) < 3:
+            continue
+        with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
+            low, middle, high = quantiles(cells, (0.05, 0.5, 0.95))
+            distances = np.where(finite, np.abs(values - middle), 0.0)
+            others = distances[distances > 0]
+            spread = high - low or (median(others) if len(others) else 0.0)
+            place = int(distances.argmax())
+            times = float(distances[place] / spread)
+        if times > FAR:
+            where = table.where(name, place if rows is None else int(rows[place]))
+            text = f"{where} holds {values[place]:g}, {times:.2g} times as far from the median"
+            outliers.append(Outlier(name, times, f"{text} as nine cells in ten"))
+    return outliers

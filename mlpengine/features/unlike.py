@@ -1,0 +1,147 @@
+"""How far new rows are from those that training saw."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.common.wording import plural
+from mlpengine.features.preprocessing import Preprocessor
+from mlpengine.features.summary import ColumnState, bounds, shares_of
+from mlpengine.spec import Array
+from mlpengine.tables.table import Column, Table, number_text
+
+ODDS = 4.0
+"""Standard deviations beyond which more missing cells than in training are no chance."""
+
+KS_LIMIT = 2.2
+"""Times sqrt(1/n + 1/m): a larger distance of two samples is no chance (1 in 8,000)."""
+
+
+class NewRows:
+    """Counts what is unlike training in rows that come table by table."""
+
+    def __init__(self, preprocessor: Preprocessor) -> None:
+        self._preprocessor = preprocessor
+        self._columns = preprocessor.summary["columns"]
+        self._trained_rows = preprocessor.summary["rows"]
+        self._rows = 0
+        self._texts: dict[str, tuple[int, str]] = {}
+        self._far: dict[str, tuple[int, str]] = {}
+        self._gaps: dict[str, int] = {}
+
+    def add(self, table: Table) -> "NewRows":
+        """Count the rows of a table."""
+        self._rows += table.n_rows
+        for name, (count, cell) in self._preprocessor.unknown_texts(table).items():
+            _count(self._texts, name, count, cell)
+        for name, one in self._columns.items():
+            column = table.columns.get(name)
+            if column is None:
+                continue
+            self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
+            if column.kind == "text":
+                continue
+            low, high = bounds(one)
+            far = np.flatnonzero((column.values < low) | (column.values > high))
+            if len(far):
+                _count(self._far, name, len(far), column.cell(int(far[0])))
+        return self
+
+    def lines(self) -> list[str]:
+        """Return a line for each thing that training did not see."""
+        lines = self._preprocessor.unknown_remarks(self._texts)
+        lines += far_remarks(self._preprocessor, self._far)
+        for name, count in self._gaps.items():
+            share = self._columns[name]["missing"]
+            # of so few training rows a share of 0 may be one of 1 / rows (rule of succession)
+            likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
+            expected = self._rows * likely
+            if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
+                lines.append(
+                    f"column {name!r}: {plural(count, 'cell')} of {self._rows:,} missing, more "
+                    f"than in training ({_percent(share)})"
+                )
+        return lines
+
+
+def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
+    """Return a line for each column with how many rows are far outside training, and a cell."""
+    columns = preprocessor.summary["columns"]
+    return [
+        f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {cell} "
+        f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
+        for name, (count, cell) in far.items()
+    ]
+
+
+def _count(counts: dict[str, tuple[int, str]], name: str, count: int, cell: str) -> None:
+    before, first = counts.get(name, (0, cell))
+    counts[name] = before + count, first
+
+
+def _range(one: ColumnState, is_date: bool) -> str:
+    ends = [one["quantiles"][place] for place in (0, -1)]
+    texts = [number_text("date", end) if is_date else f"{end:.6g}" for end in ends]
+    return " to ".join(texts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+class Drift(NamedTuple):
+    """How far the cells of a column differ from those of training, 0 to 1.
+
+    `values` is the largest difference of the shares below any number (Kolmogorov and Smirnov) or of
+    the shares of a text, of the cells that are not missing; `missing` and `trained_missing` are the
+    shares of missing cells.  `is_odd` tells whether that is more than chance.
+    """
+
+    column: str
+    values: float
+    missing: float
+    trained_missing: float
+    is_odd: bool
+
+    @property
+    def value(self) -> float:
+        """The larger of the differences of values and of shares of missing cells."""
+        return max(self.values, abs(self.missing - self.trained_missing))
+
+
+def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
+    """Return the drift of each column of a table, the largest first."""
+    table.require(preprocessor.columns, "the model", taken=preprocessor.options.target)
+    levels = {category.column: category for category in preprocessor.categories}
+    columns = []
+    for name, one in preprocessor.summary["columns"].items():
+        column = table[name]
+        values = 0.0
+        known = int((~column.missing).sum())
+        if known and name in levels:
+            shares = shares_of(levels[name], table)
+            values = float(np.abs(shares - np.array(one["shares"])).max())
+        elif known and "quantiles" in one and column.kind != "text":
+            values = _distance(column, np.array(one["quantiles"]))
+        missing = float(column.missing.mean())
+        before = preprocessor.summary["rows"] * (1 - one["missing"])
+        limit = KS_LIMIT * np.sqrt(1 / max(known, 1) + 1 / max(before, 1))
+        spread = np.sqrt(max(one["missing"] * (1 - one["missing"]), 1e-12) / table.n_rows)
+        is_odd = values > limit or abs(missing - one["missing"]) > ODDS * spread
+        columns.append(Drift(name, values, missing, one["missing"], bool(is_odd)))
+    return sorted(columns, key=lambda drift: -drift.value)
+
+
+def _distance(column: Column, quantiles: Array) -> float:
+    """Return the largest difference of the shares below a number, as far as quantiles tell."""
+    known = np.sort(column.values[~column.missing].astype(np.float64))
+    places = np.unique(quantiles)
+    steps = len(quantiles) - 1
+    largest = 0.0
+    for side in ("left", "right"):
+        share = np.searchsorted(known, places, side) / len(known)
+        rank = np.searchsorted(quantiles, places, side)  # of training: between two quantiles
+        low, high = np.maximum(rank - 1, 0) / steps, np.minimum(rank, steps) / steps
+        largest = max(largest, float(np.maximum(low - share, share - high).max()))
+    return largest

@@ -1,0 +1,202 @@
+"""What a constant and a linear prediction reach on the rows on which a model is measured."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.models import metrics
+from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.spec import Array
+
+METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
+    "accuracy": metrics.accuracy,
+    "log_loss": metrics.log_loss,
+    "macro_f1": metrics.f1,
+    "r2": metrics.r2,
+    "mae": metrics.mae,
+    "rmse": metrics.rmse,
+}
+"""The metrics by which predictions are compared."""
+
+LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
+"""Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
+
+PASSES = 60
+RIDGE = 1.0
+BLOCKS = 20
+"""Blocks of rows that are left out in turn for a standard error."""
+
+
+class Guess(NamedTuple):
+    """What is predicted, and for classes and labels their probabilities."""
+
+    predicted: Array
+    chances: Array | None = None
+
+    def rows(self, numbers: Array) -> "Guess":
+        """Return what is predicted for the rows of these numbers."""
+        chances = None if self.chances is None else self.chances[numbers]
+        return Guess(self.predicted[numbers], chances)
+
+    def score(self, metric: str, truth: Array, weights: Array | None) -> float:
+        """Return one of METRICS."""
+        values = self.chances if metric == "log_loss" else self.predicted
+        return METRICS[metric](truth, np.asarray(values), weights)
+
+
+def constant(task: Task, train: Split, rows: int) -> Guess:
+    """Return the best prediction that does not depend on the features, for so many rows."""
+    truth, weights = train.truth, train.weights
+    if isinstance(task, Classification):
+        counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
+        shares = np.tile(counts / counts.sum(), (rows, 1))
+        return Guess(np.full(rows, counts.argmax()), shares)
+    mean = np.average(truth.astype(np.float64), axis=0, weights=weights)
+    repeated = np.tile(mean, (rows, 1))
+    return Guess(repeated) if isinstance(task, Regression) else _of_labels(repeated)
+
+
+def linear(task: Task, train: Split, x: Array, work: float) -> Guess | None:
+    """Return the predictions of a linear model for features `x`; None for too many features.
+
+    Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
+    1, of at most LINEAR_ROWS training rows and about so many multiplications.
+    """
+    width, outputs = x.shape[1] + 1, max(task.outputs, 2)
+    passes = 1 if isinstance(task, Regression) else PASSES
+    rows = min(LINEAR_ROWS, len(train), int(work / (width * (width + 2 * passes * outputs))))
+    if width > LINEAR_FEATURES or rows < min(len(train), 2 * width):
+        return None
+    chosen = evenly_spaced(len(train), rows)
+    part = train.rows(chosen)
+    inputs, weights = _with_one(part.x), part.weights
+    with np.errstate(all="ignore"):
+        if isinstance(task, Regression):
+            return Guess(_with_one(x) @ _least_squares(inputs, part.truth, weights))
+        if isinstance(task, Classification):
+            hot = np.equal(part.truth[:, None], np.arange(_classes(task))).astype(np.float64)
+            logits = _with_one(x) @ _logistic(inputs, hot, weights, softmax=True)
+            chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+            chances /= chances.sum(axis=1, keepdims=True)
+            return Guess(logits.argmax(axis=1), chances)
+        logits = _with_one(x) @ _logistic(inputs, part.truth, weights, softmax=False)
+        return _of_labels(1 / (1 + np.exp(-logits)))
+
+
+def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | None:
+    """Return for each training row what a linear model predicts that did not learn from it."""
+    names = np.unique(folds)
+    guesses, places = [], []
+    for fold in names:
+        rows = np.flatnonzero(folds == fold)
+        others = train.rows(np.flatnonzero(folds != fold))
+        some = linear(task, others, train.x[rows], work / len(names))
+        if some is None:
+            return None
+        guesses.append(some)
+        places.append(rows)
+    order = np.argsort(np.concatenate(places))
+    chances = [guess.chances for guess in guesses if guess.chances is not None]
+    return Guess(
+        np.concatenate([guess.predicted for guess in guesses])[order],
+        np.concatenate(chances)[order] if chances else None,
+    )
+
+
+def _classes(task: Task) -> int:
+    return max(task.outputs, 2)  # two of them may have one output
+
+
+def _of_labels(chances: Array) -> Guess:
+    return Guess((chances > 0.5).astype(np.int64), chances)
+
+
+def scores(
+    names: list[str],
+    truth: Array,
+    guesses: Mapping[str, Guess],
+    weights: Array | None,
+    blocks: Array | None = None,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Return value and standard error of metrics by name, for each prediction by name.
+
+    The first prediction is compared with the others: ``ahead`` is its value of the first metric
+    less theirs, whose error is that of the difference over the same rows (jackknife).
+    """
+    whole = {who: _all(names, truth, guess, weights) for who, guess in guesses.items()}
+    if blocks is None:
+        order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
+        blocks = order % min(BLOCKS, len(truth))
+    left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
+    parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
+    for rows in left_out if len(left_out) > 1 else ():
+        some = None if weights is None else weights[rows]
+        for who, guess in guesses.items():
+            parts[who].append(_all(names, truth[rows], guess.rows(rows), some))
+    first = next(iter(guesses))
+    result: dict[str, dict[str, dict[str, float]]] = {}
+    for who in guesses:
+        result[who] = {
+            name: {"value": whole[who][name], "error": _error([p[name] for p in parts[who]])}
+            for name in names
+        }
+        if who != first:
+            name = names[0]
+            pairs = zip(parts[first], parts[who], strict=True)
+            result[who]["ahead"] = {
+                "value": whole[first][name] - whole[who][name],
+                "error": _error([one[name] - other[name] for one, other in pairs]),
+            }
+    return result
+
+
+def _all(names: list[str], truth: Array, guess: Guess, weights: Array | None) -> dict[str, float]:
+    with np.errstate(all="ignore"):
+        return {name: guess.score(name, truth, weights) for name in names}
+
+
+def _error(values: list[float]) -> float:
+    return float(np.sqrt(max(0, len(values) - 1)) * np.std(values)) if values else float("nan")
+
+
+def _with_one(x: Array) -> Array:
+    return np.column_stack([np.asarray(x, np.float64), np.ones(len(x))])
+
+
+def _least_squares(x: Array, target: Array, weights: Array | None) -> Array:
+    rows = np.ones((len(x), 1)) if weights is None else weights[:, None].astype(np.float64)
+    gram = x.T @ (rows * x)
+    return np.linalg.solve(gram + _penalty(x), x.T @ (rows * target))
+
+
+def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> Array:
+    """Return the coefficients (features, outputs) of minimum log loss.
+
+    Newton steps with a bound of the Hessian that is the same in each, and momentum.
+    Source: Boehning 1992.
+    """
+    weighted = x if weights is None else weights[:, None].astype(np.float64) * x
+    penalty = _penalty(x)
+    inverse = np.linalg.inv((0.5 if softmax else 0.25) * (x.T @ weighted) + penalty)
+    columns, target = np.ascontiguousarray(x.T), np.ascontiguousarray(hot.T)
+    values = ahead = np.zeros((len(target), len(columns)))
+    for step in range(PASSES):
+        scores = ahead @ columns  # a row per output: a maximum over columns takes a tenth
+        if softmax:
+            scores -= scores.max(axis=0)
+            np.exp(scores, out=scores)
+            scores /= scores.sum(axis=0)
+        else:
+            scores = 1 / (1 + np.exp(-np.clip(scores, -60, 60)))
+        gradient = (target - scores) @ weighted - ahead @ penalty
+        before, values = values, ahead + gradient @ inverse
+        ahead = values + step / (step + 3) * (values - before)
+    return values.T
+
+
+def _penalty(x: Array) -> Array:
+    penalty = np.full(x.shape[1], RIDGE)
+    penalty[-1] = 1e-6  # not of the constant
+    return np.diag(penalty)

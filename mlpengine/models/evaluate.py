@@ -1,0 +1,209 @@
+"""Loss and metrics of a network over a whole split, and the values that make them infinite."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlpengine.common.locks import cached_property
+from mlpengine.common.wording import plural
+from mlpengine.models.task import Split, Task
+from mlpengine.nn import Mlp, Scratch
+from mlpengine.ops import REGISTRY
+from mlpengine.ops.formulas import FormulaLoss
+from mlpengine.ops.loss import BoundLoss, Loss
+from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
+from mlpengine.spec import Array, Spec
+from mlpengine.step.fused_loop import WORK_AT_ONCE
+from mlpengine.step.nonfinite import bad_rows
+from mlpengine.step.ranks import Ranks
+
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled import Executor
+
+MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
+"""Losses whose options are part of what is measured; of others they only weigh the training."""
+
+
+def plain_loss(loss: Loss) -> Loss:
+    """Return a loss for evaluation, without class weights and label smoothing."""
+    if isinstance(loss, MEASURED_AS_TRAINED):
+        return loss
+    plain = REGISTRY[loss.name]()
+    assert isinstance(plain, Loss)
+    return plain
+
+
+ROWS = 512
+"""Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
+
+CHUNKS_AT_ONCE = 32
+"""Limit of the `ROWS` of a call of machine code, whose features may come from a file."""
+
+ODD = 1e4
+"""Smallest scaled value that is reported as odd; ordinary values are below 100."""
+
+
+class Scorer:
+    """Measures outputs (rows, outputs) of `dtype` against the targets of a split."""
+
+    def __init__(self, loss: Loss, task: Task, outputs: int, dtype: np.dtype[np.generic]) -> None:
+        self.loss, self.task = loss, task
+        self._buffer = np.empty((ROWS, outputs), dtype)
+        self._bound: dict[tuple[int, bool], BoundLoss] = {}
+
+    def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
+        """Return the loss, the mean over all rows, and the metrics of a split, by name."""
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
+            metrics = self.task.metrics(output, part, full=full)
+        return {"loss": self.mean_loss(output, part)} | metrics
+
+    def metric(self, name: str, output: Array, part: Split) -> float:
+        """Return one metric of a split."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.task.metric(name, output, part)
+
+    def mean_loss(self, output: Array, part: Split) -> float:
+        """Return the loss, the mean over all rows of a split."""
+        total = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(part), ROWS):
+                rows = slice(start, min(start + ROWS, len(part)))
+                total += self._chunk(output[rows], part, rows) * (rows.stop - rows.start)
+        return total / len(part)
+
+    def _chunk(self, output: Array, part: Split, rows: slice) -> float:
+        key = len(output), part.weights is not None
+        bound = self._bound.get(key)
+        if bound is None:
+            target = Spec((len(output), *part.y.shape[1:]), part.y.dtype)
+            bound = self.loss.bind(
+                self._buffer[: len(output)], None, weighted=key[1], target=target
+            )
+            self._bound[key] = bound
+        bound.output[...] = output
+        bound.target[...] = part.y[rows]
+        if bound.sample_weight is not None and part.weights is not None:
+            bound.sample_weight[...] = part.weights[rows]
+        for call in bound.calls:
+            call()
+        return float(bound.value)
+
+
+BLOCKS = 30
+"""Blocks of rows that are left out in turn: the standard error is right to some 13 %."""
+
+
+def standard_errors(
+    scorer: Scorer, output: Array, part: Split, blocks: Array | None = None
+) -> dict[str, float]:
+    """Return the standard error of loss and metrics over the rows of a split (jackknife).
+
+    Blocks of rows are left out in turn: at random, or all rows with the same number in `blocks`,
+    which says that they depend on each other.
+
+    Source: Quenouille 1956, delete-a-group.
+    """
+    if blocks is None:
+        order = np.random.Generator(np.random.PCG64(0)).permutation(len(part))
+        blocks = order % min(BLOCKS, len(part))
+    names = np.unique(blocks)
+    scores: list[dict[str, float]] = []
+    for name in names if len(names) > 1 else ():
+        kept = blocks != name
+        weights = None if part.weights is None else part.weights[kept]
+        features = np.empty((int(kept.sum()), 0))  # which no metric reads
+        rows = Split(features, part.y[kept], part.truth[kept], weights)
+        scores.append(scorer.run(output[kept], rows))
+    factor = np.sqrt(max(0, len(scores) - 1))
+    return {name: float(factor * np.std([s[name] for s in scores])) for name in (scores or [{}])[0]}
+
+
+class Evaluator:
+    """Runs a network without dropout over splits, in buffers that are allocated once.
+
+    Several `ranks` share the rows; each gets all outputs, and the values that rank 0 computes.  The
+    `program` of a training step of this network computes outputs as machine code.
+
+    Attributes:
+        output: (rows, out_dim), the outputs of the last split, valid until the next `run`.
+    """
+
+    def __init__(
+        self,
+        mlp: Mlp,
+        loss: Loss,
+        task: Task,
+        ranks: Ranks | None = None,
+        program: "Executor | None" = None,
+    ) -> None:
+        self.mlp, self.ranks, self._program = mlp, ranks, program
+        self._scorer = Scorer(loss, task, mlp.sizes[-1], mlp.dtype)
+        self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
+        self.output: Array = self._outputs
+
+    def run(self, part: Split, *, full: bool = False) -> dict[str, float]:
+        """Return the loss, the mean over all rows, and the metrics of a split, by name."""
+        if len(part) > len(self._outputs):
+            self._outputs = np.empty((len(part), self.mlp.sizes[-1]), self.mlp.dtype)
+        self.output = self._outputs[: len(part)]
+        ranks, chunks = self.ranks, -(-len(part) // ROWS)
+        shares = [slice(0, chunks)]
+        if ranks is not None:
+            shares = [ranks.share(chunks, rank) for rank in range(ranks.size)]
+        rows = [slice(*(min(c * ROWS, len(part)) for c in (s.start, s.stop))) for s in shares]
+        self._compute(part.x, rows[ranks.rank if ranks else 0], self.output)
+        if ranks is None:
+            return self._scorer.run(self.output, part, full=full)
+        ranks.exchange(self.output, rows)
+        first = ranks.rank == 0
+        return ranks.of_root(self._scorer.run(self.output, part, full=full) if first else {})
+
+    def outputs(self, x: Array) -> Array:
+        """Return the outputs (rows, out_dim) for features (rows, in_dim)."""
+        output = np.empty((len(x), self.mlp.sizes[-1]), self.mlp.dtype)
+        self._compute(x, slice(0, len(x)), output)
+        return output
+
+    @cached_property
+    def _scratch(self) -> Scratch:
+        return self.mlp.scratch(ROWS, training=False)
+
+    def _compute(self, x: Array, rows: slice, output: Array) -> None:
+        """Write the outputs of these rows of the features."""
+        mlp, program = self.mlp, self._program
+        chunks = min(WORK_AT_ONCE // (ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1
+        at_once = ROWS * max(chunks, 1)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
+            for start in range(rows.start, rows.stop, at_once):
+                chunk = slice(start, min(start + at_once, rows.stop))
+                if program:
+                    program.forward(np.ascontiguousarray(x[chunk], mlp.dtype), output[chunk])
+                else:
+                    scratch = self._scratch.for_rows(chunk.stop - chunk.start)
+                    output[chunk] = mlp.forward(x[chunk], scratch)
+
+
+def odd_value(part: Split, output: Array) -> str:
+    """Return a message about the value that makes the loss of a part infinite.
+
+    It is the largest value of the row with the largest error, if it exceeds `ODD`.  If the outputs
+    of more than half of the rows are not finite, the message names the learning rate instead.
+    """
+    bad = bad_rows(output)
+    if 2 * len(bad) > len(output):
+        return f"the outputs of {len(bad):,} of {plural(len(output), 'row')} are not; lower the lr"
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(output - part.y if part.y.shape == output.shape else output, dtype=np.float64)
+    row = int(np.nan_to_num(off, nan=np.inf, posinf=np.inf).max(axis=1).argmax())
+    features, targets = np.abs(part.x[row : row + 1][0]), np.abs(part.y[row].reshape(-1))
+    in_target = targets.max() > features.max()
+    column = int((targets if in_target else features).argmax())
+    value = (part.y[row].reshape(-1) if in_target else part.x[row : row + 1][0])[column]
+    if abs(value) < ODD:
+        return f"the largest error is that of row {row}"
+    kind = "target" if in_target else "feature"
+    places = part.places
+    if places is None:
+        return f"{kind} {column} of row {row} is {value:.3g}"
+    name = (places.targets if in_target else places.features)[column]
+    return f"{places.row(row)}, column {name!r} holds {value:.3g} after scaling"

@@ -1,0 +1,141 @@
+"""What drives a model: the importance of columns by permutation, and partial dependence."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.errors import DataError
+from mlpengine.features import Preprocessor
+from mlpengine.models.evaluate import Scorer
+from mlpengine.models.model import Model
+from mlpengine.models.task import Regression, Split
+from mlpengine.spec import Array
+from mlpengine.tables import Column, Table
+from mlpengine.tables.table import Kind
+
+GRID, LEVELS = 20, 12
+"""Points of a curve: quantiles of a number, or the most frequent levels of a category."""
+
+DEPENDENCE_ROWS = 300
+"""Rows over which partial dependence is averaged, evenly spread."""
+
+
+class Importance(NamedTuple):
+    """How much worse the metrics get when the cells of a column are permuted.
+
+    `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
+    (R2 or accuracy), over repetitions; the deviations are over the same.
+    """
+
+    column: str
+    loss: float
+    loss_deviation: float
+    metric: float
+    metric_deviation: float
+
+
+class Dependence(NamedTuple):
+    """The mean prediction (points, outputs) where all rows hold `values` in a column.
+
+    Outputs are the targets in their own units, or the probabilities of the classes or labels.
+    `kind` is that of the column; dates are seconds since 1970.
+    """
+
+    column: str
+    values: list[float] | list[str]
+    predictions: Array
+    kind: Kind = "number"
+
+
+def feature_columns(preprocessor: Preprocessor) -> list[str]:
+    """Return the column of the table, or the computed one, that each feature comes from."""
+    numbers = preprocessor.numbers
+    if numbers is None:
+        raise DataError("explain: the preprocessing must be fitted first")
+    sources = [source.column for source in numbers.sources]
+    names = [*sources, *(sources[i] for i in numbers.bins.columns)]
+    names += [sources[i] for i in numbers.flagged]
+    for category in preprocessor.categories:
+        names += [category.column] * category.size
+    return names
+
+
+def importances(
+    forward: Callable[[Array], Array],
+    scorer: Scorer,
+    part: Split,
+    columns: Sequence[str],
+    *,
+    repeats: int = 5,
+    seed: int = 0,
+) -> list[Importance]:
+    """Return the importance of each column, the largest rise of the loss first.
+
+    `forward` returns the outputs for features like those of `part`, and `columns` is the column
+    that each feature comes from; all features of a column are permuted together.
+
+    Source: Breiman 2001, section 10.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    headline = scorer.task.headline[0]
+
+    def scores(output: Array) -> Array:
+        return np.array([scorer.mean_loss(output, part), -scorer.metric(headline, output, part)])
+
+    base = scores(forward(part.x))
+    orders = [rng.permutation(len(part)) for _ in range(repeats)]
+    x, names = np.array(part.x), np.array(columns)
+    rows: list[Importance] = []
+    for column in dict.fromkeys(columns):
+        block = np.flatnonzero(names == column)
+        kept = x[:, block].copy()
+        changes = []
+        for order in orders:
+            x[:, block] = permuted = kept[order]
+            same = np.array_equal(permuted, kept)
+            changes.append(np.zeros(2) if same else scores(forward(x)) - base)
+        x[:, block] = kept
+        mean, deviation = np.mean(changes, axis=0), np.std(changes, axis=0)
+        rows.append(
+            Importance(column, mean.item(0), deviation.item(0), mean.item(1), deviation.item(1))
+        )
+    return sorted(rows, key=lambda row: -row.loss)
+
+
+def dependence(
+    model: Model, table: Table, column: str, *, points: int = GRID, rows: int = DEPENDENCE_ROWS
+) -> Dependence:
+    """Return the partial dependence of a model's prediction on a column of a table.
+
+    A number takes `points` quantiles, a category its most frequent levels; predictions are averaged
+    over `rows` of the table.
+
+    Source: Friedman 2001, section 8.2.
+    """
+    stride = -(-table.n_rows // rows)
+    some = table.rows(np.arange(0, table.n_rows, stride))
+    values, grid = table[column], _grid(table[column], points)
+    if not len(grid):
+        return Dependence(column, [], np.zeros((0, 0)))
+    everywhere = some.rows(np.tile(np.arange(some.n_rows), len(grid)))
+    filled = Column(np.repeat(grid, some.n_rows), values.kind, values.levels)
+    tiled = Table({**everywhere.columns, column: filled}, some.source)
+    task, output = model.task, model.forward(model.features(tiled))
+    shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
+    assert shown is not None
+    means = shown.reshape(len(grid), some.n_rows, -1).mean(axis=1)
+    is_text = values.kind == "text"
+    names = [values.levels[code] for code in grid.tolist()] if is_text else grid.tolist()
+    return Dependence(column, names, means, values.kind)
+
+
+def _grid(values: Column, points: int) -> Array:
+    """Return the numbers, or the codes of levels, for which predictions are averaged."""
+    if values.kind == "text":
+        counts = np.bincount(values.values[values.values >= 0], minlength=len(values.levels))
+        order = np.argsort(-counts, kind="stable")[:LEVELS]
+        return order[counts[order] > 0].astype(values.values.dtype)
+    known = np.sort(values.values[~values.missing].astype(np.float64))
+    places = np.rint(np.linspace(0.02, 0.98, points) * (len(known) - 1)).astype(np.int64)
+    return np.array([*dict.fromkeys(known[places].tolist())]) if known.size else known

@@ -1,0 +1,153 @@
+"""Kinds of networks in folds: what each reads, and the mean of all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mlpengine.common.locks import cached_property
+from mlpengine.features.numbers import Numbers
+from mlpengine.models.calibration import best_shares
+from mlpengine.models.evaluate import Scorer
+from mlpengine.models.linear import linear_networks
+from mlpengine.models.outputs import outputs_of
+from mlpengine.models.task import Split, Task
+from mlpengine.nn import Mlp
+from mlpengine.ops.loss import Loss
+from mlpengine.settings.training import LINEAR, Kind
+from mlpengine.spec import Array
+
+ROWS = 1 << 16
+"""Rows that are predicted at once, whose outputs by network are held in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """One network, or several whose mean is the prediction.
+
+    Networks of several kinds follow each other kind by kind, those of a kind in the order of their
+    folds.  `shares` are the weights of the kinds in the mean, none for a single kind.
+    """
+
+    networks: Sequence[Mlp]
+    task: Task
+    shares: tuple[float, ...] = ()
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weight of each network, (networks,)."""
+        shares = np.array(self.shares or (1.0,))
+        count = len(self.networks) // len(shares)
+        return np.repeat(shares / count, count)
+
+    def forward(self, x: Array) -> Array:
+        """Return the output (rows, out_dim) for features (rows, in_dim), a `Stream` of them too."""
+        if len(x) <= ROWS:
+            return self.combine(outputs_of(self.networks, x[:]))
+        chunks = (x[i : i + ROWS] for i in range(0, len(x), ROWS))
+        each = (outputs_of(self.networks, rows) for rows in chunks)
+        return np.concatenate([self.combine(outputs) for outputs in each])
+
+    def combine(self, outputs: Sequence[Array]) -> Array:
+        """Return one output for those of all networks, whose prediction is the mean of theirs."""
+        if len(outputs) == 1:
+            return outputs[0]
+        return self._combined(np.stack(outputs), self.weights if self.shares else None)
+
+    def of_each_kind(self, x: Array, folds: Array) -> Array:
+        """Return the outputs (kinds, rows, out_dim) of each row by the networks of its fold."""
+        kinds = len(self.shares) or 1
+        count = len(self.networks) // kinds
+        outputs = np.empty((kinds, len(x), self.task.outputs), self.networks[0].dtype)
+        for number, network in enumerate(self.networks):
+            rows = np.flatnonzero(folds == number % count)
+            outputs[number // count, rows] = network.predict(x[rows])
+        return outputs
+
+    def out_of_fold(self, x: Array, folds: Array) -> Array:
+        """Return for each row of features the output of the networks of its fold, of all kinds."""
+        kinds = self.of_each_kind(x, folds)
+        return self._combined(kinds, np.array(self.shares)) if self.shares else np.asarray(kinds[0])
+
+    def by_fold(self, x: Array) -> Array:
+        """Return the outputs (folds, rows, out_dim) of the networks of each fold."""
+        each = np.stack(outputs_of(self.networks, x))
+        if not self.shares:
+            return each
+        kinds = each.reshape(len(self.shares), -1, *each.shape[1:])
+        shares = np.array(self.shares)
+        return np.stack([self.task.combine(fold, shares) for fold in kinds.swapaxes(0, 1)])
+
+    def _combined(self, outputs: Array, weights: Array | None) -> Array:
+        return self.task.combine(outputs, weights).astype(outputs.dtype)
+
+
+def equal_shares(kinds: int) -> tuple[float, ...]:
+    """Return the shares of so many kinds before rows out of fold choose them."""
+    return (1 / kinds,) * kinds if kinds > 1 else ()
+
+
+def best_mean(
+    mean: Mean,
+    kinds: Sequence[Kind],
+    losses: tuple[Loss, Loss],
+    train: Split,
+    folds: Array,
+    readings: Sequence[Array],
+    *,
+    threads: int = 1,
+) -> tuple[Mean, dict[Kind, float]]:
+    """Return the mean of all `kinds` with the shares that are best out of fold, and these shares.
+
+    `mean` is that of the kinds that were trained by steps.  Linear networks, which read one of
+    `readings`, are fitted here.  `losses` are that of training, which linear networks minimize, and
+    that of scores, which chooses.  Networks of kinds without a share are left out.
+    """
+    task, networks, outputs = mean.task, [*mean.networks], mean.of_each_kind(train.x, folds)
+    scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
+    light = replace(train, x=np.empty((len(train), 0)))  # losses do not read features
+
+    def mean_loss(output: Array) -> float:
+        return scorer.mean_loss(output, light)
+
+    if LINEAR in kinds:
+        linear, output = linear_networks(
+            networks[0], losses[0], train, folds, readings, mean_loss, threads=threads
+        )
+        networks += linear
+        outputs = np.concatenate([outputs, output[None]])
+    best = best_shares(task, outputs, mean_loss)
+    count = len(networks) // len(best)
+    used = [network for k, network in enumerate(networks) if best[k // count]]
+    shares = tuple(share for share in best if share)
+    return Mean(used, task, shares if len(shares) > 1 else ()), dict(zip(kinds, best, strict=True))
+
+
+def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
+    """Return which inputs of layer 0 a kind of network reads: (in_dim,) bool.
+
+    The `n_features` features come first, with those of `numbers`, and then their cosines.
+    """
+    read = np.ones(in_dim, np.bool_)
+    first = len(numbers.sources)
+    read[first : first + len(numbers.bins)] = kind == "piecewise"
+    read[n_features:] = kind == "periodic"
+    return read
+
+
+def readings(numbers: Numbers, n_features: int) -> list[Array]:
+    """Return which columns (n_features, columns) linear networks may read.
+
+    The first reading is that of the plain kind.  Where numbers are clipped smoothly, which bends
+    them, the second takes them from the components of their bins, times the widths of the bins:
+    they are straight up to one bin beyond the range of the training rows, and constant from there.
+    """
+    clipped = np.eye(n_features)[:, inputs_of("plain", numbers, n_features, n_features)]
+    bins, first = numbers.bins, len(numbers.sources)
+    if not (numbers.clip and len(bins)):
+        return [clipped]
+    straight = clipped.copy()
+    straight[bins.columns, bins.columns] = 0
+    components = np.arange(first, first + len(bins))
+    straight[components, bins.columns] = bins.width * numbers.factor[bins.columns]
+    return [clipped, straight]

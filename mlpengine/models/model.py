@@ -1,0 +1,447 @@
+"""A trained network, or several, with everything that turns a table into predictions."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from pathlib import Path
+from threading import local
+from typing import Any, TypedDict
+
+import numpy as np
+
+from mlpengine.common.locks import cached_property
+from mlpengine.common.structure import conform
+from mlpengine.common.wording import html_table, plural
+from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.features import Preprocessor
+from mlpengine.features.unlike import NewRows
+from mlpengine.models.calibration import Residuals, checked_residuals, spread
+from mlpengine.models.evaluate import Scorer
+from mlpengine.models.kinds import Mean
+from mlpengine.models.outputs import outputs_of
+from mlpengine.models.row_predictor import RowPredictor
+from mlpengine.models.task import Classification, Regression, Task, part_of, task_for
+from mlpengine.nn import Mlp
+from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
+from mlpengine.ops import REGISTRY, Loss
+from mlpengine.spec import Array
+from mlpengine.step.population import Population
+from mlpengine.tables import Table, read_table
+from mlpengine.tables.frames import as_table
+from mlpengine.tables.rows import usable_rows
+
+MODEL_FILE = "model.safetensors"
+
+RESIDUALS = "residuals"
+"""The name of the array of residuals in a file."""
+
+SHOWN = 12
+"""Number of columns that the text of a model lists."""
+
+_log = logging.getLogger("mlpengine")
+
+
+class Record(TypedDict):
+    """What a model was trained on, and its score: the same for equal runs, so without a time.
+
+    `rows` are counts by part; `metrics` are those of `part`, to six digits, if finite.
+    """
+
+    source: str
+    seed: int
+    folds: int | None
+    rows: dict[str, int]
+    part: str
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
+
+    `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
+    polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a
+    mapping of names to cells, a path, or a matrix with the model's `columns` in order. Columns may
+    be in any order, and there may be others. Any number of threads may call them at once. One row
+    in memory takes some tens of microseconds, because it has buffers of its own.
+
+    With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
+    of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
+    weights of the kinds in the mean.  `residuals` are the errors out of fold, as large as those of
+    the mean.  `record` tells of the training, if it is known (`Record`).
+    `Mlp.load` reads the file of a single network, too.
+    """
+
+    mlp: Mlp
+    preprocessor: Preprocessor
+    loss: str
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    members: Population | None = None
+    residuals: Residuals | None = None
+    shares: tuple[float, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def networks(self) -> tuple[Mlp, ...]:
+        """The members, or the single network."""
+        return (self.mlp,) if self.members is None else tuple(self.members)
+
+    @property
+    def params(self) -> Array:
+        """All parameters, a view of those of the networks."""
+        return self.mlp.params.flat if self.members is None else self.members.params
+
+    @property
+    def task(self) -> Task:
+        """How to read the outputs."""
+        return task_for(self.preprocessor.target, self.plain_loss)
+
+    def task_with(self, metrics: Sequence[str]) -> Task:
+        """Return the task with further metrics.  Raises: UsageError for an unknown one."""
+        task = self.task
+        for name in metrics:
+            task.watch(name)
+        return task
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that predictions need, in the order of a matrix."""
+        return self.preprocessor.columns
+
+    @property
+    def target(self) -> list[str]:
+        """The columns that are predicted."""
+        return list(self.preprocessor.target.columns) if self.preprocessor.target else []
+
+    @property
+    def classes(self) -> list[Any]:
+        """The labels in the order of the columns of `predict_proba`; empty for numbers."""
+        task = self.preprocessor.task
+        return self.target if task == "multilabel" else list(self.preprocessor.classes)
+
+    def predict(self, data: Any) -> Array:
+        """Return the label of each row, or its numbers in the target's own units.
+
+        Shapes: (rows,), or (rows, targets) if there are several targets, which are 0 and 1 for
+            several labels.
+
+        Raises: DataError for a table without a column that is needed, or with an unusable cell.
+        """
+        predicted = self._task.predict(self.outputs(data))
+        if isinstance(self._task, Classification):
+            labels: Array = self._labels[predicted]
+            return labels
+        return predicted[:, 0] if predicted.shape[1] == 1 else predicted
+
+    def predict_proba(self, data: Any) -> Array:
+        """Return the probability of each of the `classes`, float64 (rows, classes).
+
+        Raises: UsageError for a model of numbers; DataError as `predict`.
+        """
+        if isinstance(self._task, Regression):
+            raise UsageError(
+                f"predict_proba: a model of classes is needed (this one predicts numbers of "
+                f"{', '.join(map(repr, self.target))})"
+            )
+        return self._chances(self.outputs(data))
+
+    def predict_columns(self, data: Any) -> dict[str, Array]:
+        """Return everything that the loss predicts of numbers, by column, in the target's units.
+
+        Such as ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price`` and ``price_std``.
+
+        Raises: UsageError for a model of classes; DataError as `predict`.
+        """
+        if not isinstance(self._task, Regression):
+            raise UsageError(
+                f"predict_columns: a model of numbers is needed (this one predicts classes of "
+                f"{', '.join(map(repr, self.target))})"
+            )
+        return self._task.columns(self.outputs(data))
+
+    def evaluate(self, data: Any, metrics: Sequence[str] = ()) -> dict[str, float]:
+        """Return the loss and every metric of the task on rows with their targets.
+
+        `metrics` are further ones with a number in their name, such as ``pinball_0.9``.
+
+        The loss is without class weights and label smoothing, and of standardized targets; all
+        other metrics are in the target's own units. Rows without a target are left out, with a
+        line in the log.
+
+        Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
+            metric.
+        """
+        task = self.task_with(metrics)
+        table = self.table(data)
+        usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
+        for line in usable.remarks:
+            _log.warning("warning: %s", line)
+        self._warn_of(table if usable.rows is None else table.rows(usable.rows))
+        part = part_of(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
+        return self.scorer(task).run(self.forward(part.x), part, full=True)
+
+    def scorer(self, task: Task) -> Scorer:
+        """Return what measures outputs by the loss for evaluation and the metrics of a task."""
+        return Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
+
+    def outputs(self, data: Any) -> Array:
+        """Return the outputs (rows, out_dim) for a table, before probabilities and units."""
+        thread = self._thread
+        if not hasattr(thread, "one_row"):
+            thread.one_row = RowPredictor(self.networks, self.preprocessor, self.mean.combine)
+        output: Array | None = thread.one_row(data)
+        if output is not None:
+            return output
+        table = self.table(data)
+        self._warn_of(table)
+        return self.forward(self.features(table))
+
+    def _warn_of(self, table: Table) -> None:
+        """Log a line for each thing in a table that training did not see."""
+        for line in NewRows(self.preprocessor).add(table).lines():
+            _log.warning("warning: %s: %s", table.source, line)
+
+    def features(self, table: Table) -> Array:
+        """Return the features (rows, in_dim) of a table, as the networks take them."""
+        features = self.preprocessor.transform(table, targets=False).features
+        return np.asarray(features, self.mlp.dtype)
+
+    def forward(self, x: Array) -> Array:
+        """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
+
+        That of several members is the one whose prediction is the mean of theirs.  `x` may be a
+        `Stream`.  Raises: ShapeError or DtypeError.
+        """
+        return self.mean.forward(x)
+
+    @property
+    def mean(self) -> Mean:
+        """The mean of the networks."""
+        return Mean(self.networks, self._task, self.shares)
+
+    def with_mean(self, mean: Mean) -> "Model":
+        """Return the model with copies of these networks, and their shares.
+
+        The last network may have learned activations where the others have none.
+        """
+        members = Population(mean.networks[-1], len(mean.networks))
+        for member, network in zip(members, mean.networks, strict=True):
+            for name, view in network.params.views.items():
+                member.params.views[name][...] = view
+        return replace(self, mlp=members[0], members=members, shares=mean.shares)
+
+    def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
+        """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
+
+        `level` is the share of new rows that do, on average over rows like those trained on.
+        Shapes: (rows,), or (rows, targets) if there are several targets.
+
+        Raises: UsageError for a model of classes, or one that was trained without folds.
+        """
+        low, high = self.interval(self.features(self.table(data)), level)
+        return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
+
+    def interval(self, x: Array, level: float) -> tuple[Array, Array]:
+        """Return `predict_interval` (rows, targets) for features (rows, in_dim).
+
+        The ends lie in the range of targets of the loss: not below 0 for counts.
+        """
+        if not isinstance(self._task, Regression) or self.residuals is None:
+            networks = len(self.networks)
+            raise UsageError(
+                "interval: needs a model of numbers that was trained with training.folds "
+                f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')})"
+            )
+        low, high = self.residuals.interval(self._task.predict(self.forward(x)), level)
+        ends = self._task.loss.target_range
+        return np.clip(low, *ends), np.clip(high, *ends)
+
+    def spread(self, x: Array) -> Array:
+        """Return how far the networks differ for features (rows, in_dim), in standard deviations.
+
+        Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.
+        Raises: UsageError for a single network.
+        """
+        if self.members is None:
+            raise UsageError("spread: a model of several networks is needed (this one has 1)")
+        outputs = outputs_of(self.networks, x)
+        if isinstance(self._task, Regression):
+            return spread([self._task.predict(output) for output in outputs])
+        return spread([self._chances(output) for output in outputs])
+
+    def _chances(self, output: Array) -> Array:
+        chances = self._task.probabilities(output)
+        assert chances is not None
+        return chances
+
+    def table(self, data: Any) -> Table:
+        """Return data in any form as a table with the kinds that training read.
+
+        Raises: DataError if it cannot be read as one.
+        """
+        how = self.preprocessor.read_arguments
+        if isinstance(data, str | os.PathLike):
+            return read_table(data, **how)
+        return as_table(data, names=self.columns, source="predict", **how)
+
+    def _facts(self) -> dict[str, str]:
+        """Return the main properties, by title, as `repr` and notebooks show them."""
+        count = len(self.networks)
+        network = repr(self.mlp) if count == 1 else f"{count} of {self.mlp!r}"
+        columns = self.columns
+        more = ", ..." if len(columns) > SHOWN else ""
+        return {
+            "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
+            "from": ", ".join(columns[:SHOWN]) + more,
+            "network": network,
+            "loss": self.loss,
+        }
+
+    def __repr__(self) -> str:
+        return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """Return the same as a table, for notebooks."""
+        return html_table([], [(name, text) for name, text in self._facts().items()])
+
+    @cached_property
+    def _task(self) -> Task:
+        return self.task
+
+    @cached_property
+    def _labels(self) -> Array:
+        """The labels by class number; of dtype object unless all are numbers or all booleans."""
+        kinds = {type(label) for label in self.preprocessor.classes}
+        plain = kinds <= {int, float} or kinds == {bool}
+        return np.array(self.preprocessor.classes, None if plain else object)
+
+    @cached_property
+    def _thread(self) -> local:
+        return local()  # .one_row is the `RowPredictor` of a thread
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if not k.startswith("_")}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the weights, ready for JSON."""
+        return {
+            "mlp": self.mlp.to_dict(),
+            "preprocessing": self.preprocessor.state_dict(),
+            "loss": self.loss,
+            **({} if self.members is None else {"members": len(self.members)}),
+            **({"residuals": len(self.residuals.values)} if self.residuals else {}),
+            **({"shares": list(self.shares)} if self.shares else {}),
+            **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
+            **({"record": dict(self.record)} if self.record else {}),
+        }
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters by name; those of several members are stacked."""
+        return (self.members or self.mlp).state_dict()
+
+    @property
+    def plain_loss(self) -> Loss:
+        """The loss for evaluation, without class weights and label smoothing."""
+        options = {k: tuple(v) if isinstance(v, list) else v for k, v in self.loss_options.items()}
+        loss = REGISTRY[self.loss](**options)
+        assert isinstance(loss, Loss)
+        return loss
+
+    @classmethod
+    def restored(
+        cls, description: Mapping[str, Any], state: Mapping[str, Array], where: Path
+    ) -> "Model":
+        """Return the model that `to_dict` returned, with these parameters.
+
+        Raises: CheckpointError, naming `where`, if the description or the parameters are invalid.
+        """
+        if not isinstance(description, Mapping) or not isinstance(state, Mapping):
+            raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
+        missing = {"mlp", "preprocessing", "loss"} - description.keys()
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise CheckpointError(f"{where}: is not a model ({names} missing)")
+        try:
+            preprocessor = Preprocessor.from_state(description["preprocessing"])
+            mlp, members = _networks(description, state)
+            loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
+            _check_options(loss, options)
+            model = cls(mlp, preprocessor, loss, options, members)
+            model = replace(model, shares=_shares(description, len(model.networks)))
+            if "record" in description:
+                conform(description["record"], Record, "record")
+                model = replace(model, record=description["record"])
+            _ = model.plain_loss  # refuses values that the loss does not take
+            fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
+        except MlpEngineError as error:
+            raise CheckpointError(f"{where}: is not a whole model ({error})") from error
+        if not fits:
+            raise CheckpointError(f"{where}: preprocessing and network do not fit each other")
+        return model
+
+    def save(self, path: str | Path) -> None:
+        """Write the model, whole or not at all; equal models give equal bytes."""
+        residuals = {} if self.residuals is None else {RESIDUALS: self.residuals.values}
+        write_tensors(path, {**self.state_dict(), **residuals}, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Model":
+        """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
+        arrays, header = read_tensors(path)
+        values = arrays.pop(RESIDUALS, None) if "residuals" in header else None
+        model = cls.restored(header, arrays, Path(path))
+        check_finite(arrays, path)
+        if "residuals" not in header:
+            return model
+        try:
+            residuals = checked_residuals(header["residuals"], values, len(model.target))
+            return replace(model, residuals=residuals)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+
+
+def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
+    """Return the checked shares of kinds in a file."""
+    shares = description.get("shares", [])
+    numbers = isinstance(shares, list) and all(type(one) in (int, float) for one in shares)
+    whole = numbers and (not shares or (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9))
+    if not whole or (shares and networks % len(shares)):
+        raise CheckpointError(
+            f"shares: must add up to 1, one for each kind of the {networks} networks "
+            f"(got {shares!r:.60})"
+        )
+    return tuple(map(float, shares))
+
+
+def _networks(
+    description: Mapping[str, Any], state: Mapping[str, Array]
+) -> tuple[Mlp, Population | None]:
+    """Return the network of a description, the first of its members, and all members."""
+    count = description.get("members")
+    if count is None:
+        return Mlp.restored(description["mlp"], state), None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
+    for name, rows in state.items():
+        if not getattr(rows, "ndim", 0) or len(rows) != count:
+            raise CheckpointError(f"parameters: {name} must have a row for each of {count} members")
+    first = Mlp.restored(description["mlp"], {name: rows[0] for name, rows in state.items()})
+    members = Population(first, count)
+    members.load_state_dict(state)
+    return members[0], members
+
+
+def _check_options(loss: str, options: object) -> None:
+    """Check the structure of a loss's options in a file."""
+    kind = REGISTRY[loss]
+    if is_dataclass(kind):
+        conform(options, kind, "loss_options")
+    elif options != {}:
+        raise CheckpointError(f"loss_options: {loss} has none (got {options!r:.60})")
+
+
+def _loss_name(name: object) -> str:
+    if not isinstance(name, str) or not issubclass(REGISTRY.get(name, object), Loss):
+        raise CheckpointError(f"loss: must be the name of one (got {name!r})")
+    return name

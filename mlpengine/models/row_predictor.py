@@ -1,0 +1,92 @@
+"""Outputs of a model for a single row, in buffers that are allocated once."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlpengine.common.buffers import quiet_runner
+from mlpengine.features import Preprocessor
+from mlpengine.features.one_row import RowEncoder
+from mlpengine.features.unlike import far_remarks
+from mlpengine.nn import Mlp
+from mlpengine.spec import Array
+from mlpengine.tables.frames import is_cell
+
+_log = logging.getLogger("mlpengine")
+
+
+class RowPredictor:
+    """The forward pass of networks over one row of a table; use one object for each thread.
+
+    `combined` returns one output for those of all networks.
+    """
+
+    def __init__(
+        self,
+        networks: Sequence[Mlp],
+        preprocessor: Preprocessor,
+        combined: Callable[[Sequence[Array]], Array],
+    ) -> None:
+        scratches = [mlp.scratch(1, training=False) for mlp in networks]
+        self._inputs = [scratch.input for scratch in scratches]
+        self._outputs = [scratch.output for scratch in scratches]
+        self._runs, self._combined = [s.program.run for s in scratches], combined
+        self._quietly = quiet_runner()
+        self._features = self._inputs[0]
+        if preprocessor.options.dtype != networks[0].dtype:
+            self._features = np.empty(self._features.shape, preprocessor.options.dtype)
+        self._preprocessor = preprocessor
+        self._reported: set[str] = set()
+        self._encoder = None
+        if RowEncoder.suits(preprocessor):
+            self._encoder = RowEncoder(preprocessor, self._features)
+
+    def __call__(self, data: Any) -> Array | None:
+        """Return the output (1, out_dim) for a table of one ordinary row, else None.
+
+        It is a view that is valid until the next call.
+        """
+        if self._encoder is None:
+            return None
+        row = _the_row(data)
+        if row is None or not self._quietly(self._encode, self._encoder, row):
+            return None
+        for features in self._inputs:
+            if features is not self._features:
+                features[...] = self._features
+        for run in self._runs:
+            run()
+        if self._encoder.unknown or self._encoder.far:
+            self._report(self._encoder)
+        return self._combined(self._outputs)
+
+    def _report(self, encoder: RowEncoder) -> None:
+        """Log a line for each column the first time that it holds what training did not see."""
+        reported = self._reported
+        texts = {name: (1, text) for name, text in encoder.unknown.items() if name not in reported}
+        far = {name: (1, f"{cell:g}") for name, cell in encoder.far.items() if name not in reported}
+        self._reported |= texts.keys() | far.keys()
+        lines = self._preprocessor.unknown_remarks(texts) + far_remarks(self._preprocessor, far)
+        for line in lines:
+            _log.warning("warning: %s; later ones are not reported", line)
+
+    @staticmethod
+    def _encode(encoder: RowEncoder, row: Any) -> bool:
+        return encoder.encode_array(row) if isinstance(row, np.ndarray) else encoder.encode(row)
+
+
+def _the_row(data: Any) -> Any:
+    """Return the only row of a table, a mapping or a vector; None for other tables."""
+    if isinstance(data, np.ndarray):
+        return data[0] if data.ndim == 2 and len(data) == 1 else None
+    if isinstance(data, Mapping):
+        return data if is_cell(next(iter(data.values()), ())) else None
+    if isinstance(data, list):
+        return data[0] if len(data) == 1 and isinstance(data[0], Mapping) else None
+    if hasattr(data, "row") and hasattr(data, "columns") and len(data) == 1:  # polars
+        return data.row(0, named=True)
+    if hasattr(data, "iloc") and hasattr(data, "columns") and len(data) == 1:  # pandas
+        return dict(zip(data.columns.tolist(), data.to_numpy()[0].tolist(), strict=True))
+    return None

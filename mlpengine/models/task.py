@@ -1,0 +1,525 @@
+"""The meaning of a network's outputs: targets in the form of the loss, labels, units, metrics."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.wording import suggestion
+from mlpengine.errors import DataError, UsageError
+from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
+from mlpengine.features.prepared import PreparedRows, Windows
+from mlpengine.features.targets import Target
+from mlpengine.formula import evaluate
+from mlpengine.models import metrics
+from mlpengine.ops import (
+    EntryLoss,
+    Gamma,
+    GaussianNll,
+    Loss,
+    MeanSquaredError,
+    Poisson,
+    Quantile,
+    losses_of,
+)
+from mlpengine.spec import Array
+from mlpengine.tables import Table
+
+MAX_CLASSES = 10
+"""The largest number of classes, labels or targets with metrics of their own."""
+
+PINBALL = "pinball_"
+"""What a level follows in the names of metrics."""
+
+Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
+"""What of several networks is averaged: outputs, or this function of them."""
+
+
+class Places(NamedTuple):
+    """The origin of the rows and columns of a split, for messages."""
+
+    rows: Table
+    features: Sequence[str]
+    targets: Sequence[str]
+
+    def row(self, row: int) -> str:
+        """Return the file and line of a row, or its number if it has no line."""
+        return f"{self.rows.source}: {self.rows.place(row)}"
+
+    def of(self, numbers: Array) -> "Places":
+        """Return the places of the rows of these numbers."""
+        rows = self.rows
+        origin = numbers if rows.origin is None else rows.origin[numbers]
+        table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
+        return self._replace(rows=table)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of one split, ready for the network.
+
+    `x` may be a `Stream` or `PreparedRows`, from which rows are gathered as from an array larger
+    than memory; `windows` then say in which order they are fast to read.
+    Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
+    class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
+    weights (rows,) or None.  `places` is None unless the rows come from a table.
+    """
+
+    x: Array
+    y: Array
+    truth: Array
+    weights: Array | None = None
+    places: Places | None = None
+    windows: Windows | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def rows(self, numbers: Array) -> "Split":
+        """Return a copy of the rows of these numbers."""
+        weights = None if self.weights is None else self.weights[numbers]
+        places = None if self.places is None else self.places.of(numbers)
+        return Split(
+            np.ascontiguousarray(self.x[numbers]),
+            self.y[numbers],
+            self.truth[numbers],
+            weights,
+            places,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The rows of a part with what is predicted for them."""
+
+    task: "Task"
+    output: Array
+    part: Split
+
+    @property
+    def weights(self) -> Array | None:
+        """Weights of the rows, if any."""
+        return self.part.weights
+
+    @cached_property
+    def predicted(self) -> Array:
+        """Class numbers, 0 and 1 by label, or numbers in the units of the target."""
+        return self.task.predict(self.output)
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """Probabilities by class or label."""
+        return np.asarray(self.task.probabilities(self.output))
+
+    @cached_property
+    def truth(self) -> Array:
+        """The targets in the form of the predictions."""
+        truth = self.part.truth
+        return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
+
+
+Metric = Callable[[Scored], float]
+
+
+class Task(KnownAttributes, ABC):
+    """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
+
+    headline: tuple[str, ...]
+    """The metrics that are computed after every epoch."""
+
+    kinds: ClassVar[tuple[metrics.Kind, ...]]
+    """What metrics of one's own may be of."""
+
+    patterns: ClassVar[tuple[str, ...]] = ()
+    """Metrics with a number in their name, as messages show them."""
+
+    averaged: Averaged = "mean"
+    """What of the outputs of several networks is averaged."""
+
+    def __init__(self, outputs: int) -> None:
+        self.outputs = outputs
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        """Return encoded targets in the form and dtype that the loss takes."""
+        return np.ascontiguousarray(target, dtype)
+
+    def truth(self, table: Table, target: Array) -> Array:
+        """Return the values with which predictions are compared."""
+        return target
+
+    @abstractmethod
+    def predict(self, output: Array) -> Array:
+        """Return predictions: class numbers, 0 and 1 per label, or values in their own units."""
+
+    def probabilities(self, output: Array) -> Array | None:
+        """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
+        return None
+
+    def combine(self, outputs: Array, shares: Array | None = None) -> Array:
+        """Return one output (rows, out_dim) for those of several networks, the first axis.
+
+        Its prediction is the mean of theirs: of probabilities, or of numbers (of a variance the
+        geometric mean).  `shares` are the weights of the mean and add up to 1.  float64.
+        """
+        used = slice(None) if shares is None else np.flatnonzero(shares)
+        wide = outputs[used].astype(np.float64)
+        weights = np.full(len(wide), 1 / len(wide)) if shares is None else shares[used]
+        if self.averaged == "mean":
+            return np.asarray(np.tensordot(weights, wide, 1))
+        logs = np.log(weights)[:, None, None]
+        if self.averaged == "exp":
+            return _log_sum_exp(wide + logs)
+        if self.averaged == "softmax":
+            return _log_sum_exp(wide - np.logaddexp.reduce(wide, axis=2, keepdims=True) + logs)
+        one, other = -np.logaddexp(0, -wide), -np.logaddexp(0, wide)
+        return _log_sum_exp(one + logs) - _log_sum_exp(other + logs)
+
+    @abstractmethod
+    def _own_metrics(self) -> dict[str, Metric]:
+        """Return every metric of the task by name."""
+
+    @property
+    def all_metrics(self) -> dict[str, Metric]:
+        """Every metric of the task by name, those of one's own last."""
+        own = {n: _own(m) for n, m in metrics.OWN.items() if m.of in self.kinds}
+        return self._own_metrics() | own
+
+    def watch(self, name: str) -> None:
+        """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
+        known = ("loss", *self.all_metrics, *self.patterns)
+        if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
+            listed = ", ".join(known)
+            raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
+        if name not in ("loss", *self.headline):
+            self.headline = (*self.headline, name)
+
+    def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
+        """Return the headline metrics over all rows; with `full` every metric of the task."""
+        known = self.all_metrics
+        known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
+        scored = Scored(self, output, part)
+        return {name: known[name](scored) for name in (known if full else self.headline)}
+
+    def metric(self, name: str, output: Array, part: Split) -> float:
+        """Return one of `all_metrics` over all rows."""
+        return self.all_metrics[name](Scored(self, output, part))
+
+    def _numbered(self, name: str) -> Metric | None:
+        """Return the metric with a number in its name; None if the task has no such metric."""
+        return None
+
+
+class Classification(Task):
+    """One class of several, by softmax over as many logits."""
+
+    headline = ("accuracy", "macro_f1")
+    kinds = ("labels", "probabilities")
+    averaged: Averaged = "softmax"
+
+    def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
+        super().__init__(outputs)
+        self.labels = [str(label) for label in labels]
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        return np.ascontiguousarray(target, np.int64)
+
+    def predict(self, output: Array) -> Array:
+        classes: Array = output.argmax(axis=1)
+        return classes
+
+    def probabilities(self, output: Array) -> Array:
+        shifted = output.astype(np.float64)
+        shifted -= shifted.max(axis=1, keepdims=True)
+        np.exp(shifted, shifted)
+        shifted /= shifted.sum(axis=1, keepdims=True)
+        return shifted
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        return _class_metrics(tuple(self.labels)).copy()
+
+
+class BinaryClassification(Classification):
+    """One class of two, by a single logit for the second."""
+
+    averaged: Averaged = "sigmoid"
+
+    def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
+        return np.ascontiguousarray(target[:, None], dtype)
+
+    def predict(self, output: Array) -> Array:
+        return (output[:, 0] > 0).astype(np.int64)
+
+    def probabilities(self, output: Array) -> Array:
+        second = _logistic(output[:, 0])
+        return np.stack([1.0 - second, second], axis=1)
+
+
+class MultiLabel(Task):
+    """Several independent yes-or-no labels, with one logit for each."""
+
+    headline = ("accuracy", "macro_f1")
+    kinds = ("labels", "probabilities")
+    averaged: Averaged = "sigmoid"
+
+    def __init__(self, outputs: int, labels: Sequence[str] = ()) -> None:
+        super().__init__(outputs)
+        self.labels = list(labels)
+
+    def predict(self, output: Array) -> Array:
+        return (output > 0).astype(np.int64)
+
+    def probabilities(self, output: Array) -> Array:
+        return _logistic(output)
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        known = _class_metrics(tuple(self.labels)).copy()
+        del known["balanced_accuracy"]
+        return known
+
+
+class Regression(Task):
+    """Numbers in the units of the table: `target` scales them and `loss` says what is predicted."""
+
+    headline = ("r2", "mae", "rmse")
+    kinds = ("numbers",)
+    patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
+
+    def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
+        self.target, self.loss = target, loss or MeanSquaredError()
+        super().__init__(target.n_outputs * self.loss.columns)
+        (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
+        self._is_plain = not others and first.location and [first.formula] == list(leaves)
+        self.averaged = "exp" if self.loss.log_link else "mean"
+        self.scaled = bool((target.scale != 1.0).any() or target.center.any())
+
+    def truth(self, table: Table, target: Array) -> Array:
+        """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
+        names = self.target.columns
+        values = np.stack([table[name].values.astype(np.float64) for name in names], axis=1)
+        self.loss.check_targets(values, lambda row, column: table.where(names[column], row))
+        return values
+
+    def predict(self, output: Array) -> Array:
+        """Return the predictions (rows, targets) that are compared with the targets."""
+        if self._is_plain:  # a formula takes ten times as long as the whole pass of one row
+            return self.target.inverse(output)
+        return self._predictions(output)[self.loss.point]
+
+    def columns(self, output: Array) -> dict[str, Array]:
+        """Return everything that the loss predicts, by name, in the order of the targets."""
+        values = np.stack(self._predictions(output), axis=2)
+        flat = values.reshape(len(values), values.shape[1] * values.shape[2])
+        return dict(zip(self.column_names, flat.T, strict=True))
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of what is predicted: of each target, with the suffixes of the loss."""
+        return [f"{n}{p.suffix}" for n in self.target.columns for p in self.loss.predictions]
+
+    def _predictions(self, output: Array) -> list[Array]:
+        """Return each prediction of the loss (rows, targets), in the units of the targets."""
+        wide, count = output.astype(np.float64), self.loss.columns
+        leaves = self.loss.formulas.outputs
+        given = {str(o.leaf): wide[:, k::count] for k, o in enumerate(leaves)}
+        values = [(p, evaluate(p.formula, given)) for p in self.loss.predictions]
+        return [self.target.inverse(v) if p.location else v * self.target.scale for p, v in values]
+
+    def _numbered(self, name: str) -> Metric | None:
+        """Return the pinball loss of a level: of its quantile, or else of `predict`."""
+        level = _level(name)
+        if level is None:
+            return None
+        levels = self.loss.levels if isinstance(self.loss, Quantile) else ()
+
+        def pinball(scored: Scored) -> float:
+            predicted = scored.predicted
+            if level in levels:
+                predicted = self._predictions(scored.output)[levels.index(level)]
+            return metrics.pinball(scored.truth, predicted, level, scored.weights)
+
+        return pinball
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        names = ("r2", "mae", "rmse", "mape", "rmsle")
+        known = {name: _on_predictions(getattr(metrics, name)) for name in names}
+        targets = self.target.columns
+        if 1 < len(targets) <= MAX_CLASSES:
+            known |= {
+                f"{name} of {target}": _on_column(getattr(metrics, name), k)
+                for name in ("r2", "mae", "rmse")
+                for k, target in enumerate(targets)
+            }
+        return known | self._loss_metrics()
+
+    def _loss_metrics(self) -> dict[str, Metric]:
+        """Return the metrics that belong to the loss, in the units of the targets."""
+        match self.loss:
+            case Poisson():
+                return {"deviance": _on_predictions(metrics.poisson_deviance)}
+            case Gamma():
+                return {"deviance": _on_predictions(metrics.gamma_deviance)}
+            case GaussianNll():
+                return {"nll": self._nll}
+            case Quantile(levels):
+                return {
+                    "pinball": lambda s: self._pinball(s, levels),
+                    "calibration_error": lambda s: self._apart(s, levels),
+                }
+        return {}
+
+    def _nll(self, scored: Scored) -> float:
+        mean, deviation = self._predictions(scored.output)
+        return metrics.gaussian_nll(scored.truth, mean, deviation, scored.weights)
+
+    def _pinball(self, scored: Scored, levels: Sequence[float]) -> float:
+        pairs = zip(self._predictions(scored.output), levels, strict=True)
+        return float(
+            np.mean([metrics.pinball(scored.truth, q, level, scored.weights) for q, level in pairs])
+        )
+
+    def _apart(self, scored: Scored, levels: Sequence[float]) -> float:
+        """Return the largest distance between a level and the share of targets below it."""
+        pairs = zip(self._predictions(scored.output), levels, strict=True)
+        return max(
+            abs(metrics.share_below(scored.truth, q, scored.weights) - level) for q, level in pairs
+        )
+
+
+def task_for(target: Target | None, loss: Loss) -> Task:
+    """Return the task of an encoded target under a loss.
+
+    Raises: DataError if there is no target, or the loss does not suit it.
+    """
+    if target is None:
+        raise DataError("task: the preprocessing was fitted without a target")
+    if loss.name not in losses_of(target.task):
+        raise DataError(f"task: {target.task} has no loss {loss.name!r}")
+    if isinstance(target, NumberTarget):
+        assert isinstance(loss, EntryLoss)
+        return Regression(target, loss)
+    if isinstance(target, ClassTarget):
+        if isinstance(loss, EntryLoss):
+            return BinaryClassification(1, target.classes)
+        return Classification(target.n_outputs, target.classes)
+    assert isinstance(target, MultiLabelTarget)
+    return MultiLabel(target.n_outputs, target.columns)
+
+
+def part_of(
+    table: Table,
+    rows: Array | None,
+    preprocessor: Preprocessor,
+    task: Task,
+    dtype: np.dtype[np.generic],
+    *,
+    stream: int | None = None,
+    window: int = 64,
+) -> Split:
+    """Return the given rows of a table as the network and its metrics take them.
+
+    With `stream`, a batch size, features stay in a file until they are gathered; of prepared ones
+    `window` blocks are shuffled together.
+
+    Raises: DataError if the table has no target, or for the first cell that cannot be used.
+    """
+    part = table
+    if stream is not None:
+        data = preprocessor.stream(table, rows, batch_size=stream, window=window)
+        targets = preprocessor.target.columns if preprocessor.target else []
+        part = table.select(targets)
+    if rows is not None:
+        part = part.rows(rows)
+    if stream is None:
+        data = preprocessor.transform(part)
+    if data.target is None:
+        wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
+        raise DataError(f"{table.source}: the target column is missing ({wanted})")
+    weights = None if data.weights is None else np.ascontiguousarray(data.weights, dtype)
+    features: Any = data.features
+    if stream is None:
+        features = np.ascontiguousarray(features, dtype)
+    return Split(
+        features,
+        task.learning_target(data.target, dtype),
+        task.truth(part, data.target),
+        weights,
+        Places(
+            Table({}, part.source, first_line=part.first_line, origin=part.origin),
+            preprocessor.feature_names,
+            preprocessor.target.columns if preprocessor.target else (),
+        ),
+        features.windows if isinstance(features, PreparedRows) else None,
+    )
+
+
+def _level(name: str) -> float | None:
+    """Return the level in the name of a pinball loss, such as 0.9."""
+    try:
+        level = float(name.removeprefix(PINBALL))
+    except ValueError:
+        return None
+    return level if name.startswith(PINBALL) and 0 < level < 1 else None
+
+
+def _log_sum_exp(values: Array) -> Array:
+    total: Array = np.logaddexp.reduce(values, axis=0)
+    return total
+
+
+def _logistic(logits: Array) -> Array:
+    wide = logits.astype(np.float64)
+    small = np.exp(-np.abs(wide))
+    return np.where(wide >= 0, 1.0, small) / (1.0 + small)
+
+
+@lru_cache(maxsize=8)  # an epoch asks for them, and each column and repetition of `importances`
+def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
+    """Return the metrics of classes or labels by name, those of single ones if they are few."""
+    known: dict[str, Metric] = {
+        "accuracy": _on_predictions(metrics.accuracy),
+        "macro_f1": _on_predictions(metrics.f1),
+        "balanced_accuracy": _on_predictions(metrics.balanced_accuracy),
+        "weighted_f1": _on_predictions(partial(metrics.f1, average="weighted")),
+        "roc_auc": _on_probabilities(metrics.roc_auc),
+        "average_precision": _on_probabilities(metrics.average_precision),
+        "log_loss": _on_probabilities(metrics.log_loss),
+        "brier": _on_probabilities(metrics.brier),
+        "calibration_error": _on_probabilities(metrics.calibration_error),
+    }
+    if len(labels) <= MAX_CLASSES:
+        known |= {
+            f"{name} of {label}": _of_class(getattr(metrics, name), k)
+            for name in ("recall", "precision")
+            for k, label in enumerate(labels)
+        }
+    return known
+
+
+def _on_predictions(function: Callable[..., float]) -> Metric:
+    return lambda scored: function(scored.truth, scored.predicted, scored.weights)
+
+
+def _on_probabilities(function: Callable[..., float]) -> Metric:
+    return lambda scored: function(scored.truth, scored.probabilities, scored.weights)
+
+
+def _on_column(function: Callable[..., float], k: int) -> Metric:
+    return lambda s: function(s.truth[:, k], s.predicted[:, k], s.weights)
+
+
+def _of_class(function: Callable[..., Array], k: int) -> Metric:
+    def score(scored: Scored) -> float:
+        values = function(scored.truth, scored.predicted, scored.weights)
+        return float(values[k]) if k < len(values) else 0.0
+
+    return score
+
+
+def _own(metric: metrics.OwnMetric) -> Metric:
+    on = _on_probabilities if metric.of == "probabilities" else _on_predictions
+    return on(metric.function)

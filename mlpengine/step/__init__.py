@@ -1,0 +1,26 @@
+"""One training step: bound to its buffers, its backends, shards, ranks and threads."""
+
+from typing import TYPE_CHECKING
+
+from mlpengine.common.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mlpengine.step.population import Population, PopulationStep
+    from mlpengine.step.step import TrainingStep
+
+__all__ = [
+    "Population",
+    "PopulationStep",
+    "TrainingStep",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "population": (
+            "Population",
+            "PopulationStep",
+        ),
+        "step": ("TrainingStep",),
+    },
+)

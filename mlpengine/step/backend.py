@@ -1,0 +1,345 @@
+"""What runs a training step: NumPy, or machine code compiled for it.
+
+This module has the rule of ``auto``, for a run and for a step of one's own, and the calls of a step
+that is compiled as a whole or in part.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, pairwise
+from typing import Any
+
+from mlpengine.backends.compiled import (
+    FINISHED,
+    Executor,
+    InstructionLike,
+    LossInstruction,
+    UnsupportedError,
+    compile_program,
+)
+from mlpengine.backends.compiled.executor import compiler
+from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.update import Clipping
+from mlpengine.common.buffers import address_of, replay
+from mlpengine.errors import CompileError
+from mlpengine.nn import Mlp
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.scratch import Scratch
+from mlpengine.ops import BoundLoss, Loss
+from mlpengine.optim import Clip, Optimizer
+from mlpengine.spec import Array, Call, Spec
+from mlpengine.step.bound_step import BoundStep
+from mlpengine.step.shards import Buffers, Shards
+from mlpengine.tape.binding import Instruction
+
+_log = logging.getLogger("mlpengine")
+
+NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
+"""The message of a step that is not compiled for the lack of something."""
+
+SAVED_BY_CALLS = 30e-6
+"""Seconds that machine code saves in a step for the calls alone.
+
+This and the next three are of one thread of a Xeon with AVX-512 (November 2026).  They give 47, 267
+and 790 us for steps of 64-128-10 at batch 64, 26-256-128-1 at 256 and 784-256-128-10 at 128; 59,
+250 and 720 us were measured."""
+
+SAVED_BY_MULTIPLICATION = 7.2e-12
+
+SAVED_BY_PARAMETER = 0.5e-9
+
+SAVED_BY_DROPPED_UNIT = 2.5e-9
+
+SECONDS_OF_PROGRAM = 0.25
+"""Seconds that the compiler takes for what all programs have.
+
+This and the next three are processor time of GCC 12 on the same machine.  They give 1.06, 1.06 and
+2.05 s for digits, 784-256-128-10 and the preset realmlp; ``python benchmarks/compiling.py``
+measured 1.34, 1.53 and 2.19 s, and 0.83 s for digits on another day."""
+
+SECONDS_OF_LAYER = 0.27
+
+SECONDS_OF_LEARNED_ACTIVATION = 0.08
+
+SECONDS_OF_FRONT = 0.4
+
+MIN_SHARE_SAVED = 0.33
+"""Share of the time to compile that one run must save: later runs of its shapes do not compile."""
+
+
+def seconds_to_compile(mlp: Mlp) -> float:
+    """Return about how long the compiler takes for a step of the network, from its parts alone.
+
+    Sizes and features do not count: the program has loops over them.
+    """
+    each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * mlp.learned_activation
+    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len(mlp.layers)
+
+
+def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
+    """Return the backend that ``auto`` selects for a run of so many steps of this network.
+
+    It depends only on its shapes and on whether there is a compiler, not on the contents of the
+    cache, so a config gives the same bits in every run on one machine.
+    """
+    weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(mlp.sizes))
+    dropped = sum(layer.out_dim for layer in mlp.layers if layer.dropout)
+    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + sum(mlp.sizes[1:]))
+    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward and twice backward
+    saved += SAVED_BY_DROPPED_UNIT * batch_size * dropped
+    pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
+    return auto_backend()[0] if pays else "numpy"
+
+
+def auto_backend() -> tuple[str, str]:
+    """Return the backend of work that is worth a compilation, and why if it is NumPy.
+
+    A step of one's own is such work: it is made to be called often.
+    """
+    try:
+        compiler()
+    except CompileError as reason:
+        _log.info(NUMPY_RUNS, reason)
+        return "numpy", str(reason)
+    return "compiled", ""
+
+
+@dataclass(frozen=True, eq=False)
+class StepBuilder:
+    """Builds the steps of one training step, for any number of rows.
+
+    Attributes:
+        weighted: whether batches come with sample weights.
+        threads: maximum number of threads of a compiled step.
+        target: the targets of some rows; None for the usual kind of the loss.
+    """
+
+    loss: Loss
+    optimizer: Optimizer
+    clip: Clip | None
+    weighted: bool
+    threads: int
+    target: Spec | None = None
+
+    def build(
+        self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
+    ) -> tuple[BoundStep, str]:
+        """Return the step for `rows` rows, and why NumPy runs it if it cannot be `compiled`.
+
+        `whole` is the step of whole batches on these buffers, whose program takes shorter ones too.
+
+        Raises: ShapeError if the buffers have fewer rows.
+        """
+        problem = ""
+        if compiled:
+            try:
+                return self._bind(buffers, rows, whole, compiled=True), ""
+            except CompileError as reason:
+                problem = str(reason)
+                _log.warning(NUMPY_RUNS, problem)
+        return self._bind(buffers, rows, whole, compiled=False), problem
+
+    def _bind(
+        self, buffers: Buffers, rows: int, whole: BoundStep | None, *, compiled: bool
+    ) -> BoundStep:
+        if isinstance(buffers, Shards):
+            shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
+            if compiled and buffers.update is None:
+                buffers.update, buffers.optimizer = self._update(buffers), self.optimizer
+            return buffers.bind(rows, shard, buffers.update if compiled else None)
+        scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
+        parts = self._parts(scratch, grads, rows, whole)
+        if compiled and (fused := self._fused(parts, whole)):
+            return BoundStep(scratch, grads, parts.bound_loss, (), fused)
+        return self._with_calls(parts, compiled=compiled)
+
+    def _gradients(
+        self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
+    ) -> BoundStep:
+        """Return the calls up to the gradients, without an update."""
+        parts = self._parts(scratch, grads, mean_rows)
+        if compiled and (program := parts.program()):
+            calls = (parts.checked(program),)
+            return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
+        return self._with_calls(parts, compiled=compiled)
+
+    def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
+        scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
+        calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
+        return BoundStep(scratch, grads, loss, tuple(calls))
+
+    def _parts(
+        self, scratch: Scratch, grads: Gradients, mean_rows: int, whole: BoundStep | None = None
+    ) -> "_StepParts":
+        target = self.target
+        if target is not None:
+            target = Spec((len(scratch.output), *target.shape[1:]), target.dtype)
+        loss = self.loss.bind(
+            scratch.output,
+            grads.d_output,
+            weighted=self.weighted,
+            target=target,
+            mean_rows=mean_rows,
+            memory=None if whole is None else whole.loss,
+        )
+        return _StepParts(scratch, grads, self.loss, loss, self.threads)
+
+    def _fused(self, parts: "_StepParts", whole: BoundStep | None) -> Executor | None:
+        """Return the whole step as one program, or None if a part of it has no compiled rule."""
+        scratch, grads = parts.scratch, parts.grads
+        if whole is not None and whole.fused is not None:
+            full = _StepParts(whole.scratch, whole.grads, self.loss, whole.loss, self.threads)
+            if begins(parts.instructions, full.instructions):
+                return whole.fused.for_rows(scratch.batch_size)
+        gathered = parts.gathered
+        return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
+
+    def _update(self, shards: Shards) -> Executor | None:
+        """Return norm, clipping and update alone, or None if they have no compiled rule."""
+        build = partial(
+            compile_program, dtype=shards.total.dtype, batch=1, ranks=shards.shared is not None
+        )
+        return self._with_update(build, (), shards.total)
+
+    def _with_update(
+        self,
+        build: Callable[..., Executor],
+        instructions: Sequence[InstructionLike],
+        grads: Array,
+        **options: Any,
+    ) -> Executor | None:
+        clipping = self.clip.describe(self.optimizer.params) if self.clip else Clipping()
+        update = self.optimizer.describe_update()
+        try:
+            if clipping is None:
+                raise UnsupportedError(type(self.clip).__name__)
+            return build(instructions, update=update, clipping=clipping, grads=grads, **options)
+        except UnsupportedError as reason:
+            _log.debug("compiled: the step is split (%s)", reason)
+            return None
+
+
+def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
+    """Return whether each array of `shorter` has the first rows of that of `whole`, or is it."""
+    return len(shorter) == len(whole) and all(
+        one.kind == other.kind and _places(one) == _places(other)
+        for one, other in zip(shorter, whole, strict=True)
+    )
+
+
+def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
+    """Return the addresses of an instruction's arrays, and the shapes of rows.
+
+    Of work arrays, in which the rows need not come first, programs use none but arrays of rows.
+    """
+    arrays = [*instruction.reads, *instruction.writes]
+    places = [None if a is None else (address_of(a), *a.shape[1:]) for a in arrays]
+    return [*places, *((address_of(a),) for a in instruction.work.values())]
+
+
+@dataclass(frozen=True, eq=False)
+class _StepParts:
+    """A step up to the gradients, as instructions."""
+
+    scratch: Scratch
+    grads: Gradients
+    loss: Loss
+    bound_loss: BoundLoss
+    threads: int
+
+    @property
+    def instructions(self) -> list[InstructionLike]:
+        """Forward, loss and backward, in the order of replay."""
+        bound = self.bound_loss
+        loss = LossInstruction(
+            self.loss,
+            (bound.output, bound.target, bound.sample_weight),
+            (bound.d_output, bound.value),
+            mean_rows=bound.mean_rows,
+        )
+        backward = self.grads.bind(self.scratch).instructions
+        return [*self.scratch.program.instructions, loss, *backward]
+
+    @property
+    def gathered(self) -> tuple[Array, Array, Array | None]:
+        """The buffers that a program may fill by rows."""
+        return self.scratch.input, self.bound_loss.target, self.bound_loss.sample_weight
+
+    def program(self) -> Executor | None:
+        """Return the step up to the gradients as one program, or None if parts have no rule.
+
+        Raises: CompileError.
+        """
+        try:
+            return self.compile(self.instructions, gathered=self.gathered)
+        except UnsupportedError:
+            return None
+
+    def compile(self, instructions: Sequence[InstructionLike], **update: Any) -> Executor:
+        """Return instructions as one program; `update` is as for `compile_program`.
+
+        Raises: UnsupportedError or CompileError.
+        """
+        return compile_program(
+            instructions,
+            dtype=self.scratch.mlp.dtype,
+            batch=self.scratch.batch_size,
+            threads=self.threads,
+            names=self._names(),
+            **update,
+        )
+
+    def _names(self) -> dict[int, str]:
+        """Return names for the generated code, by address."""
+        names = {
+            address_of(self.scratch.input): "input",
+            address_of(self.bound_loss.target): "target",
+        }
+        for prefix, views in (("p", self.scratch.mlp.params.views), ("d", self.grads.views)):
+            for name, view in views.items():
+                names[address_of(view)] = f"{prefix}_{name.replace('.', '_')}"
+        return names
+
+    def calls(self) -> Iterator[Call]:
+        """Yield the calls up to the gradients: compiled where ops have rules, NumPy between.
+
+        Raises: CompileError.
+        """
+        for compiled, group in groupby(self.instructions, key=self._is_supported):
+            if compiled:
+                yield self._segment([*group])
+                continue
+            for instruction in group:
+                if isinstance(instruction, Instruction):
+                    yield from instruction.calls
+                else:
+                    yield from self.bound_loss.calls
+
+    def _segment(self, instructions: Sequence[InstructionLike]) -> Call:
+        return self.checked(self.compile(instructions))
+
+    def checked(self, program: Executor) -> Call:
+        """Return the call that runs a program, and raises the error of a label out of range."""
+        step, check = program.step, self.bound_loss.forward
+
+        def run() -> None:
+            if step() != FINISHED:  # a label is out of range: NumPy's rule says which
+                replay(check)
+
+        return run
+
+    def _is_supported(self, instruction: InstructionLike) -> bool:
+        """Return whether the instruction has a compiled rule, by trying it alone."""
+        try:
+            lower([instruction], 1, {})
+        except UnsupportedError:
+            return False
+        return all(
+            w is None
+            or w.ndim < 1
+            or len(w) == self.scratch.batch_size
+            or instruction.kind == "backward"
+            for w in instruction.writes
+        )

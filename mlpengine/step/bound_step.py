@@ -1,0 +1,159 @@
+"""A training step on buffers of one number of rows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.common.wording import plural
+from mlpengine.errors import DtypeError, ShapeError, UsageError
+from mlpengine.features import gather
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.scratch import Scratch
+from mlpengine.ops import BoundLoss
+from mlpengine.optim import Optimizer
+from mlpengine.spec import Array, Call
+from mlpengine.step.nonfinite import Fault, locate_nonfinite
+
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled import Executor
+
+Data = tuple[Array, Array, Array | None]
+"""Features, targets and, for a weighted step, sample weights, by rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundStep(Uncopyable):
+    """The step for one number of rows: its buffers, and the calls up to the gradients."""
+
+    scratch: Scratch
+    grads: Gradients
+    loss: BoundLoss
+    calls: tuple[Call, ...]
+    fused: "Executor | None" = None
+    """The whole step, update included, as machine code; then `calls` is empty."""
+    update: "Executor | None" = None
+    """What follows `calls`, from the norm to the update, as machine code."""
+
+    program: "Executor | None" = None
+    """`calls` as machine code, which may gather the rows, or None."""
+
+    @property
+    def forward(self) -> "Executor | None":
+        """What computes outputs without dropout as machine code, or None."""
+        program = self.fused or self.program
+        return program if program is not None and program.computes_outputs else None
+
+    @property
+    def many(self) -> "Executor | None":
+        """What makes many whole steps in one call, each on rows that it gathers, or None."""
+        return self.fused
+
+    def begin_many(self, optimizer: Optimizer) -> bool:
+        """Return whether `many` can run, which changes the moments of the optimizer."""
+        optimizer.take_moments_back()
+        return self.many is not None
+
+    @property
+    def value(self) -> float:
+        """The loss of the batch, after `calls`."""
+        return float(self.loss.value)
+
+    @property
+    def buffers(self) -> Data:
+        """The buffers that a batch is written into."""
+        return self.scratch.input, self.loss.target, self.loss.sample_weight
+
+    def targets(self) -> Iterator[Array]:
+        """Yield the buffers of targets and weights."""
+        yield self.loss.target
+        if self.loss.sample_weight is not None:
+            yield self.loss.sample_weight
+
+    def gather(self, data: Data, order: Array) -> None:
+        """Copy the rows `order` of `data` into the buffers."""
+        for rows, buffer in zip(data, self.buffers, strict=True):
+            if rows is not None and buffer is not None:
+                gather(rows, order, buffer)
+
+    def write(self, x: Array, y: Array, weight: Array | None) -> None:
+        """Copy a batch into the buffers.
+
+        Raises: ShapeError or DtypeError; UsageError for weights that are missing or not wanted.
+        """
+        try:
+            write_into(self.scratch.input, x, "training step: x")
+            write_into(self.loss.target, y, "training step: y")
+        except (ShapeError, DtypeError) as error:
+            advice = _advice_on_x(x, self.scratch.input) or _advice_on_y(y, self.loss.target)
+            raise type(error)(f"{error}{advice}") from None
+        if self.loss.sample_weight is not None:
+            if weight is None:
+                raise UsageError("training step: made with weighted=True, needs sample_weight")
+            write_into(self.loss.sample_weight, weight, "training step: sample_weight")
+        elif weight is not None:
+            raise UsageError("training step: make it with weighted=True to use sample_weight")
+
+    def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
+        """Return the place of the first number that is not finite, or None.
+
+        `first` is the number of the first row; unless `alone`, the gradients are sums to which
+        other rows contribute.  Raises: IndexRangeError where a label or target is the reason.
+        """
+        quiet_runner()(replay, self.loss.forward)
+        return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
+
+    def misfits(self, data: Data, order: Array) -> Iterator[str]:
+        """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
+        for rows, buffer in zip(data, self.buffers, strict=True):
+            if text := _misfit(rows, buffer):
+                yield text
+        last = min(len(rows) for rows in data if rows is not None) - 1
+        if order.size and int(order.view(np.uint64).max()) > last:  # negative ones are large, too
+            yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
+
+
+def _advice_on_x(x: Array, buffer: Array) -> str:
+    """Return what to write in place of features that do not fit, or ""."""
+    if x.shape == buffer.shape[1:]:
+        return "; for one row write step(x[None], y[None])"
+    if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
+        return f"; for these features write Mlp([{x.shape[1]}, ...])"
+    if x.shape == buffer.shape and x.dtype.kind not in "biuf":
+        return "; write np.asarray(x, 'float32')"
+    return ""
+
+
+def _advice_on_y(y: Array, buffer: Array) -> str:
+    """Return what to write in place of targets that do not fit, or ""."""
+    rows, classes = len(buffer), buffer.dtype.kind == "i"
+    if y.shape[:1] != (rows,):
+        return f"; write one target for each of {plural(rows, 'row')}"
+    if classes and y.dtype.kind not in "biuf":
+        return "; write labels, y = np.unique(y, return_inverse=True)"
+    if classes and y.shape == buffer.shape:
+        return "; write y.astype('int64')"
+    if y.size == buffer.size:
+        return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
+    if classes and y.ndim == 2 and y.dtype.kind in "bi":
+        return "; write y.argmax(axis=1)"
+    if not classes and y.ndim == 1 and y.dtype.kind == "i":
+        return "; for classes write SoftmaxCrossEntropy() in place of this loss"
+    return ""
+
+
+def _misfit(rows: Array | None, buffer: Array | None) -> str:
+    """Return why the rows cannot be copied into the buffer as is, or ""."""
+    if rows is None or buffer is None:
+        same = rows is buffer
+        return "" if same else "sample weights must come with a weighted step, and only then"
+    if not isinstance(rows, np.ndarray) or not rows.flags.c_contiguous:
+        return "arrays must be in memory and C-contiguous"
+    if rows.dtype != buffer.dtype or rows.shape[1:] != buffer.shape[1:]:
+        return (
+            f"rows must be as the step's buffer {buffer.dtype}{list(buffer.shape)} "
+            f"(got {rows.dtype}{list(rows.shape)})"
+        )
+    return ""

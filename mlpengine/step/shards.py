@@ -1,0 +1,342 @@
+"""The gradient of a batch as the sum of those of its shards, in an order that is always the same.
+
+A batch is cut into `shards` parts.  The vectors of their gradients are the leaves of a binary tree,
+in which neighbors are added first; a rank computes the shards below one node of the tree, and ranks
+add up the rest.  So the bits of the sum depend on the number of shards, not on that of ranks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlpengine.common.buffers import replay
+from mlpengine.common.placement import ALIGNMENT
+from mlpengine.common.wording import plural
+from mlpengine.errors import MlpEngineError, RunError, ShapeError, UsageError
+from mlpengine.nn.gradients import GradientMemory, Gradients
+from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.scratch import Scratch
+from mlpengine.optim import Optimizer
+from mlpengine.settings.training import Reduce
+from mlpengine.spec import Array, Call, call
+from mlpengine.step.bound_step import BoundStep, Data
+from mlpengine.step.nonfinite import Fault
+from mlpengine.step.ranks import Ranks
+from mlpengine.step.shared_update import SharedUpdate, share_update
+from mlpengine.tape.flat import Flat
+
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled import Executor
+
+TAIL = 8
+"""Numbers in float64 that follow a gradient: what else is added over all shards."""
+
+LOSS, FAILURES, STOPS = range(3)
+"""Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
+
+
+def shard_rows(rows: int, shards: int) -> list[slice]:
+    """Return the rows of each shard of a batch; the first has one more where they differ.
+
+    >>> [(s.start, s.stop) for s in shard_rows(5, 4)]
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    bounds = [-(-rows * s // shards) for s in range(shards + 1)]
+    return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
+    """Return why a number of shards cannot be used, or ""."""
+    if not isinstance(shards, int | np.integer) or shards < 1 or shards & (shards - 1):
+        return f"must be a power of two (got {shards!r})"
+    if shards > batch_size:
+        return f"must be at most the batch size, {batch_size} (got {shards})"
+    if ranks & (ranks - 1):
+        return f"must be a multiple of the ranks, so these must be a power of two (got {ranks})"
+    if shards % ranks:
+        return f"must be a multiple of the ranks: {ranks}, {2 * ranks}, ... (got {shards})"
+    return ""
+
+
+class Shards:
+    """The buffers of the shards that this rank computes, and the sum of their gradients.
+
+    Args:
+        count: number of shards of a batch, over all ranks.
+        compiled: whether the steps are to be machine code.
+        make: returns a scratch for that number of rows.
+
+    Attributes:
+        total: (parameters,), the gradient of a batch.
+        tail: (TAIL,), what is added over all shards besides the gradients.
+        shared: the memory of the gradients that the other ranks map, or None.
+        update: norm, clipping and update as machine code, or None; and its optimizer.
+        scratches, grads: of each shard of this rank.  The gradients of number k are in row
+            ``popcount(k)`` of a block of partial sums: two sums are added as soon as both are
+            complete, and the total is in row 0.
+
+    Raises: UsageError for a number of shards that is no power of two, or no multiple of the ranks.
+    """
+
+    def __init__(
+        self,
+        mlp: Mlp,
+        batch_size: int,
+        count: int,
+        ranks: Ranks | None,
+        reduce: Reduce,
+        compiled: bool,
+        *,
+        make: Callable[[int], Scratch],
+    ) -> None:
+        size = ranks.size if ranks else 1
+        if problem := shards_problem(count, batch_size, size):
+            raise UsageError(f"training step: shards {problem}")
+        self._settings = mlp, batch_size, count, ranks, reduce, compiled
+        self.count, self.ranks = count, ranks
+        self._mine = ranks.share(count) if ranks else slice(0, count)
+        here, rows = count // size, -(-batch_size // count)
+        itemsize = mlp.dtype.itemsize
+        line = ALIGNMENT // itemsize
+        body = -(-len(mlp.params) // line) * line
+        shape = here.bit_length(), body + TAIL * 8 // itemsize
+        maps = ranks if reduce == "tree" else None
+        self.shared = maps.block(shape, mlp.dtype, compiled=compiled) if maps else None
+        block = np.zeros(shape, mlp.dtype) if self.shared is None else self.shared.array
+        self._block, tails = block, block[:, body:].view(np.float64)
+        self._sums = [*zip(block[:, :body], tails, strict=True)]
+        flats = [Flat(mlp.params.specs) for _ in block]
+        for row, flat in enumerate(flats):
+            flat.move_to(block, row)
+        self.total: Array = flats[0].flat
+        self.tail: Array = tails[0]
+        mlp.rng.rows = batch_size
+        self._rng = mlp.rng if mlp.dropout else None
+        self.scratches = [make(rows) for _ in range(here)]
+        d_output = np.zeros((here, rows, mlp.sizes[-1]), mlp.dtype)
+        self.grads = [
+            Gradients(mlp, rows, memory=GradientMemory(flats[k.bit_count()], d_output[k], None))
+            for k in range(here)
+        ]
+        self.update: Executor | None = None
+        self.optimizer: Optimizer | None = None
+        self._shared_update: SharedUpdate | None = None
+        self._is_decided = self.shared is None
+        self._programs: list[tuple[int, Executor]] = []
+        self._reduction: Call | None = None
+        if ranks is not None:
+            self._reduction = ranks.reduction(
+                block[0], tails[0], fast=reduce == "fast", block=self.shared
+            )
+
+    def bind(
+        self,
+        batch: int,
+        build: Callable[[Scratch, Gradients], BoundStep],
+        update: "Executor | None",
+    ) -> "BoundShards":
+        """Return the step for `batch` rows; `build` makes the calls of a shard.
+
+        Raises: ShapeError for more rows than the batch size.
+        """
+        if batch > self._settings[1]:
+            limit = plural(self._settings[1], "row")
+            raise ShapeError(f"training step: takes up to {limit} (got {batch})")
+        groups: list[tuple[int, list[Call]]] = []
+        parts: list[tuple[slice, BoundStep]] = []
+        for k, rows in enumerate(shard_rows(batch, self.count)[self._mine]):
+            size = rows.stop - rows.start
+            calls: list[Call]
+            body, tail = self._sums[k.bit_count()]
+            if size:
+                part = build(self.scratches[k].for_rows(size), self.grads[k].for_rows(size))
+                parts.append((rows, part))
+                calls = [*part.calls, call(tail.__setitem__, LOSS, part.loss.value)]
+            else:
+                calls = [call(body.fill, 0), call(tail.fill, 0)]
+            groups.append((rows.start, [*calls, *self._sums_after(k)]))
+        if batch == self._settings[1]:
+            programs = [(rows.start, part.program) for rows, part in parts]
+            self._programs = [(n, p) for n, p in programs if p is not None]
+        first = parts[0][1] if parts else build(self.scratches[0], self.grads[0])
+        return BoundShards(
+            first.scratch,
+            first.grads,
+            first.loss,
+            update=update,
+            calls=(call(self._add_up, groups, update),),
+            batch=batch,
+            shards=self,
+            parts=tuple(parts),
+        )
+
+    def _sums_after(self, k: int) -> Iterator[Call]:
+        """Yield the calls that add the sums that are complete after shard number k."""
+        row = k.bit_count()
+        while k & 1:
+            for one, other in zip(self._sums[row - 1], self._sums[row], strict=True):
+                yield call(np.add, one, other, one)
+            k, row = k >> 1, row - 1
+
+    def _add_up(
+        self, groups: Sequence[tuple[int, Sequence[Call]]], update: "Executor | None"
+    ) -> None:
+        """Compute the sum of this rank's shards, and add those of all ranks.
+
+        `groups` are the calls for each shard, with the first row of the shard; `update` follows.
+        Raises: on every rank, the error of the lowest rank that has one.
+        """
+        ranks, tail, error, first, rng = self.ranks, self._sums[0][1], None, 0, self._rng
+        step = rng.step if rng else 0
+        try:
+            for start, calls in groups:
+                first = start
+                if rng:
+                    rng.step, rng.row = step, start
+                replay(calls)
+        except MlpEngineError as caught:
+            error = type(caught)(f"{caught}, counted from row {first} of the batch")
+        if rng:
+            rng.row = 0
+        if ranks is None or self._reduction is None:
+            if error is not None:
+                raise error
+            return
+        tail[FAILURES], tail[STOPS] = error is not None, ranks.wants_stop
+        shared = self._share_update(ranks, update)
+        if shared is None:
+            self._reduction()
+        else:
+            shared.add()
+            tail = shared.tail
+        self.tail = tail
+        _, failures, stops, *_ = tail.tolist()
+        ranks.stops = stops > 0
+        if failures:
+            raise ranks.first(error) or RunError("ranks: a shard must not fail")
+
+    def _share_update(self, ranks: Ranks, update: "Executor | None") -> SharedUpdate | None:
+        """Return the update if the ranks share it out; they agree on that at the first step."""
+        if not self._is_decided and self.shared is not None and self.optimizer is not None:
+            size, self._is_decided = self._sums[0][0].size, True
+            rows = [(one[0], one[0, size:].view(np.float64)) for one in ranks.map_all(self.shared)]
+            given = ranks, self.update, self.optimizer, rows, self.total
+            self._shared_update = shared = share_update(*given)
+            if shared is not None and self._has_programs:
+                drawn = self._rng.state if self._rng else None
+                sizes = {"batch": self._settings[1], "stride": self._block.shape[1]}
+                shared.take_shards(self._programs, **sizes, drawn=drawn)
+        return self._shared_update if update is not None else None
+
+    @property
+    def _has_programs(self) -> bool:
+        """Whether every shard of a whole batch is one program."""
+        return len(self._programs) == len(self.scratches)
+
+    @property
+    def many(self) -> "Executor | None":
+        """The update, if it can compute the gradients of a whole batch, too."""
+        return self.update if self.shared is not None and self._has_programs else None
+
+    def begin_many(self) -> bool:
+        """Return whether `many` can run; the ranks agree on that at the first step."""
+        if self.many is None or self.ranks is None:
+            return False
+        shared = self._share_update(self.ranks, self.update)
+        if shared is not None:
+            shared.lend_moments()
+            self.tail = shared.tail
+        return shared is not None
+
+    def read_total(self) -> None:
+        """Copy to `total` what other ranks have added."""
+        if self._shared_update is not None:
+            self._shared_update.read_total()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings and the contents of all buffers; a copy is bound anew."""
+        self.read_total()
+        return {
+            "settings": self._settings,
+            "scratches": [copy(scratch) for scratch in self.scratches],
+            "sums": self._block.copy(),
+            "d_output": [grads.d_output for grads in self.grads],
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        scratches = iter(state["scratches"])
+        mlp, *settings = state["settings"]
+        Shards.__init__(self, mlp, *settings, make=lambda rows: next(scratches))
+        self._block[...] = state["sums"]
+        for grads, values in zip(self.grads, state["d_output"], strict=True):
+            grads.d_output[...] = values
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BoundShards(BoundStep):
+    """The step of a batch in shards: scratch, gradients and loss are those of the first shard.
+
+    After `calls`, ``grads.flat`` is the gradient of the batch on every rank.
+
+    Attributes:
+        batch: number of rows.
+        parts: the shards of this rank that have rows, by their rows of the batch.
+    """
+
+    batch: int
+    shards: Shards
+    parts: tuple[tuple[slice, BoundStep], ...]
+
+    @property
+    def forward(self) -> "Executor | None":
+        return self.parts[0][1].forward if self.parts else None
+
+    @property
+    def many(self) -> "Executor | None":
+        return self.shards.many
+
+    def begin_many(self, optimizer: Optimizer) -> bool:
+        return self.shards.begin_many()
+
+    @property
+    def value(self) -> float:
+        return float(self.shards.tail.item(LOSS))
+
+    def targets(self) -> Iterator[Array]:
+        for _, part in self.parts:
+            yield from part.targets()
+
+    def gather(self, data: Data, order: Array) -> None:
+        for rows, part in self.parts:
+            part.gather(data, order[rows])
+
+    def write(self, x: Array, y: Array, weight: Array | None) -> None:
+        for name, array in (("x", x), ("y", y), ("sample_weight", weight)):
+            if array is not None and array.shape[:1] != (self.batch,):
+                wanted = plural(self.batch, "row")
+                raise ShapeError(f"training step: {name} needs {wanted} (shape {array.shape})")
+        for rows, part in self.parts:
+            part.write(x[rows], y[rows], None if weight is None else weight[rows])
+
+    def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
+        ranks, fault, error = self.shards.ranks, None, None
+        for rows, part in self.parts:
+            try:
+                fault = part.find_fault(first + rows.start, alone=False)
+            except MlpEngineError as caught:
+                error = caught
+            if fault or error:
+                break
+        if ranks is not None:
+            fault, error = ranks.first((fault, error) if fault or error else None) or (None, None)
+        if error is not None:
+            raise error
+        return fault
+
+
+Buffers = Shards | tuple[Scratch, Gradients]
+"""The buffers of a training step, with shards or without."""

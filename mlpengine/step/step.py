@@ -1,0 +1,592 @@
+"""One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from math import inf, isfinite, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from zlib import crc32
+
+import numpy as np
+
+from mlpengine.backends import BackendName
+from mlpengine.backends.update import largest_factor, largest_update
+from mlpengine.common.buffers import quiet_runner, refuse_second_call
+from mlpengine.common.fields import Count, fitting
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.wording import differing, nearest, plural
+from mlpengine.errors import (
+    CheckpointError,
+    CompileError,
+    DataError,
+    DtypeError,
+    NumericalError,
+    ShapeError,
+    UsageError,
+)
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.layers import Network
+from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.scratch import Scratch
+from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.ops import REGISTRY, Loss
+from mlpengine.ops.philox import scaled_limit
+from mlpengine.optim import Clip, Optimizer
+from mlpengine.optim.clipping import Apply, clip_rule
+from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.settings.training import Reduce
+from mlpengine.spec import Array, ArrayLike, Spec
+from mlpengine.step.bound_step import BoundStep, Data
+from mlpengine.step.ranks import Ranks
+from mlpengine.step.shards import Buffers, Shards
+from mlpengine.step.state import pack, restoring, unpack
+from mlpengine.tape.norm import GlobalNorm
+from mlpengine.tape.rematerialization import Rematerialization
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+    from mlpengine.backends.compiled import Executor
+
+
+BOUND = ("_bound", "_buffers", "_clip", "_full", "_grads", "_quietly", "_update", "scratch")
+"""Attributes that a copy makes for itself."""
+
+EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
+
+
+class TrainingStep(KnownAttributes):
+    """A training step of one network, loss and optimizer, bound to its buffers once.
+
+    ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
+    of the batch before the update.  It allocates only at the first step with each number of rows.
+    Batches may be shorter than `batch_size`.
+
+    Args:
+        clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
+            does not clip.
+        weighted: whether batches come with sample weights.
+        backend: ``compiled`` for machine code for these shapes, in which NumPy computes what has
+            no compiled rule; ``numpy``; ``numexpr``, whose rules then run where it has some; or
+            ``auto``, which is compiled where there is a compiler and NumPy elsewhere.
+        threads: maximum for a compiled step, which uses fewer where more would not be faster.  The
+            result is the same, bit for bit, for every number of threads.
+        rematerialization: as for `Mlp.scratch`.
+        dropout_schedule: a function from the number of completed steps to a factor, 0 to 1, of the
+            network's dropout rates.
+        shards: number of parts that a batch is cut into, a power of two.  The result depends on
+            it, but not on the number of ranks that compute them.
+        comm: a communicator of mpi4py whose ranks, a divisor of `shards`, share the work.  All of
+            them make the same calls on whole batches, of which each reads its own rows.
+        reduce: how the ranks' gradients are added: ``tree`` in an order that `shards` fixes, or
+            ``fast``, as MPI chooses.
+
+    Attributes:
+        backend: what runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
+            deterministic.
+        not_compiled: why NumPy runs where compiled code was meant to; empty elsewhere.
+        scratch, grads: the buffers of the last step; of its first shard on this rank, if there
+            are several, but ``grads.flat`` is the gradient of the batch.
+        loss_value: of the last step, mean over its rows.
+        grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
+        clipped_steps: number of steps of the last `run_fused` whose gradients were clipped.
+        bad_rows: rows at fault in the last step that was not finite.
+        ranks: the ranks of `comm`, or None.
+
+    Raises: NumericalError from a call whose loss or gradient is not finite, on every rank; the
+    parameters and the optimizer are as before that step.
+    """
+
+    _target: Spec | None = None
+
+    _elsewhere: ClassVar = {
+        "fit": "write step(x, y) for each batch",
+        "lr": "write step.optimizer.lr",
+        "train": "write step(x, y) for each batch",
+        "backward": "write step(x, y), which also updates the parameters",
+    }
+
+    @called_as(EXAMPLE)
+    def __init__(
+        self,
+        mlp: Mlp,
+        loss: Loss,
+        optimizer: Optimizer,
+        batch_size: int,
+        *,
+        clip_norm: float | Clip | None = None,
+        weighted: bool = False,
+        backend: str = "auto",
+        threads: int = 1,
+        rematerialization: Rematerialization = "keep",
+        dropout_schedule: ScheduleLike | None = None,
+        shards: int = 1,
+        comm: "Comm | None" = None,
+        reduce: Reduce = "tree",
+    ) -> None:
+        batch_size = fitting("training step: batch_size", Count, batch_size)
+        threads = fitting("training step: threads", Count, threads)
+        _check_parts(mlp, loss, optimizer)
+        if optimizer.params is not mlp.params:
+            raise UsageError(
+                "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
+            )
+        self.clip = clip_rule(clip_norm)
+        self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
+        self.batch_size, self.weighted = batch_size, weighted
+        self.threads = threads
+        if backend not in get_args(BackendName):
+            names = ", ".join(get_args(BackendName))
+            raise UsageError(f"backend: must be one of {names} (got {backend!r})")
+        self.backend, self.not_compiled = backend, ""
+        if backend == "auto":
+            from mlpengine.step.backend import auto_backend  # 20 ms that few imports need
+
+            self.backend, self.not_compiled = auto_backend()
+        self.loss_value = self.grad_norm = self.clipped_norm = nan
+        self.clipped_steps = 0
+        self.bad_rows: list[int] = []
+        self.shards, self.reduce = shards, reduce
+        self.ranks = None if comm is None else Ranks(comm)
+        self._agreed = False
+        self.rematerialization = rematerialization
+        self.dropout_schedule = dropout_schedule
+        self._start()
+
+    def _start(self, buffers: Buffers | None = None) -> None:
+        """Bind the step for full batches."""
+        self.mlp.rng.scheduled = self.dropout_schedule is not None
+        self._buffers = self._make_buffers() if buffers is None else buffers
+        self._quietly = quiet_runner()
+        self._draws = bool(self.mlp.dropout) or self.dropout_schedule is not None
+        self._largest_update = largest_update(self.mlp.dtype, self.optimizer.runs)
+        self._bound: dict[int, BoundStep] = {}
+        self._full = self.bound(self.batch_size)
+        self.scratch, self._grads = self._full.scratch, self._full.grads
+        self._update = tuple(self.optimizer.calls(self._grads.flat))
+        self._clip = self._bind_clip()
+
+    def _make_buffers(self) -> Buffers:
+        compiled = self.backend == "compiled"
+
+        def scratch(rows: int) -> Scratch:
+            backend = "numpy" if compiled else self.backend
+            return self.mlp.scratch(rows, backend=backend, rematerialization=self.rematerialization)
+
+        if self.shards == 1 and self.ranks is None:
+            return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
+        settings = self.batch_size, self.shards, self.ranks, self.reduce, compiled
+        return Shards(self.mlp, *settings, make=scratch)
+
+    @property
+    def threads_used(self) -> int:
+        """Threads that may share a step: `threads`, fewer for small shapes, 1 in NumPy."""
+        if self.backend != "compiled":
+            return 1
+        fused = self._full.fused
+        return self.threads if fused is None or self.ranks else fused.source.threads
+
+    @property
+    def grads(self) -> Gradients:
+        """The gradients of the last step; ranks copy what others have added when this is read."""
+        if isinstance(self._buffers, Shards):
+            self._buffers.read_total()
+        return self._grads
+
+    def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
+        rows = np.asarray(x)
+        bound = self.bound(len(rows) if rows.ndim else 0)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        target = np.asarray(y)
+        try:
+            bound.write(rows, target, weights)
+        except (ShapeError, DtypeError):
+            if not self._take_targets_as(target):
+                raise
+            bound = self.bound(len(rows))
+            bound.write(rows, target, weights)
+        return self.run(bound)
+
+    def _take_targets_as(self, y: Array) -> bool:
+        """Bind the step anew for targets of the kind of `y`; return False if it has no other."""
+        output, now = Spec.of(self._full.scratch.output), Spec.of(self._full.loss.target)
+        given = Spec((*output.shape[:1], *y.shape[1:]), y.dtype)
+        try:
+            kind = self.loss.target_spec(output, given)
+        except (ShapeError, DtypeError):
+            return False
+        if (kind.shape[1:], kind.dtype) == (now.shape[1:], now.dtype):
+            return False
+        self._target = kind
+        self.optimizer.take_moments_back()
+        self._start(self._buffers)
+        return True
+
+    def bound(self, rows: int) -> BoundStep:
+        """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
+
+        Without shards a batch may also be written to its ``scratch.input`` and ``loss.target``.
+        The same backend runs all numbers of rows: if the step for one number cannot be compiled,
+        none is.  Call this for all numbers before training, so that the backend does not change.
+        Raises: ShapeError for no rows, or more than the batch size.
+        """
+        bound = self._bound.get(rows)
+        if bound is None:
+            if not rows:
+                raise ShapeError("training step: x needs at least one row (got 0)")
+            if rows > self.batch_size:
+                raise ShapeError(
+                    f"training step: takes up to {plural(self.batch_size, 'row')} (got {rows}); "
+                    f"make it with batch_size={rows}, or write step(x[:{self.batch_size}], "
+                    f"y[:{self.batch_size}]) for each batch"
+                )
+            backend = self.backend
+            bound = self._bound[rows] = self._bind(rows)
+            if self.backend != backend and len(self._bound) > 1:
+                self._bound = {n: self._bind(n) for n in self._bound}
+                self._full = self._bound[self.batch_size]
+                bound = self._bound[rows]
+        return bound
+
+    def run(self, bound: BoundStep) -> float:
+        """Train on the contents of the buffers of `bound`; return the loss before the update."""
+        own = vars(self)  # see `KnownAttributes`
+        own["scratch"], own["_grads"] = bound.scratch, bound.grads
+        if bound.fused is not None:
+            return self._make_fused(bound, bound.fused)
+        try:
+            loss: float = self._quietly(self._run, bound)
+        except RuntimeError as error:
+            refuse_second_call("training step", error)
+            raise
+        return loss
+
+    def _run(self, bound: BoundStep) -> float:
+        if self.ranks is not None and not self._agreed:
+            self._compare_ranks(self.ranks)
+        optimizer = self.optimizer
+        if self._draws:
+            self._begin(optimizer.steps)
+        for call in bound.calls:
+            call()
+        own = vars(self)  # see `KnownAttributes`
+        own["loss_value"] = value = bound.value
+        if bound.update is not None:
+            bound.update.call.loss = value
+            return self._make_fused(bound, bound.update)
+        norm, clipped = self._clip()
+        own["grad_norm"], own["clipped_norm"] = norm, clipped
+        update = optimizer.scheduled_lr(optimizer.steps) * clipped
+        if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
+            self._raise_nonfinite(bound)
+        for call in self._update:
+            call()
+        return value
+
+    def _begin(self, steps: int) -> None:
+        """Let dropout draw what it draws after that many steps; called where units are dropped."""
+        self.mlp.rng.step = steps
+        if self.dropout_schedule is not None:
+            self.mlp.rng.scale_rates(self._dropout_share(steps))
+
+    def _dropout_share(self, steps: int) -> float:
+        """Return the factor of the dropout rates after that many steps.  Raises: UsageError."""
+        share = 1.0 if self.dropout_schedule is None else self.dropout_schedule(steps)
+        if not 0.0 <= share <= 1.0:
+            raise UsageError(
+                f"training step: dropout_schedule must lie in 0 to 1 "
+                f"(got {share:g} after {plural(steps, 'step')})"
+            )
+        return share
+
+    def _runs_of_one_dropout(self, count: int) -> Iterator[slice]:
+        """Yield the parts of the next `count` steps that have the same dropout."""
+        if self.dropout_schedule is None:
+            yield slice(0, count)
+            return
+        rates, first = {layer.dropout for layer in self.mlp.layers}, self.optimizer.steps
+        shares = [self._dropout_share(first + i) for i in range(count)]
+        limits = [[scaled_limit(rate, share) for rate in rates] for share in shares]
+        start = 0
+        for i in range(1, count + 1):
+            if i == count or limits[i] != limits[start]:
+                yield slice(start, i)
+                start = i
+
+    def _compare_ranks(self, ranks: Ranks) -> None:
+        """Raise UsageError, on every rank, unless the ranks make the same steps."""
+        names = ("shards", "batch_size", "weighted", "backend", "reduce")
+        values = {name: getattr(self, name) for name in names}
+        values |= {"sizes": self.mlp.sizes, "dtype": str(self.mlp.dtype)}
+        values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
+        if difference := ranks.difference(values):
+            raise UsageError(f"training step: {difference}")
+        self._agreed = True
+
+    def run_many(
+        self, x: Array, y: Array, order: Array, sample_weight: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Run a step for every `batch_size` rows of `order`; return losses and gradient norms.
+
+        Equivalent to a loop that gathers rows and calls `run`; a fused step does it in one call.
+        Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
+        Raises: as `run`, from the first step that fails, after the steps before it.
+        """
+        self._take_targets_as(y)
+        data = x, y, sample_weight
+        count = self.count_steps(data, order, "run_many")
+        losses, norms = np.zeros(count), np.zeros(count)
+        self.run_into(data, order, losses, norms)
+        return losses, norms
+
+    def count_steps(self, data: Data, order: Array, where: str) -> int:
+        """Return how many full batches `order` names.
+
+        Raises: ShapeError or DataError, beginning with `where`, unless `run_into` can make a step
+        on each.
+        """
+        if order.dtype != np.int64 or order.ndim != 1 or order.size % self.batch_size:
+            raise ShapeError(
+                f"{where}: order must be int64 and a multiple of {self.batch_size} long "
+                f"(got {order.dtype}{list(order.shape)})"
+            )
+        if misfit := next(self._full.misfits(data, order), ""):
+            raise DataError(f"{where}: {misfit}")
+        return order.size // self.batch_size
+
+    def run_into(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
+        """Make the steps of `run_many`, on arguments known to fit, and write the results."""
+        bound, batch = self._full, self.batch_size
+        many = bound.many is not None and order.flags.c_contiguous
+        done = self.run_fused(bound, data, order, losses, norms) if many else 0
+        for i in range(done, len(losses)):  # a step that failed does so again, and raises
+            bound.gather(data, order[i * batch : (i + 1) * batch])
+            losses[i] = self.run(bound)
+            norms[i] = self.grad_norm
+
+    def run_fused(
+        self,
+        bound: BoundStep,
+        data: Data,
+        order: Array,
+        losses: Array,
+        norms: Array,
+        max_norm: float = inf,
+    ) -> int:
+        """Run a step for each entry of `losses` in machine code; return how many are completed.
+
+        The last one may have fewer rows, where its program is that of whole batches.  None is made
+        where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
+        exceeds `max_norm`, updates nothing and is the last one.
+        """
+        optimizer, fused, count = self.optimizer, bound.many, len(losses)
+        if self.ranks is not None and not self._agreed:
+            self._compare_ranks(self.ranks)
+        if fused is None or not bound.begin_many(optimizer):
+            return 0
+        rates, decays = optimizer.next_rates(count)
+        batch, done, self.clipped_steps = self.batch_size, 0, 0
+        for part in self._runs_of_one_dropout(count):
+            if self._draws:
+                self._begin(optimizer.steps)
+            rows = order[part.start * batch : part.stop * batch]
+            wanted = part.stop - part.start
+            made = fused.run(
+                rows,
+                data,
+                rates if isinstance(rates, float) else rates[part],
+                decays if isinstance(decays, float) else decays[part],
+                losses[part],
+                norms[part],
+                steps=optimizer.steps,
+                missing=wanted * batch - len(rows),
+                max_norm=max_norm,
+            )
+            done += made
+            if made:
+                last = part.start + made - 1
+                optimizer.count(rates if isinstance(rates, float) else rates.item(last), made)
+            self.clipped_steps += fused.call.clips
+            if made < wanted:
+                break
+        if done * batch > len(order):
+            bound = self.bound(len(order) % batch)
+        self.scratch, self._grads = bound.scratch, bound.grads
+        if done:
+            clipped = fused.call.clipped
+            self.record_result(losses.item(done - 1), norms.item(done - 1), clipped)
+        return done
+
+    def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
+        optimizer = self.optimizer
+        if not fused.call.ranks:
+            optimizer.take_moments_back()
+        lr = optimizer.scheduled_lr(optimizer.steps)
+        if self._draws:
+            self._begin(optimizer.steps)
+        decay = optimizer.scheduled_decay(optimizer.steps)
+        loss, norm, status = fused.make_step(lr, decay, optimizer.steps)
+        self.record_result(loss, norm, norm if status else fused.call.clipped)
+        if status:
+            self._raise_nonfinite(bound)
+        optimizer.count(lr)
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the next step depends on but the batch; the weights are not copied."""
+        return {
+            "weights": dict(self.mlp.params.views),
+            "dropout": {"seed": self.mlp.rng.seed},
+            "optimizer": self.optimizer.state_dict(),
+            "clip": self.clip.state_dict() if self.clip else {},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly from `state_dict`.
+
+        Raises: CheckpointError if the state is that of another network or optimizer.
+        """
+        with restoring():
+            self.mlp.load_state_dict(state["weights"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.clip:
+                self.clip.load_state_dict(state["clip"])
+            self.mlp.rng.seed = state["dropout"]["seed"]
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
+        arrays, plain = pack(self.state_dict())
+        if self.ranks is None or self.ranks.rank == 0:
+            write_tensors(path, arrays, {"step": plain, "mlp": self.mlp.to_dict()})
+
+    def load(self, path: str | Path) -> None:
+        """Continue exactly from what `save` wrote, with a step of the same settings.
+
+        Raises: CheckpointError if the file is damaged, or of another network or optimizer.
+        """
+        arrays, header = read_tensors(path)
+        if "step" not in header:
+            raise CheckpointError(
+                f"{path}: must be written by TrainingStep.save; Mlp.load and mlpengine.load read "
+                f"models"
+            )
+        own, saved = differing(self.mlp.to_dict(), header.get("mlp"))
+        if own != saved:
+            raise CheckpointError(f"{path}: must be of the same network (got {saved}, not {own})")
+        try:
+            self.load_state_dict(unpack(arrays, header["step"]))
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+
+    @property
+    def fused(self) -> bool:
+        """Whether a step, update included, is one call into machine code."""
+        return self._full.fused is not None
+
+    def emit_c(self) -> str:
+        """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.
+
+        Raises: CompileError if the step is not fused.
+        """
+        if self._full.fused is None:
+            raise CompileError(
+                "emit: the step must be compiled as a whole; a part that only NumPy has, or a "
+                "missing compiler, splits it"
+            )
+        return self._full.fused.source.text
+
+    def record_result(self, loss: float, norm: float, clipped: float) -> None:
+        """Set the attributes that describe the last step, after a fused step."""
+        own = vars(self)  # see `KnownAttributes`
+        own["loss_value"], own["grad_norm"], own["clipped_norm"] = loss, norm, clipped
+
+    def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
+        step, norm, self.bad_rows = self.optimizer.steps + 1, self.clipped_norm, []
+        fault = bound.find_fault()  # raises for a label out of range, which leaves no loss
+        if fault is None and isfinite(self.loss_value) and isfinite(norm):
+            lr = self.optimizer.scheduled_lr(self.optimizer.steps)
+            lr *= largest_factor(self.optimizer.runs)
+            raise NumericalError(
+                f"step {step}: the update must be finite (lr {lr:g}, gradient norm {norm:g})"
+            )
+        self.bad_rows = fault.rows if fault else []
+        place = fault.place if fault else "the loss overflows, although every output is finite"
+        raise NumericalError(f"step {step}: loss and gradients must be finite ({place})")
+
+    def _bind_clip(self) -> Apply:
+        """Return a function that clips the gradients and returns their norm before and after."""
+        grads = self._full.grads
+        if self.clip is not None:
+            return self.clip.bind(self.mlp.params, grads)
+        norm = GlobalNorm(grads.flat)
+
+        def measure() -> tuple[float, float]:
+            value = norm()
+            return value, value
+
+        return measure
+
+    def _bind(self, rows: int) -> BoundStep:
+        from mlpengine.step.backend import StepBuilder  # 20 ms that few imports need
+
+        settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
+        builder = StepBuilder(*settings, self._target)
+        whole = self._bound.get(self.batch_size)
+        compiled = self.backend == "compiled"
+        bound, problem = builder.build(self._buffers, rows, whole, compiled=compiled)
+        if problem:
+            self.backend, self.not_compiled = "numpy", problem
+        return bound
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings and the contents of all buffers; a copy is bound anew.
+
+        A shallow copy shares network, loss, optimizer and clipping rule, and has its own buffers.
+        """
+        buffers = self._buffers
+        last = next(r for r, b in self._bound.items() if b.scratch is self.scratch)
+        return {
+            **{k: v for k, v in vars(self).items() if k not in BOUND},
+            "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
+            "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
+            "last": last,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        buffers, targets, last = (state.pop(name) for name in ("buffers", "targets", "last"))
+        vars(self).update(state)
+        self._start(buffers)
+        for rows, given in targets.items():
+            for buffer, values in zip(self.bound(rows).targets(), given, strict=True):
+                buffer[...] = values
+        self.scratch, self._grads = self.bound(last).scratch, self.bound(last).grads
+
+
+def _check_parts(mlp: object, loss: object, optimizer: object) -> None:
+    """Raise UsageError, with the right call, unless these are a network, a loss, an optimizer."""
+    kinds: dict[str, tuple[object, type, str]] = {
+        "mlp": (mlp, Network, "a network such as Mlp([4, 8, 3])"),
+        "loss": (loss, Loss, "a loss such as SoftmaxCrossEntropy()"),
+        "optimizer": (optimizer, Optimizer, "an optimizer such as Adam(mlp)"),
+    }
+    losses = {name: op.__name__ for name, op in REGISTRY.items() if issubclass(op, Loss)}
+    optimizers = {kind.__name__: kind.__name__ for kind in _below(Optimizer)}
+    for name, (value, kind, text) in kinds.items():
+        if isinstance(value, kind):
+            continue
+        made, ends = (losses, "()") if name == "loss" else (optimizers, "(mlp)")
+        near = made.get(nearest(value, made) or "") if isinstance(value, str) else None
+        if isinstance(value, type) and issubclass(value, kind) and name != "mlp":
+            near = value.__name__
+        right = EXAMPLE.replace(name, f"{near}{ends}") if near else EXAMPLE
+        raise UsageError(
+            f"training step: {name} must be {text} (got {quoted(value)}); write {right}"
+        )
+
+
+def _below(kind: type[Any]) -> Iterator[type[Any]]:
+    """Yield the classes that are derived from one."""
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)

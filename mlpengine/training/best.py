@@ -1,0 +1,55 @@
+"""The best epoch of a run: the metric that selects it, and its weights."""
+
+from collections.abc import Mapping
+from math import inf, isfinite
+from typing import Any
+
+from mlpengine.errors import CheckpointError
+from mlpengine.models.metrics import higher_is_better
+from mlpengine.settings import EarlyStopping
+from mlpengine.spec import Array
+
+
+class Best:
+    """The best epoch so far and its weights; without validation the newest is the best."""
+
+    def __init__(self, params: Array, rule: EarlyStopping) -> None:
+        self.weights = params.copy()
+        self.sign = -1.0 if higher_is_better(rule.monitor) else 1.0
+        self.rule = rule
+        self.epoch = 0
+        self.value = inf
+        self.waited = 0
+
+    def value_of(self, validation: Mapping[str, float]) -> float:
+        """Return the monitored metric, lower being better; -inf without validation."""
+        return self.sign * validation[self.rule.monitor] if validation else -inf
+
+    def update(self, params: Array, epoch: int, validation: Mapping[str, float]) -> None:
+        """Compare an epoch with the best so far.
+
+        An epoch whose validation loss or monitored metric is not finite is never the best.
+        """
+        value = self.value_of(validation)
+        better = not validation or (
+            value < self.value - self.rule.min_delta
+            and isfinite(value)
+            and isfinite(validation["loss"])
+        )
+        if better:
+            self.value, self.epoch, self.waited = value, epoch, 0
+            self.weights[...] = params
+        else:
+            self.waited += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the best epoch, its value and its weights, which are not copied."""
+        return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load what `state_dict` returned."""
+        if state["weights"].shape != self.weights.shape:
+            raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
+        self.weights[...] = state["weights"]
+        self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
+        self.value = float(state["value"])

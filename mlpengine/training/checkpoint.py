@@ -1,0 +1,176 @@
+"""Checkpoints of a run; at any moment at least one of them can be read."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from mlpengine.common.files import make_directory, remove_unfinished, write_atomically
+from mlpengine.common.system import remove_unused
+from mlpengine.errors import CheckpointError
+from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.step.state import pack, unpack
+from mlpengine.training.history import EpochRow
+from mlpengine.training.loop import Callback, Loop, SkipBudget
+
+CHECKPOINTS = "checkpoints"
+FORMAT = 1
+KEPT = 2
+"""Number of newest checkpoints that are kept, in addition to the one that `best` names."""
+
+COST_SHARE = 0.02
+"""Maximum share of the run time that checkpoints at time intervals may take."""
+
+_log = logging.getLogger("mlpengine")
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that was read and verified: its path, the state of the loop, its header."""
+
+    path: Path
+    state: dict[str, Any]
+    header: dict[str, Any]
+
+
+class Checkpoints:
+    """The directory of a run's checkpoints.
+
+    `step-<n>.safetensors` are whole states, `last` names the newest of them and `best` the first
+    one that holds the best epoch's weights.  Every file appears whole or not at all.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory
+
+    def paths(self) -> list[Path]:
+        """Return the checkpoints, oldest first."""
+        return sorted(self.path.glob("step-*.safetensors"))
+
+    def save(
+        self, step: int, state: Mapping[str, Any], header: Mapping[str, Any], *, best: bool
+    ) -> Path:
+        """Write a checkpoint, name it in `last` (and `best`), and remove those that are not kept.
+
+        Raises: RunError naming the file and the cause; earlier checkpoints are unchanged.
+        """
+        path = self.path / f"step-{step:09d}.safetensors"
+        make_directory(self.path)
+        arrays, plain = pack(state)
+        write_tensors(path, arrays, {"format": FORMAT, "state": plain, **header})
+        for name in ["last", "best"] if best else ["last"]:
+            write_atomically(self.path / name, f"{path.name}\n".encode())
+        kept = {*self.paths()[-KEPT:], path, self.path / self._named("best")}
+        for old in set(self.paths()) - kept:
+            remove_unused(old)
+        return path
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest intact checkpoint; log a warning for each newer one that is damaged.
+
+        None if there are none.  Raises: CheckpointError if all of them are damaged.
+        """
+        paths = self.paths()
+        for path in reversed(paths):
+            try:
+                return read_checkpoint(path)
+            except CheckpointError as error:
+                _log.warning("warning: %s; the checkpoint before it is taken", error)
+        if paths:
+            raise CheckpointError(
+                f"{self.path}: every checkpoint is damaged ({len(paths)} in all); train again"
+            )
+        return None
+
+    def remove_after(self, path: Path) -> None:
+        """Remove checkpoints that are newer than `path` (damaged ones), and unfinished files."""
+        for newer in self.paths():
+            if newer > path:
+                remove_unused(newer)
+        remove_unfinished(self.path)
+
+    def _named(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(encoding="utf-8").strip() or name
+        except (OSError, UnicodeDecodeError):
+            return name
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read one checkpoint.  Raises: CheckpointError if it is damaged or of another format."""
+    arrays, header = read_tensors(path)
+    if header.get("format") != FORMAT or not isinstance(header.get("state"), dict):
+        raise CheckpointError(
+            f"{path}: is not a checkpoint of format {FORMAT} (format {header.get('format')!r})"
+        )
+    plain = header.pop("state")
+    return Checkpoint(path, unpack(arrays, plain), header)
+
+
+class Checkpointer(Callback):
+    """Saves the state of a loop at intervals and when training ends.
+
+    `header` is stored with each checkpoint.  The time between checkpoints grows if they are slow to
+    write.
+    """
+
+    order = 100  # after the callbacks whose state it saves
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        header: Mapping[str, Any],
+        *,
+        every_seconds: float | None = 10.0,
+        every_epochs: int | None = None,
+        every_steps: int | None = None,
+    ) -> None:
+        self.checkpoints, self.header = checkpoints, header
+        self.every_seconds, self.every_epochs = every_seconds, every_epochs
+        self.every_steps = every_steps
+        self._saved: tuple[int, ...] = ()
+        self._best = 0
+        self._due = 0.0
+
+    def on_train_start(self, loop: Loop) -> None:
+        """Start the clock; the state from which a resumed loop was loaded is not saved again."""
+        self._wait(0.0)
+        if loop.steps:
+            self._saved, self._best = loop.position, loop.best_epoch
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Save within an epoch if a checkpoint is due."""
+        timely = perf_counter() >= self._due
+        every = self.every_steps
+        if (timely or (every and loop.steps % every == 0)) and loop.within_epoch:
+            self._save(loop)
+
+    def skip_budget(self, loop: Loop) -> SkipBudget:
+        """Skip up to the next step to save; checkpoints by time may be saved later."""
+        every = self.every_steps
+        return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
+
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Save after an epoch if a checkpoint is due."""
+        every, steps = self.every_epochs, self.every_steps
+        wanted = (every and row.epoch % every == 0) or (steps and row.steps % steps == 0)
+        if wanted or perf_counter() >= self._due:
+            self._save(loop)
+
+    def on_train_end(self, loop: Loop) -> None:
+        """Save the last state."""
+        self._save(loop)
+
+    def _save(self, loop: Loop) -> None:
+        if loop.position == self._saved or not loop.is_finite:
+            return
+        began = perf_counter()
+        better = loop.best_epoch != self._best
+        self.checkpoints.save(loop.steps, loop.state_dict(), self.header, best=better)
+        self._saved, self._best = loop.position, loop.best_epoch
+        self._wait(perf_counter() - began)
+
+    def _wait(self, cost: float) -> None:
+        seconds = self.every_seconds
+        wait = float("inf") if seconds is None else max(seconds, cost / COST_SHARE)
+        self._due = perf_counter() + wait

@@ -1,0 +1,321 @@
+"""Diagnostics of a training run: a callback of the loop, and the file that it writes."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
+from mlpengine.diagnostics.baseline import (
+    NO_EXTREME,
+    Extreme,
+    best_constant,
+    extreme_feature,
+    extreme_target,
+    feature_sizes,
+    loss_of_constant,
+    weight_scale,
+)
+from mlpengine.diagnostics.samples import Columns
+from mlpengine.diagnostics.verdict import without
+from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_ROWS, rows_within, yardsticks
+from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.ops import Loss
+from mlpengine.spec import Array
+from mlpengine.step.state import restoring
+from mlpengine.step.step import TrainingStep
+from mlpengine.training.history import CsvLog, EpochRow, first_lines
+from mlpengine.training.loop import Callback, Loop, Result, SkipBudget
+
+DIAGNOSTICS_FILE = "diagnostics.csv"
+
+YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
+"""Shortest run whose rows are compared with simple models, and the share of its time for them."""
+FEW_ROWS = 5
+"""Number of rows of a class below which its recall says nothing."""
+FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
+FACT_VALUES = 1 << 24
+"""Greatest number of values among which the most extreme one is searched."""
+SQUARES = ("mse", "mae", "huber", "log_cosh")
+"""Losses of the distance from a target."""
+AT_ONCE = 20
+"""Number of samples that are written in one call."""
+
+_log = logging.getLogger("mlpengine")
+
+
+class SampleLog(CsvLog):
+    """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out."""
+
+    def __init__(self, path: Path, columns: Columns, *, kept: bytes = b"", rows: int = 0) -> None:
+        super().__init__(path, ("step", "layer", "quantity", "value"), kept=kept, rows=rows)
+        self._middles = [f",{layer},{quantity}," for layer, quantity in columns]
+        self._samples: list[tuple[int, list[float]]] = []
+
+    def add(self, step: int, values: list[float]) -> None:
+        """Add a sample; samples are written together, which is faster."""
+        self._samples.append((step, values.copy()))
+        if len(self._samples) >= AT_ONCE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the samples that were added."""
+        if not self._samples:
+            return
+        lines = [
+            f"{step}{middle}{value!r}\n"
+            for step, values in self._samples
+            for middle, value in zip(self._middles, values, strict=True)
+            if not isnan(value)
+        ]
+        self._put("".join(lines).encode())
+        self.rows += len(lines)
+        self._samples.clear()
+
+
+class LoopDiagnostics(Callback):
+    """Keeps `Diagnostics` of a run and writes its samples to a file.
+
+    Args:
+        path: path of diagnostics.csv; None writes nothing.
+        every: steps between samples, as for `Diagnostics`.
+        silence: names of verdicts to leave out.
+
+    Attributes:
+        core: the diagnostics; made when the loop starts.
+    """
+
+    name = "diagnostics"
+    order = -10  # before the callbacks that report the measurements
+    core: Diagnostics
+
+    def __init__(
+        self, path: Path | None = None, *, every: int | None = None, silence: Collection[str] = ()
+    ) -> None:
+        self._path, self._every, self._silence = path, every, silence
+        self._state: Mapping[str, Any] | None = None
+        self._log: SampleLog | None = None
+        self._measured = False
+
+    def on_train_start(self, loop: Loop) -> None:
+        """Create the diagnostics, with the loaded state if there is one, and open the file."""
+        self._loop = loop
+        self.core = Diagnostics(
+            loop.step.mlp,
+            every=self._every,
+            **facts(loop.step, loop.train, loop.validation),
+        )
+        with restoring() if self._state is not None else nullcontext():
+            if self._state is not None:
+                self.core.load_state_dict(self._state)
+            self.core.begin(loop.steps)
+            if self._path is not None:
+                self._log = self._open(self._path)
+        self._spikes, self._pending = self.core.spikes, self.core.pending
+        self._optimizer = loop.step.optimizer
+
+    def on_train_batch_end(self, loop: Loop) -> None:
+        """Measure the step if it is due or a spike; for most steps the check alone takes 0.4 us."""
+        step, core = loop.step, self.core
+        norm, number = step.grad_norm, self._optimizer.steps
+        self._pending.append(norm)
+        if step.clipped_norm < norm:
+            core.clipped += 1
+        if number < core.due and norm <= self._spikes.limit:
+            return
+        loss, lr, clipped = step.loss_value, self._optimizer.current_lr, step.clipped_norm
+        rows = loop.batch_rows
+        sampled = core.look(step.scratch, step.grads, number, loss, norm, clipped, lr, rows)
+        if sampled and self._log is not None:
+            self._log.add(number, core.values)
+
+    def skip_budget(self, loop: Loop) -> SkipBudget:
+        """Skip up to the next step that is looked at, or one whose gradient norm is a spike."""
+        return SkipBudget(self.core.free_until - loop.steps, self._spikes.limit)
+
+    def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
+        """Count the gradient norms of skipped steps."""
+        core = self.core
+        self._pending += norms
+        core.clipped += loop.step.clipped_steps
+        if loop.steps == core.due:
+            core.pass_by(loop.steps)
+
+    def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
+        """Add the losses of an epoch."""
+        self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
+
+    def on_exception(self, loop: Loop, error: Exception) -> None:
+        """Keep the error that ended the run, and write the samples before it."""
+        self.core.failure = str(error)
+        self._close()
+
+    def on_fit_end(self, loop: Loop, result: Result) -> None:
+        """Write the remaining samples and close the file."""
+        self._close()
+
+    def verdicts(self, *, measure: bool | None = None) -> list[Verdict]:
+        """Return the problems of the run; the list may be empty.
+
+        What simple models reach on the rows is measured once: if `measure` says so or, by default,
+        within `YARDSTICK_SHARE` of the time of a run of a second or more.
+        """
+        loop = self._loop
+        self.core.skipped = loop.skipped
+        if not self.core.failure:
+            measure_recalls(self.core, loop.task, loop.train, loop.validation)
+            if measure is None:
+                measure = loop.seconds >= YARDSTICK_SECONDS
+            if measure and not self._measured:
+                self._measured = True
+                seconds = None if loop.seconds < YARDSTICK_SECONDS else loop.seconds
+                measure_yardsticks(
+                    self.core,
+                    loop.task,
+                    loop.train,
+                    loop.validation,
+                    used=loop.batches.order,
+                    seconds=seconds,
+                    predict=loop.evaluator.outputs,
+                )
+        return without(verdicts(self.core), self._silence)
+
+    def table(self) -> str:
+        """Return the last sample as a table, one line for each layer."""
+        return table(self.core)
+
+    def _open(self, path: Path) -> SampleLog:
+        """Open the file, to append to the lines that it had when the loaded state was saved."""
+        rows = self._state["lines"] if self._state else 0
+        kept = b""
+        if rows and not path.exists():
+            _log.warning("warning: %s is lost; it begins anew at this step", path)
+            rows = 0
+        elif rows and self._state:
+            kept = first_lines(path, rows, self._state.get("sha256"))
+        return SampleLog(path, self.core.columns, kept=kept, rows=rows)
+
+    def _close(self) -> None:
+        if self._log is not None:
+            self._log.flush()
+            self._log.sync()
+            self._log.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Write the samples so far, and return the state with the length and digest of the file."""
+        state = self.core.state_dict()
+        if self._log is None:
+            return {**state, "lines": 0}
+        self._log.flush()
+        self._log.sync()
+        return {**state, "lines": self._log.rows, "sha256": self._log.digest}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from this state at the next `on_train_start`."""
+        self._state = state
+
+
+def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
+    """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
+
+    For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
+    """
+    loss = step.loss
+    y, weights = _thinned(train)
+    constant = best_constant(loss, y, step.mlp.sizes[-1], weights)
+    arguments: dict[str, Any] = {
+        "loss": loss,
+        "optimizer": step.optimizer,
+        "steps_per_epoch": -(-len(train) // step.batch_size),
+        "baseline": loss_of_constant(loss, y, constant, weights),
+        "feature_sizes": feature_sizes(train.x[:: -(-len(train) // FEATURE_ROWS)]),
+        "weight_scale": weight_scale(step.mlp),
+    }
+    if validation is not None:
+        other, shares = _thinned(validation)
+        arguments["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
+    if loss.name in SQUARES:
+        arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
+        arguments["target_range"] = float(y.min()), float(y.max())
+    arguments["extreme"] = extreme_value(loss, train, arguments["feature_sizes"])
+    if train.places is not None:
+        arguments |= {"feature_names": train.places.features, "name_row": train.places.rows.place}
+    return arguments
+
+
+def extreme_value(loss: Loss, train: Split, sizes: Array) -> Extreme:
+    """Return the most extreme value of features in memory, or of the targets of a regression."""
+    known = NO_EXTREME
+    if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:
+        known = extreme_feature(train.x, sizes)
+    if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
+        known = max(known, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
+    return known
+
+
+def measure_recalls(
+    diagnostics: Diagnostics, task: Task, train: Split, validation: Split | None
+) -> None:
+    """Set the training rows of each class, its recall, and its name if it has one.
+
+    That is on validation rows or, where there are fewer than 5 of the class, on training rows too.
+    """
+    if validation is None or train.truth.ndim != 1:
+        return
+    classes = max(int(train.truth.max()), int(validation.truth.max())) + 1
+    diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
+    diagnostics.class_names = getattr(task, "labels", ())
+    rows, hits = _hits(diagnostics, task, validation, classes)
+    if (rows < FEW_ROWS).any():
+        of_train = np.stack(_hits(diagnostics, task, train, classes))
+        rows, hits = np.stack([rows, hits]) + of_train * (rows < FEW_ROWS)
+    diagnostics.recalls = np.where(rows < FEW_ROWS, np.nan, hits / np.maximum(rows, 1))
+
+
+def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
+    """Return the rows of each class, and those predicted as such, of up to `RECALL_ROWS` rows."""
+    stride = -(-len(part) // RECALL_ROWS)
+    truth = part.truth[::stride]
+    predicted = task.predict(diagnostics.mlp.predict(part.x[::stride]))
+    hits = truth[predicted == truth]
+    return np.bincount(truth, minlength=classes), np.bincount(hits, minlength=classes)
+
+
+def measure_yardsticks(
+    diagnostics: Diagnostics,
+    task: Task,
+    train: Split,
+    validation: Split | None,
+    *,
+    used: Array | None = None,
+    seconds: float | None = None,
+    predict: Callable[[Array], Array] | None = None,
+) -> None:
+    """Set what simple models reach on a sample of the rows: those `used`, or all.
+
+    The sample is so small that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
+    `predict` returns the outputs of the network for features; by default its own method does.
+    """
+    limit = MAX_ROWS
+    if seconds is not None:
+        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, train.x.shape[1]))
+    if limit < MIN_ROWS or not isinstance(task, Classification | Regression):
+        return
+    rows = np.arange(len(train)) if used is None else np.sort(used)
+    rows = rows[:: -(-len(rows) // limit)]
+    x, truth = np.asarray(train.x[rows]), train.truth[rows]
+    predicted = task.predict((predict or diagnostics.mlp.predict)(x))
+    if predicted.shape != truth.shape:
+        return  # quantiles, or means and variances
+    other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
+    diagnostics.yardsticks = yardsticks(x, truth, predicted, rows, other)
+
+
+def _thinned(part: Split) -> tuple[Array, Array | None]:
+    """Return targets and weights of up to `FACT_ROWS` rows, evenly spread."""
+    stride = -(-len(part) // FACT_ROWS)
+    return part.y[::stride], None if part.weights is None else part.weights[::stride]

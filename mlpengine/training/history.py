@@ -1,0 +1,176 @@
+"""The measurements of each epoch, in memory and in CSV files that a resumed run continues."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.common import system
+from mlpengine.common.files import read_file, sync, write_all, writing
+from mlpengine.common.wording import html_table, plural
+from mlpengine.errors import CheckpointError, RunError
+from mlpengine.spec import Array
+
+METRICS_FILE = "metrics.csv"
+TIMINGS_FILE = "timings.csv"
+
+SHOWN_EPOCHS = 10
+"""Epochs that a notebook shows, the last ones."""
+
+_log = logging.getLogger("mlpengine")
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch.
+
+    `train_loss` is the mean over the rows, each before its update; `validation` holds loss and
+    metrics over the whole split, empty without one; `gradient_norm` is the mean over the steps,
+    before clipping; `lr` is that of the last step.
+    Units: `seconds` of training, without validation.
+    """
+
+    epoch: int
+    steps: int
+    lr: float
+    gradient_norm: float
+    train_loss: float
+    validation: dict[str, float]
+    seconds: float
+    samples_per_second: float
+
+    def values(self) -> list[int | float]:
+        """Return the columns of metrics.csv, without times: the same seed reproduces them."""
+        plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
+        return [*plain, *self.validation.values()]
+
+
+@dataclass
+class History:
+    """All epochs so far; `metrics` are the names of the validation metrics, in order."""
+
+    metrics: tuple[str, ...]
+    rows: list[EpochRow] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """The header of metrics.csv."""
+        fixed = ["epoch", "steps", "lr", "gradient_norm", "train_loss"]
+        return [*fixed, *(f"validation_{name}" for name in self.metrics)]
+
+    def _repr_html_(self) -> str:
+        """Return the last epochs as a table, for notebooks."""
+        rows = [(str(row.epoch), *(f"{v:.4g}" for v in row.values()[1:])) for row in self.rows]
+        return html_table(self.columns, rows[-SHOWN_EPOCHS:])
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return all rows as one float64 array, times in the last two columns."""
+        rows = [[*row.values(), row.seconds, row.samples_per_second] for row in self.rows]
+        return {"rows": np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)}
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Load what `state_dict` returned.  Raises: CheckpointError for rows of other metrics."""
+        rows = state["rows"]
+        if rows.ndim != 2 or rows.shape[1] != len(self.columns) + 2:
+            raise CheckpointError(f"history: was saved with other metrics ({rows.shape})")
+        self.rows[:] = [self._row(values) for values in rows.tolist()]
+
+    def _row(self, values: list[float]) -> EpochRow:
+        epoch, steps, lr, norm, loss, *measured, seconds, rate = values
+        validation = dict(zip(self.metrics, measured, strict=True))
+        return EpochRow(int(epoch), int(steps), lr, norm, loss, validation, seconds, rate)
+
+
+class CsvLog:
+    """A CSV file that grows by whole lines; floats are written so that reading is exact.
+
+    Args:
+        kept: bytes at the start of the file that are kept, header included; the others are removed.
+        rows: lines in `kept`, without the header.
+    """
+
+    def __init__(
+        self, path: Path, columns: Sequence[str], *, kept: bytes = b"", rows: int = 0
+    ) -> None:
+        self.path, self.rows = path, rows
+        self._hash = sha256(kept)
+        with writing(path):
+            self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
+            os.ftruncate(
+                self._file, len(kept)
+            )  # in one call, so that the file is never empty for a reader
+            os.lseek(self._file, 0, os.SEEK_END)
+        if not kept:
+            self._put(csv_line(columns))
+
+    @classmethod
+    def restored(cls, path: Path, columns: Sequence[str], rows: list[list[Any]]) -> "CsvLog":
+        """Return the log with these rows; a file with other rows is rewritten, with a warning."""
+        text = b"".join(map(csv_line, [columns, *rows]))
+        same = rows and path.is_file() and read_file(path).startswith(text)
+        if rows and not same:
+            _log.warning(
+                "warning: %s does not hold what the checkpoint says (it was edited, damaged or "
+                "lost); it is written again",
+                path,
+            )
+        log = cls(path, columns, kept=text if same else b"", rows=len(rows))
+        if rows and not same:
+            log._put(text[len(csv_line(columns)) :])
+        return log
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes written so far, as hex."""
+        return self._hash.hexdigest()
+
+    def append(self, values: Sequence[Any]) -> None:
+        """Write one line."""
+        self._put(csv_line(values))
+        self.rows += 1
+
+    def sync(self) -> None:
+        """Flush every line to disk."""
+        with writing(self.path):
+            sync(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        with writing(self.path):
+            os.close(self._file)
+
+    def _put(self, data: bytes) -> None:
+        self._hash.update(data)
+        with writing(self.path):
+            write_all(self._file, data)
+
+
+def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
+    """Return the header and the first `rows` lines of a log, as they were when `digest` was taken.
+
+    Raises: RunError if they have changed since.
+    """
+    kept = b"".join(read_file(path).splitlines(keepends=True)[: rows + 1])
+    if digest is not None and sha256(kept).hexdigest() != digest:
+        raise RunError(
+            f"{path}: must begin with the {plural(rows, 'line')} that it had at the checkpoint "
+            "(it was edited or damaged); restore it, or remove it to continue without it"
+        )
+    return kept
+
+
+def csv_line(values: Sequence[Any]) -> bytes:
+    """Return one line of a CSV file."""
+    return (",".join(map(cell, values)) + "\n").encode()
+
+
+def cell(value: object) -> str:
+    """Return a value as text for CSV: the shortest text that reads back as the same value."""
+    if isinstance(value, float):
+        return float.__repr__(value)
+    return "" if value is None else str(value)

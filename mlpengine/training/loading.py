@@ -1,0 +1,70 @@
+"""The model of a run directory, of a checkpoint, or of a file."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mlpengine.common.files import checked_path, missing
+from mlpengine.common.misuse import called_as
+from mlpengine.errors import CheckpointError, RunError
+from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.nn.tensors import check_finite
+from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
+
+
+@called_as("mlpengine.load('runs/name')")
+def load(run: str | Path) -> Model:
+    """Return the model of a run directory, or of a model file.
+
+    A run that was killed has the best weights of its newest checkpoint.
+    Raises: RunError if there is no model; CheckpointError if it is damaged.
+    """
+    run = checked_path(run, "load")
+    if not run.exists():
+        raise missing(run, "run or model file")
+    if not run.is_dir():
+        return Model.load(run)
+    if (run / MODEL_FILE).is_file():
+        return Model.load(run / MODEL_FILE)
+    checkpoint = Checkpoints(run / CHECKPOINTS).newest()
+    if checkpoint is None:
+        raise RunError(f"{run}: holds no model and no checkpoint; is it the directory of a run?")
+    model = _best_so_far(checkpoint)
+    for network in model.networks:
+        check_finite(network.params.views, checkpoint.path)
+    return model
+
+
+def _best_so_far(checkpoint: Checkpoint) -> Model:
+    """Return the model of a checkpoint, each network with its best weights."""
+    where, state = checkpoint.path, checkpoint.state
+    try:
+        model = restored_model(checkpoint)
+        states = state["members"] if model.members else [state]
+        for network, one in zip(model.networks, states, strict=True):
+            if one["best"]["epoch"]:
+                best = one["best"]["weights"]
+                if best.shape != network.params.flat.shape:
+                    raise CheckpointError(f"{where}: the best weights are of another network")
+                network.params.flat[...] = best
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CheckpointError(f"{where}: is not the checkpoint of a model ({error!r})") from error
+    return model
+
+
+def restored_model(checkpoint: Checkpoint) -> Model:
+    """Return the model of a checkpoint, with the weights that were trained last.
+
+    Raises: CheckpointError if the checkpoint is not one of a run.
+    """
+    description, state = checkpoint.header.get("model", {}), checkpoint.state
+    if "members" not in state:
+        return Model.restored(description, state.get("weights", {}), checkpoint.path)
+    try:
+        weights = [member["weights"] for member in state["members"]]
+        stacked = {name: np.stack([one[name] for one in weights]) for name in weights[0]}
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path}: is not the checkpoint of a model ({error!r})"
+        ) from error
+    return Model.restored(description, stacked, checkpoint.path)

@@ -1,0 +1,131 @@
+"""The metrics of a trained network or several, by part, and how far they can be trusted."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+import numpy as np
+
+from mlpengine.models.calibration import calibration_error
+from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
+from mlpengine.models.kinds import Mean
+from mlpengine.models.task import Regression, Split
+from mlpengine.nn import Mlp
+from mlpengine.spec import Array
+from mlpengine.training.trainer import Fitted
+
+OUT_OF_FOLD = "out_of_fold"
+"""The name of the training rows, each predicted by the network that did not train on it."""
+
+ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
+"""The titles of spreads: the mean over networks; a standard deviation or standard error; and the
+score out of fold as that of the mean of all networks."""
+
+Metrics = dict[str, float]
+
+
+@dataclass
+class Measured:
+    """Loss and headline metrics by part.
+
+    `spreads` hold further metrics by part and title: out of fold the standard error and an estimate
+    of the mean of all networks (of classes the loss alone); with several seeds mean and deviation.
+    `calibration_error` is that of probabilities out of fold.  `last` is name, rows and outputs of
+    the last part.
+    """
+
+    metrics: dict[str, Metrics] = field(default_factory=dict)
+    spreads: dict[str, dict[str, Metrics]] = field(default_factory=dict)
+    calibration_error: float | None = None
+    last: tuple[str, Split, Array] | None = None
+
+
+def measure(
+    fitted: Fitted,
+    parts: Mapping[str, Split],
+    folds: Array | None = None,
+    blocks: Array | None = None,
+) -> Measured:
+    """Measure trained networks on each part; on the training part out of fold, if there are folds.
+
+    The loss is that of training or, of calibrated probabilities, that of evaluation.
+
+    `blocks` are numbers of training rows, equal where rows depend on each other.
+    """
+    measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
+    task, networks, evaluator = mean.task, mean.networks, fitted.evaluator
+    if evaluator is not None:
+        if loss is not fitted.loss:
+            evaluator = Evaluator(networks[0], loss, task, evaluator.ranks)
+        for name, part in parts.items():
+            measured.metrics[name] = evaluator.run(part)
+            measured.last = name, part, evaluator.output
+        return measured
+    scorer = Scorer(loss, task, task.outputs, networks[0].dtype)
+    for name, part, output in outputs(mean, parts, folds):
+        measured.metrics[name] = scorer.run(output, part)
+        measured.last = name, part, output
+        if name == OUT_OF_FOLD:
+            errors = standard_errors(scorer, output, part, blocks)
+            measured.spreads[name] = {DEVIATION: errors}
+            if of_mean := _of_mean(fitted, scorer, output, part):
+                measured.spreads[name][OF_MEAN] = of_mean
+            chances = task.probabilities(output)
+            if chances is not None:
+                error = calibration_error(chances, part.truth, part.weights)
+                measured.calibration_error = error
+        elif folds is None:
+            measured.spreads[name] = _over_networks(scorer, part, networks)
+    return measured
+
+
+def outputs(
+    mean: Mean, parts: Mapping[str, Split], folds: Array | None
+) -> Iterator[tuple[str, Split, Array]]:
+    """Yield name, rows and outputs of each part; those of training rows are out of fold."""
+    for name, part in parts.items():
+        if name == "train" and folds is not None:
+            yield OUT_OF_FOLD, part, mean.out_of_fold(part.x, folds)
+        else:
+            yield name, part, mean.forward(part.x)
+
+
+def explained_rows(
+    mean: Mean, parts: Mapping[str, Split], folds: Array | None, limit: int
+) -> tuple[str, Split, Callable[[Array], Array]]:
+    """Return at most `limit` rows that did not train the networks, and what predicts them.
+
+    They are evenly spaced rows out of fold, or of the test, validation or training part.
+    """
+    first = "train" if folds is not None else "test"
+    name = next(n for n in (first, "validation", "train") if n in parts)
+    chosen = np.arange(0, len(parts[name]), -(-len(parts[name]) // limit))
+    rows = parts[name].rows(chosen)
+    if folds is None:
+        return name, rows, mean.forward
+    of_rows = folds[chosen]
+    return OUT_OF_FOLD, rows, lambda x: mean.out_of_fold(x, of_rows)
+
+
+def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Mlp]) -> dict[str, Metrics]:
+    scores = [scorer.run(network.predict(part.x), part) for network in networks]
+    return {
+        ONE_NETWORK: {name: fmean(s[name] for s in scores) for name in scores[0]},
+        DEVIATION: {name: stdev(s[name] for s in scores) for name in scores[0]},
+    }
+
+
+def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metrics:
+    """Return the metrics of the mean of all networks on new rows, as far as they are known.
+
+    Of numbers those out of fold with smaller errors, unless outputs are something else than the
+    numbers; of classes the loss.
+    """
+    share, task = fitted.mean_error, fitted.mean.task
+    if share is None:
+        return {}
+    if not isinstance(task, Regression):
+        return {"loss": scorer.mean_loss(output, part) * float(share[0])}
+    if output.shape != part.y.shape or task.loss.log_link:
+        return {}
+    return scorer.run(part.y + (output - part.y) * np.sqrt(share), part)

@@ -1,0 +1,173 @@
+"""The directory of one run, created by one process and locked while it is open."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from mlpengine import __version__
+from mlpengine.backends.compiled import chosen_target
+from mlpengine.common import system
+from mlpengine.common.files import missing, write_atomically, writing
+from mlpengine.errors import RunError, UsageError
+from mlpengine.step.threads import blas_name, cores
+
+GIVEN, RESOLVED = "config.yaml", "config.resolved.yaml"
+"""The config of a run as it was given, and with every default and override in it."""
+
+RESULT_FILE, ENVIRONMENT = "result.json", "environment.json"
+LOCK_FILE = "run.lock"
+PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
+"""What computes, reads tables and writes weights, beside the processor's own libraries."""
+
+MAX_TRIES = 10_000
+
+
+class RunDirectory:
+    """The directory of one run, used by one process while it is open.
+
+    Processes that create the same name at the same time get different directories: a directory
+    belongs to the process that creates its lock file.  The lock is an advisory lock of the system,
+    which releases it when the process ends.
+    """
+
+    def __init__(self, path: Path, lock: int | None = None) -> None:
+        self.path, self._lock = path, lock
+
+    @classmethod
+    def create(cls, path: Path) -> "RunDirectory":
+        """Create `path`, or `path`-002, -003, ... if it is in use.
+
+        An existing directory is in use unless it is empty.
+        Raises: RunError if no directory can be created.
+        """
+        for candidate in _candidates(path.absolute()):
+            try:
+                candidate.mkdir(parents=True, exist_ok=True)
+                if any(candidate.iterdir()):
+                    continue
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+                lock = system.open_file(candidate / LOCK_FILE, flags)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise RunError(
+                    f"{candidate}: cannot make the run directory ({error.strerror})"
+                ) from error
+            if _locked(lock):
+                return cls(candidate, lock)
+        raise RunError(f"{path}: {MAX_TRIES} runs of this name exist; remove some or give a name")
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Open the directory of an earlier run, to resume it.
+
+        Raises: UsageError if it is not one; RunError if another process uses it.
+        """
+        path = path.absolute()
+        if not path.exists():
+            raise missing(path, "run")
+        if not (path / LOCK_FILE).is_file():
+            raise UsageError(f"{path}: is not the directory of a run (there is no {LOCK_FILE})")
+        try:
+            lock = system.open_file(path / LOCK_FILE, os.O_RDWR)
+        except OSError as error:
+            raise RunError(f"{path / LOCK_FILE}: cannot be opened ({error.strerror})") from error
+        if not _locked(lock):
+            raise RunError(f"{path}: another process is using this run; wait for it, or stop it")
+        return cls(path, lock)
+
+    def clear(self) -> None:
+        """Remove everything but the lock."""
+        for path in self.path.iterdir():
+            with writing(path, "removed"):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name != LOCK_FILE:
+                    path.unlink()
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            lock, self._lock = self._lock, None
+            with writing(self.path / LOCK_FILE, "closed"):
+                os.close(lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, name: str, content: str | bytes, *, private: bool = False) -> None:
+        """Write a file of the run, whole or not at all; only this user may read a `private` one."""
+        data = content.encode() if isinstance(content, str) else content
+        write_atomically(self.path / name, data, private=private)
+
+    def write_json(self, name: str, content: Mapping[str, Any], *, private: bool = False) -> None:
+        """Write a mapping as readable JSON."""
+        text = json.dumps(content, indent=2, allow_nan=False)
+        self.write(name, f"{text}\n", private=private)
+
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
+
+def environment(threads: int, backend: str) -> dict[str, Any]:
+    """Return the versions and settings that, with the config, determine the bits of a result.
+
+    The version of a package that is not installed is None, and so are target and compiler of an
+    backend that is not compiled, and the name of a processor that is unknown.
+    """
+    target = chosen_target() if "compiled" in backend else None
+    return {
+        "packages": {"mlpengine": __version__} | {name: _version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+        "platform": _platform(),
+        "machine": platform.machine(),
+        "processor": system.processor(),
+        "cores": cores(),
+        "blas": blas_name(),
+        "threads": threads,
+        "backend": backend,
+        "target": target and target.level,
+        "compiler": target and f"{target.version}, {target.flag}",
+    }
+
+
+def _version(package: str) -> str | None:
+    """Return the version of a package, which may be installed and not loaded yet."""
+    version: str | None = getattr(sys.modules.get(package), "__version__", None)
+    if version is None:
+        from importlib import metadata  # takes some 20 ms
+
+        with suppress(metadata.PackageNotFoundError):
+            version = metadata.version(package)
+    return version
+
+
+def _platform() -> str:
+    """Return `platform.platform()` without the processor, for which that starts a process."""
+    system, library = platform.uname(), "".join(platform.libc_ver())
+    parts = [system.system, system.release, system.machine]
+    return "-".join([*parts, "with", library] if library else parts)
+
+
+def _locked(lock: int) -> bool:
+    """Take the lock unless another process holds it; return whether this process may continue."""
+    with suppress(OSError):  # a file system without locks
+        if not system.lock(lock, wait=False):
+            os.close(lock)
+            return False
+    return True
+
+
+def _candidates(path: Path) -> Iterator[Path]:
+    yield path
+    for number in range(2, MAX_TRIES):
+        yield path.with_name(f"{path.name}-{number:03d}")

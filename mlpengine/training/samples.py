@@ -1,0 +1,105 @@
+"""Reading the files of diagnostics of a run, finished or not."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from math import isfinite, isnan, nan
+from pathlib import Path
+from typing import Any
+
+from mlpengine.diagnostics import Diagnostics
+from mlpengine.diagnostics.samples import Columns, Series
+from mlpengine.errors import DataError
+from mlpengine.nn import Mlp
+from mlpengine.training.diagnose import DIAGNOSTICS_FILE
+from mlpengine.training.history import METRICS_FILE
+
+Quantities = dict[tuple[str, str], float]
+"""Values by layer ("" for the network) and quantity."""
+
+
+def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
+    """Yield step and quantities of each sample of a diagnostics.csv; incomplete lines are ignored.
+
+    Raises: DataError naming file and line for a line that cannot be read.
+    """
+    for step, lines in groupby(_lines(path), key=lambda line: line[0]):
+        yield step, {(layer, quantity): value for _, layer, quantity, value in lines}
+
+
+def read_series(path: Path) -> Series:
+    """Return the samples of a diagnostics.csv, thinned as those of `Diagnostics`.
+
+    Raises: DataError naming file and line for a line that cannot be read.
+    """
+    series: Series | None = None
+    for step, quantities in read_samples(path):
+        if series is None:
+            series = Series(Columns(len({layer for layer, _ in quantities if layer})))
+            columns = list(series.columns)
+        series.append(step, [quantities.get(column, nan) for column in columns])
+    return series or Series(Columns(0))
+
+
+def read_epochs(path: Path) -> list[tuple[float, float]]:
+    """Return training and validation loss of each epoch of a metrics.csv; NaN where there is none.
+
+    Raises: DataError for a file that cannot be read.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        try:
+            return [
+                (float(row["train_loss"]), float(row.get("validation_loss") or nan))
+                for row in csv.DictReader(file)
+                if row["train_loss"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}: is no list of epochs ({error})") from error
+
+
+def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any], rows: int) -> Diagnostics:
+    """Return the diagnostics of a run as its files describe them.
+
+    `known` is what `facts` returns, and `rows` the number of training rows.
+    Raises: DataError if the run has no diagnostics.csv, or a file is damaged or of other rows.
+    """
+    path = directory / DIAGNOSTICS_FILE
+    if not path.is_file():
+        raise DataError(
+            f"{directory}: has no {DIAGNOSTICS_FILE} (diagnostics: false, or too short)"
+        )
+    diagnostics = Diagnostics(mlp, **known)
+    columns = list(diagnostics.columns)
+    for step, quantities in read_samples(path):
+        diagnostics.values[:] = [quantities.get(column, nan) for column in columns]
+        diagnostics.sampled = step
+        if step == 1:
+            diagnostics.first_loss = diagnostics.get("loss")
+        diagnostics.series.append(step, diagnostics.values)
+    if diagnostics.sampled:
+        spikes, noise = diagnostics.spikes, diagnostics.noise
+        count, hardest = diagnostics.get("spikes"), diagnostics.get("hardest_row")
+        if not isfinite(count):
+            raise DataError(f"{path}: the last sample must have a number of spikes (got {count})")
+        if not (0 <= hardest < rows or isnan(hardest)):
+            raise DataError(
+                f"{path}: must be of the training rows of the config, which was edited, or its "
+                f"data changed (the hardest row is number {hardest:g} of {rows:,})"
+            )
+        spikes.count, spikes.steps = int(count), diagnostics.sampled
+        noise.variance, noise.squared_norm = diagnostics.get("noise_scale"), 1.0
+    if (directory / METRICS_FILE).is_file():
+        diagnostics.epochs = read_epochs(directory / METRICS_FILE)
+    return diagnostics
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, str, float]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1 or not line.endswith(b"\n"):
+                continue
+            try:
+                step, layer, quantity, value = line.decode().rstrip("\r\n").split(",")
+                yield int(step), layer, quantity, float(value)
+            except ValueError as error:
+                raise DataError(f"{path}:{number}: is no sample ({error})") from error

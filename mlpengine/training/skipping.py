@@ -1,0 +1,76 @@
+"""The rule for a loss or gradient that is not finite: stop the run, or skip the step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlpengine.common.fields import fitting, options_of
+from mlpengine.common.wording import plural
+from mlpengine.errors import CheckpointError, NumericalError
+from mlpengine.models.task import Places
+from mlpengine.settings.training import Action, TrainingSettings
+from mlpengine.spec import Array
+from mlpengine.step.nonfinite import SHOWN_ROWS
+from mlpengine.step.step import TrainingStep
+
+
+class NonfiniteRule:
+    """Stops at the first step that is not finite, or skips up to `limit` of them.
+
+    In either case parameters and optimizer are as before the step.
+
+    Attributes:
+        skipped: number of steps skipped so far.
+
+    Raises: UsageError for another action or a limit below 1.
+    """
+
+    name = "nonfinite"
+
+    def __init__(self, action: Action = "stop", *, limit: int = 10) -> None:
+        options = options_of(TrainingSettings)
+        self.action: Action = fitting("on_nonfinite:", options["on_nonfinite"].type, action)
+        self.limit: int = fitting("nonfinite_limit:", options["nonfinite_limit"].type, limit)
+        self.skipped = 0
+
+    def met(
+        self,
+        error: NumericalError,
+        step: TrainingStep,
+        rows: Array,
+        places: Places | None = None,
+    ) -> None:
+        """Count a step that failed with `error`, or raise the error that ends the run.
+
+        `rows` are the numbers of the batch's rows in the training part, `places` its origin.
+        Raises: NumericalError naming step, layer, direction and the rows at fault.
+        """
+        text = f"{error}{name_rows(step, rows, places)}"
+        if self.action == "stop":
+            raise NumericalError(text) from error
+        if self.skipped == self.limit:
+            raise NumericalError(
+                f"{text}; {plural(self.skipped, 'step was', 'steps were')} skipped already"
+            ) from error
+        self.skipped += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how many steps were skipped."""
+        return {"skipped": self.skipped}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load what `state_dict` returned."""
+        skipped = state.get("skipped")
+        if not isinstance(skipped, int) or skipped < 0:
+            raise CheckpointError(f"nonfinite: saved 'skipped' must be a count (got {skipped!r})")
+        self.skipped = skipped
+
+
+def name_rows(step: TrainingStep, rows: Array, places: Places | None = None) -> str:
+    """Return the training rows at fault in a step that failed on `rows`, or "" if none is."""
+    bad = rows[step.bad_rows]
+    if not bad.size:
+        return ""
+    shown = ", ".join(str(row) for row in bad[:SHOWN_ROWS])
+    more = f" and {len(bad) - SHOWN_ROWS} more" if len(bad) > SHOWN_ROWS else ""
+    origin = f" ({places.row(int(bad[0]))})" if places else ""
+    return f"; training row{'s' if len(bad) > 1 else ''} {shown}{more}{origin}"

@@ -1,0 +1,552 @@
+"""The training of networks from settings and rows, which every caller shares.
+
+Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
+and keep or write what comes out. In the order of a training it decides
+
+- folds and seeds: `Trainer.rows`, and `seeds_of`;
+- networks, and which inputs each kind reads: `Trainer._make_networks`;
+- rows of a step, threads, what runs it: `step_rows`, `_allowed_threads`, `_chosen_backend`;
+- optimizers, schedules and steps: `Trainer._member`, which makes a `Member`;
+- loops: `Trainer.loop`;
+- shares of kinds, temperature, residuals: `Trainer.finish`, which makes a `Fitted`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlpengine.common.wording import plural
+from mlpengine.diagnostics import Verdict
+from mlpengine.errors import UsageError, at_setting
+from mlpengine.features import Preprocessor
+from mlpengine.features.batches import steps_of_epoch
+from mlpengine.features.numbers import Numbers
+from mlpengine.models.calibration import Residuals, cool, error_of_mean
+from mlpengine.models.evaluate import MEASURED_AS_TRAINED, Evaluator, Scorer, plain_loss
+from mlpengine.models.kinds import Mean, best_mean, equal_shares, inputs_of, readings
+from mlpengine.models.model import Model
+from mlpengine.models.task import Regression, Split, Task
+from mlpengine.nn import Front, Mlp
+from mlpengine.nn.mlp import ROWS_AT_START
+from mlpengine.ops import Loss
+from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
+from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.settings import Kind, NetworkSettings, RunSettings
+from mlpengine.settings.training import LINEAR
+from mlpengine.spec import Array
+from mlpengine.step.backend import choose_backend
+from mlpengine.step.population import Population
+from mlpengine.step.ranks import Ranks
+from mlpengine.step.shards import shards_problem
+from mlpengine.step.step import TrainingStep
+from mlpengine.step.threads import cores, pinned
+from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.ensemble import SEEDS_APART, EnsembleLoop
+from mlpengine.training.loop import Callback, Loop, Result
+from mlpengine.training.skipping import NonfiniteRule
+from mlpengine.training.starting import copy_weights
+
+SMALL_STEP = 2**20
+"""Parameters times rows of a batch below which two ranks are no faster than one: compiled steps of
+64-128-10 on 64 rows took 46 us for 43 us of one rank (two-core Intel Xeon, November 2026)."""
+
+_log = logging.getLogger("mlpengine")
+
+
+class Member:
+    """A network with its optimizer and its steps, which are bound when they are first needed.
+
+    A copy or pickle has a network and an optimizer of its own, and binds its steps anew.
+
+    Args:
+        step: further arguments of `TrainingStep`.
+    """
+
+    def __init__(
+        self, mlp: Mlp, loss: Loss, optimizer: Optimizer, batch_size: int, step: Mapping[str, Any]
+    ) -> None:
+        self.mlp, self.loss, self.optimizer, self.batch_size = mlp, loss, optimizer, batch_size
+        self._options = step
+        self._steps: dict[bool, TrainingStep] = {}
+
+    def step(self, *, weighted: bool) -> TrainingStep:
+        """Return the bound step with or without sample weights; both train the one network."""
+        if weighted not in self._steps:
+            self._steps[weighted] = TrainingStep(
+                self.mlp,
+                self.loss,
+                self.optimizer,
+                self.batch_size,
+                weighted=weighted,
+                **self._options,
+            )
+        return self._steps[weighted]
+
+    def learn_once(self, part: Split) -> float:
+        """Make a step on each batch of a part, in order; return the sum of its rows' losses."""
+        step, total = self.step(weighted=part.weights is not None), 0.0
+        for start in range(0, len(part), step.batch_size):
+            rows = slice(start, min(start + step.batch_size, len(part)))
+            weights = None if part.weights is None else part.weights[rows]
+            total += step(part.x[rows], part.y[rows], weights) * (rows.stop - rows.start)
+        return total
+
+    def drop_schedules(self) -> None:
+        """Go on with a constant learning rate and decay, which schedules may have ended at 0."""
+        if self.optimizer.schedule is not None or self.optimizer.decay_schedule is not None:
+            self.optimizer.schedule = self.optimizer.decay_schedule = None
+            self._steps.clear()  # which are bound to schedules
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_steps": {}}
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Trained networks, and what rows that did not train them say about them.
+
+    Attributes:
+        loss: of the training.
+        mean: the networks, whose mean is the prediction.
+        result: of the loop.
+        best_epochs: of each network that was trained.
+        shares: share of each kind of networks in the mean, those of no share too; empty for one.
+        temperature: number by which the logits were divided.
+        mean_error: error of the mean as a share of one network's (`error_of_mean`).
+        residuals: errors of numbers out of fold.
+        evaluator: that of a single network, in whose buffers, by all ranks, it is measured.
+        diagnostics: of the first network, unless they are switched off.
+    """
+
+    loss: Loss
+    mean: Mean
+    result: Result
+    best_epochs: Sequence[int]
+    shares: Mapping[Kind, float] = field(default_factory=dict)
+    temperature: float = 1.0
+    mean_error: Array | None = None
+    residuals: Residuals | None = None
+    evaluator: Evaluator | None = None
+    diagnostics: LoopDiagnostics | None = None
+
+    def verdicts(self) -> list[Verdict]:
+        """Return what is wrong with the training; the list may be empty."""
+        return self.diagnostics.verdicts() if self.diagnostics else []
+
+    @property
+    def scored_loss(self) -> Loss:
+        """The loss of scores: that of training or, of calibrated outputs, that of evaluation."""
+        return self.loss if self.temperature == 1 else plain_loss(self.loss)
+
+    def model(self, preprocessor: Preprocessor) -> Model:
+        """Return the model that reads rows by a preprocessor, with these networks."""
+        return _model(self.loss, self.mean, preprocessor, self.residuals)
+
+
+class Trainer:
+    """Networks with their optimizers and steps, ready to learn from rows.
+
+    Of several networks, each trains without one of the `folds`, which then chooses its epoch, or
+    they differ in their seeds; of several kinds of networks there is one of each kind in each fold.
+
+    Args:
+        settings: of the network, the training and the seed.
+        task: how outputs are read.
+        train, validation: the rows; validation is None for none, and where there are folds.
+        folds: the fold of each training row, as many as `settings.training.folds` says.
+        numbers: which of the features are numbers and which are components of their bins, by which
+            kinds of networks differ.
+        ranks: share the batches of one network, or several networks.
+        start: networks whose weights training starts from.
+        members, shares: those of an earlier training, which goes on.
+        more_rows: whether other rows follow these, so that batches may be larger and weights do
+            not start from these rows.
+
+    Attributes:
+        networks: kind by kind, in the order of folds or seeds.
+        members: the networks with their optimizers, in the same order.
+        seeds: of each network, for its weights and the order of its rows.
+        shares: of kinds in the mean of the networks as they are.
+        rows: numbers of the rows that each network learns from, None for all.
+        threads: maximum for a step, or of networks that train at the same time.
+
+    Raises: UsageError, with the setting at fault, for settings that do not fit rows or each other.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        task: Task,
+        train: Split,
+        validation: Split | None = None,
+        *,
+        folds: Array | None = None,
+        numbers: Numbers | None = None,
+        ranks: Ranks | None = None,
+        start: Sequence[Mlp] = (),
+        members: Sequence[Member] = (),
+        shares: tuple[float, ...] = (),
+        more_rows: bool = False,
+    ) -> None:
+        training = settings.training
+        if training.loss is None:
+            raise UsageError("trainer: settings.training.loss must be given (got None)")
+        self.settings, self.task, self.loss = settings, task, training.loss
+        self.train, self.validation, self.folds = train, validation, folds
+        self.numbers, self.ranks = numbers, ranks
+        self._last: Loop | EnsembleLoop | None = None
+        self.kinds = training.trained_kinds if numbers is not None else []
+        each = training.folds or training.seeds or len(members) or 1
+        self.seeds = seeds_of(settings.seed, each * (len(self.kinds) or 1))
+        self.rows: list[Array | None] = [
+            None if folds is None else np.flatnonzero(folds != k % each)
+            for k in range(len(self.seeds))
+        ]
+        self.threads = self._allowed_threads()
+        if members:
+            self.networks: Sequence[Mlp] = [member.mlp for member in members]
+            self.members, self.shares = tuple(members), shares
+            return
+        self.networks = self._make_networks(from_rows=not more_rows)
+        self.shares = equal_shares(len(self.kinds))
+        copy_weights(start, self.networks)
+        self.batch_size = training.batch_size
+        if not more_rows:
+            self.batch_size = step_rows(self.batch_size, len(train), folds)
+        self.backend = self._chosen_backend()
+        self.members = tuple(self._make_members())
+        if training.threads == "auto" and len(self.members) == 1:
+            self.threads = self.step.threads_used
+
+    @property
+    def steps(self) -> list[TrainingStep]:
+        """The bound step of each network."""
+        return [member.step(weighted=self.train.weights is not None) for member in self.members]
+
+    @property
+    def step(self) -> TrainingStep:
+        """The step of the network, or of the first of several."""
+        return self.steps[0]
+
+    def row_count(self, k: int) -> int:
+        """Return how many rows a network learns from."""
+        rows = self.rows[k]
+        return len(self.train) if rows is None else len(rows)
+
+    # networks: kinds, folds and seeds
+
+    def _make_networks(self, *, from_rows: bool) -> Sequence[Mlp]:
+        """Return the networks; `from_rows` says whether initial weights may depend on rows."""
+        settings, train, kinds, seeds = self.settings, self.train, self.kinds, self.seeds
+        in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
+        first = make_network(
+            settings.network,
+            (in_dim, self.task.outputs),
+            seed=settings.seed,
+            dtype=training.dtype,
+            front=front_of(settings.network, numbers, masked=bool(kinds)),
+        )
+        with at_setting("training", "freeze"):
+            first.freeze(training.freeze)
+        if LINEAR in training.kinds:
+            with at_setting("training", "members"):
+                first.like(learned_activation=True)  # whose activations must be element-wise
+        networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
+        for k, mlp in enumerate(networks):
+            if kinds and numbers is not None:
+                kind = kinds[k * len(kinds) // len(seeds)]
+                mlp.select_inputs(inputs_of(kind, numbers, in_dim, mlp.layers[0].in_dim))
+            if mlp.initializer == "unit_variance" and from_rows:
+                own = self.rows[k]
+                rows = np.arange(len(train)) if own is None else own
+                some = rows[:: -(-len(rows) // ROWS_AT_START)]
+                mlp.initialize_from(train.x[some], seed=seeds[k])
+        return networks
+
+    # threads, backends, optimizers, steps
+
+    def _allowed_threads(self) -> int:
+        """Return the threads that the settings and the ranks allow."""
+        given, ranks, networks = self.settings.training.threads, self.ranks, len(self.seeds)
+        threads = cores() if given == "auto" else given
+        if given == "auto" and networks > 1:
+            threads = min(threads, networks)
+        if ranks is None:
+            return threads
+        if threads > ranks.cores and given != "auto":
+            _log.warning("warning: training.threads: each rank takes %d, its share", ranks.cores)
+        if 1 < networks < ranks.size:
+            text = "warning: training: %d of %d ranks have none of the %d networks"
+            _log.warning(text, ranks.size - networks, ranks.size, networks)
+        return min(threads, ranks.cores)
+
+    def _chosen_backend(self) -> str:
+        """Return what runs the steps of all networks."""
+        training, size = self.settings.training, self.batch_size
+        if training.backend != "auto":
+            return training.backend
+        steps = sum(-(-self.row_count(k) // size) for k in range(len(self.seeds)))
+        return choose_backend(training.epochs * steps, self.networks[0], size)
+
+    def _make_members(self) -> Iterator[Member]:
+        """Yield each network with its optimizer and its bound step."""
+        for k, mlp in enumerate(self.networks):
+            member = self._member(mlp, rows=self.row_count(k))
+            step = member.step(weighted=self.train.weights is not None)
+            whole, short = divmod(self.row_count(k), self.batch_size)
+            if whole and short and not self.settings.training.drop_last:
+                step.bound(short)  # from here on `step.backend` is that of the whole run
+            self.backend = step.backend  # what cannot be compiled is reported once
+            yield member
+
+    def _member(self, mlp: Mlp, rows: int, *, linear: bool = False) -> Member:
+        """Return a network with its optimizer, to learn from so many rows."""
+        training, alone = self.settings.training, len(self.seeds) == 1
+        ranks = self.ranks if alone else None
+        with at_setting("training", "shards"):
+            problem = shards_problem(training.shards, self.batch_size, ranks.size if ranks else 1)
+            if problem:
+                raise UsageError(f"shards: {problem}")
+        if ranks and len(mlp.params) * self.batch_size < SMALL_STEP:
+            text = "warning: training: ranks do not speed up steps as small as those of %s and %s"
+            size = plural(len(mlp.params), "parameter")
+            _log.warning(text, size, plural(self.batch_size, "row"))
+        in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
+        step = {
+            "clip_norm": training.clip,
+            "backend": self.backend,
+            "threads": self.threads if alone else 1,
+            "rematerialization": training.rematerialization,
+            "dropout_schedule": self._dropout_schedule(mlp, in_epoch),
+            "shards": training.shards,
+            "comm": ranks.comm if ranks else None,
+            "reduce": training.reduce,
+        }
+        optimizer = self._optimizer(mlp, in_epoch, linear=linear)
+        return Member(mlp, self.loss, optimizer, self.batch_size, step)
+
+    def _optimizer(self, mlp: Mlp, in_epoch: int, *, linear: bool) -> Optimizer:
+        """Return the optimizer of a network; that of a `linear` one keeps it linear."""
+        training, total = self.settings.training, self.settings.training.epochs * in_epoch
+        schedule: ScheduleLike | None = training.schedule
+        settings: Any = training.optimizer
+        if linear:
+            fixed = {"alphas": Group(lr=0.0, weight_decay=0.0)}
+            settings = replace(settings, groups={**(settings.groups or {}), **fixed})
+        with at_setting("training", "schedule"):
+            if isinstance(schedule, Schedule) and not getattr(schedule, "total_steps", 0):
+                schedule = schedule.over(total, in_epoch)
+        with at_setting("training", "optimizer"):
+            optimizer: Optimizer = settings.make(mlp, schedule, total, in_epoch)
+            return optimizer
+
+    def _dropout_schedule(self, mlp: Mlp, in_epoch: int) -> ScheduleLike | None:
+        name = self.settings.network.dropout_schedule
+        if name == "constant" or not mlp.dropout:
+            return None
+        return SCHEDULES[name]().over(self.settings.training.epochs * in_epoch, in_epoch)
+
+    # loops
+
+    def loop(
+        self,
+        callbacks: Sequence[Callback] = (),
+        *,
+        first_member_callbacks: Sequence[Callback] = (),
+    ) -> Loop | EnsembleLoop:
+        """Return the loop; of several networks, the steps of the first have further callbacks."""
+        parts = self._validation_parts()
+        if len(self.members) == 1:
+            self._last = self._loop(0, parts[0], [*callbacks, *first_member_callbacks])
+            return self._last
+        loops = [
+            self._loop(k, parts[k % len(parts)], () if k else first_member_callbacks)
+            for k in range(len(self.members))
+        ]
+        groups = 0 if self.folds is None else len(self.kinds) or 1
+        self._last = EnsembleLoop(
+            loops, threads=self.threads, kinds=groups, callbacks=callbacks, ranks=self.ranks
+        )
+        return self._last
+
+    def _validation_parts(self) -> list[Split | None]:
+        """Return the rows that choose the epoch of each network of a kind, or of all networks."""
+        folds = self.folds
+        if folds is None:
+            return [self.validation]
+        count = int(folds.max()) + 1
+        return [self.train.rows(np.flatnonzero(folds == k)) for k in range(count)]
+
+    def _loop(self, k: int, validation: Split | None, callbacks: Sequence[Callback]) -> Loop:
+        training = self.settings.training
+        return Loop(
+            self.members[k].step(weighted=self.train.weights is not None),
+            self.task,
+            self.train,
+            validation,
+            epochs=training.epochs,
+            early_stopping=training.early_stopping,
+            rows=self.rows[k],
+            seed=np.random.Generator(np.random.PCG64([self.seeds[k], 1])),
+            callbacks=callbacks,
+            on_nonfinite=NonfiniteRule(training.on_nonfinite, limit=training.nonfinite_limit),
+            drop_last=training.drop_last,
+        )
+
+    def pinned(self) -> AbstractContextManager[None]:
+        """Limit BLAS and predictions to the threads of the settings.
+
+        BLAS has one beside a compiled step or several networks, which have threads of their own.
+        """
+        alone = self.step.backend != "compiled" and len(self.members) == 1
+        return pinned(self.threads if alone else 1, self.threads)
+
+    def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
+        """Return what measures a run, and writes its samples to `path`; None if switched off."""
+        settings = self.settings.diagnostics
+        if settings is None:
+            return None
+        every = None if settings.every == "auto" else settings.every
+        return LoopDiagnostics(path, every=every, silence=settings.silence)
+
+    # results: the mean of kinds, calibration, residuals
+
+    def fit(self, callbacks: Sequence[Callback] = ()) -> Fitted:
+        """Train to the end of the loop, and return what comes of it.
+
+        Raises: NumericalError if training fails.
+        """
+        diagnostics = self.diagnostics()
+        watching = [diagnostics] if diagnostics else []
+        loop = self.loop(callbacks, first_member_callbacks=watching)
+        with self.pinned():
+            return replace(self.finish(loop.run()), diagnostics=diagnostics)
+
+    @property
+    def mean(self) -> Mean:
+        """The mean of the networks as they are, to which kinds contribute equally."""
+        return Mean(self.networks, self.task, self.shares)
+
+    def model(self, preprocessor: Preprocessor) -> Model:
+        """Return the model of the networks as they are."""
+        return _model(self.loss, self.mean, preprocessor)
+
+    def finish(self, result: Result) -> Fitted:
+        """Return the trained networks with what rows tell that did not train them.
+
+        With folds these are the best shares of several kinds of networks, linear ones too, and the
+        residuals of numbers. If the settings ask for it, the last layers are divided by a
+        temperature of classes, which rows out of fold or the validation part choose.
+        """
+        loops = self._last.members if self._last else ()
+        evaluator = loops[0].evaluator if len(loops) == 1 else None
+        epochs = [loop.best_epoch for loop in loops]
+        fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
+        folds, train = self.folds, self.train
+        if folds is None:
+            return self._calibrated(fitted, self.validation, fitted.mean.forward)
+        if self.settings.training.kinds and self.numbers is not None:
+            mean, shares = best_mean(
+                fitted.mean,
+                self.settings.training.kinds,
+                (self.loss, plain_loss(self.loss)),
+                train,
+                folds,
+                readings(self.numbers, train.x.shape[1]),
+                threads=self.threads,
+            )
+            fitted = replace(fitted, mean=mean, shares=shares)
+        mean, task = fitted.mean, self.task
+        fitted = self._calibrated(fitted, train, lambda x: mean.out_of_fold(x, folds))
+        scorer = Scorer(fitted.scored_loss, task, task.outputs, mean.networks[0].dtype)
+        share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
+        residuals = None
+        if isinstance(task, Regression):
+            errors = task.predict(mean.out_of_fold(train.x, folds)) - train.truth
+            residuals = Residuals.of(errors, share)
+        return replace(fitted, mean_error=share, residuals=residuals)
+
+    def _calibrated(
+        self, fitted: Fitted, rows: Split | None, forward: Callable[[Array], Array]
+    ) -> Fitted:
+        """Divide the last layers by the best temperature of the outputs for `rows`, if wanted."""
+        wanted = self.settings.training.calibration != "none"
+        if rows is None or not wanted or isinstance(self.task, Regression):
+            return fitted
+        temperature = cool(fitted.mean.networks, self.task, forward(rows.x), rows)
+        return replace(fitted, temperature=temperature)
+
+    def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
+        """Return the networks of a mean with the optimizers by which they may go on to learn.
+
+        Linear ones, which no steps have trained, get optimizers that keep them linear.
+        """
+        known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
+        return tuple(
+            known.get(id(mlp)) or self._member(mlp, rows, linear=True)
+            for mlp in fitted.mean.networks
+        )
+
+
+def _model(
+    loss: Loss, mean: Mean, preprocessor: Preprocessor, residuals: Residuals | None = None
+) -> Model:
+    """Return the model of these networks, or of copies where several are no population."""
+    options, networks = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}, mean.networks
+    members = networks if isinstance(networks, Population) else None
+    model = Model(networks[0], preprocessor, loss.name, options, members, residuals, mean.shares)
+    return model if members or len(networks) == 1 else model.with_mean(mean)
+
+
+def seeds_of(seed: int, networks: int) -> list[int]:
+    """Return the seeds of the networks of a run: its own for one, others for several."""
+    return [SEEDS_APART * seed + k for k in range(networks)] if networks > 1 else [seed]
+
+
+def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:
+    """Return the rows of a step, as many as a network has that trains without a fold."""
+    left_out = 0 if folds is None else int(np.bincount(folds).max())
+    return min(batch_size, rows - left_out)
+
+
+def front_of(
+    network: NetworkSettings, numbers: Numbers | None = None, *, masked: bool = False
+) -> Front | None:
+    """Return what computes the first layer's input; None for the features themselves.
+
+    It embeds the `numbers` among the features, or all; `masked` lets networks read some inputs.
+    """
+    front = network.front
+    if front.embedding != "none" and numbers is not None:
+        front = replace(front, embedded=len(numbers.sources))
+    front = replace(front, masked=masked)
+    return None if front == Front() else front
+
+
+def make_network(
+    network: NetworkSettings,
+    ends: tuple[int, int],
+    *,
+    seed: int,
+    dtype: Any,
+    front: Front | None,
+) -> Mlp:
+    """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
+    layers, activation, dropout = len(network.hidden), network.activation, network.dropout
+    with at_setting("network"):
+        return Mlp(
+            [ends[0], *network.hidden, ends[1]],
+            activation=activation * (layers if len(activation) == 1 else 1),
+            dropout=dropout * (layers if len(dropout) == 1 else 1),
+            initializer=network.initializer,
+            seed=seed,
+            dtype=dtype,
+            front=front,
+            learned_activation=network.learned_activation,
+            parametrization=network.parametrization,
+        )

@@ -1,0 +1,466 @@
+"""Training as C for devices: compiled without a warning, and run against Python's steps."""
+
+import re
+import subprocess
+from math import inf, nan
+
+import numpy as np
+import pytest
+import scipy.special
+
+from mlpengine import Adam, Mlp, Sgd, ops
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.backends.scalar.math import mathematics
+from mlpengine.backends.scalar.text import Names, comment_text, identifier
+from mlpengine.backends.scalar.update import accurate
+from mlpengine.errors import UsageError
+from mlpengine.export import export
+from mlpengine.export.device import export_training
+from mlpengine.features import Preprocessor
+from mlpengine.formula import constant, evaluate, power, variable
+from mlpengine.models.model import Model
+from mlpengine.models.task import task_for
+from mlpengine.optim import AdamW, Group, Lion, NAdam, RmsProp
+from mlpengine.tables import Column, Table
+
+WARNINGS = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
+STRICT = ("-std=c99", "-pedantic", *(f"-W{name}" for name in WARNINGS), "-O1")
+
+
+def compiled(folder, *files, flags=()):
+    """Compile files and return the program's path."""
+    command = [*compiler_command(), *STRICT, *flags, *files, "-o", "program", "-lm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder / "program"
+
+
+def run(program):
+    done = subprocess.run([program], capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+def passes(folder, model, *, flags=(), **options):
+    """Export, compile and run the self-test; return the written files."""
+    written = export_training(model, folder / "net.c", **options)
+    program = compiled(folder, "net.c", "net_test.c", flags=flags)
+    assert run(program) == (0, "net: 100 steps agree\n")
+    return written
+
+
+# ---------------------------------------------------------------- networks
+def adam(mlp):
+    return Adam(mlp, lr=0.01, weight_decay=0.1)
+
+
+def momentum(mlp):
+    return Sgd(mlp, lr=0.01, momentum=0.9, nesterov=True)
+
+
+NETWORKS = {
+    "sgd": ([2, 16, 1], "tanh", ops.MeanSquaredError(), Sgd, {}),
+    "adam, clipped, frozen below": (
+        [4, 8, 8, 2],
+        "relu",
+        ops.Huber(0.5),
+        adam,
+        {"clip_norm": 0.5, "freeze": [0]},
+    ),
+    "momentum, a batch, frozen above": (
+        [3, 6, 5, 3],
+        "gelu",
+        ops.SoftmaxCrossEntropy(label_smoothing=0.1, class_weights=(1.0, 2.0, 0.5)),
+        momentum,
+        {"batch_size": 4, "freeze": [1, 2]},
+    ),
+    "adam in a batch, no libm": (
+        [3, 6, 5, 2],
+        "mish",
+        ops.BinaryCrossEntropyWithLogits(2.0),
+        adam,
+        {"batch_size": 3, "libm": False, "clip_norm": 1.0},
+    ),
+    "a frozen layer whose slope nothing reads": (
+        [3, 5, 2],
+        "gelu",
+        ops.MeanSquaredError(),
+        Sgd,
+        {"freeze": [0]},
+    ),
+    "one layer, decayed biases": (
+        [3, 2],
+        (),
+        ops.LogCosh(),
+        lambda mlp: AdamW(mlp, decay_biases=True),
+        {"libm": False},
+    ),
+    "nadam in double, no libm": (
+        [2, 5, 4],
+        "selu",
+        ops.GaussianNll(),
+        NAdam,
+        {"real": "double", "libm": False},
+    ),
+    "rmsprop in double, layer between frozen": (
+        [2, 4, 4, 1],
+        ["softplus", "x * sin(x) + abs(x) ** 1.5"],
+        ops.Poisson(),
+        lambda mlp: RmsProp(mlp, momentum=0.5),
+        {"real": "double", "freeze": [1], "batch_size": 2},
+    ),
+    "lion": ([2, 4, 2], "sigmoid", ops.Quantile((0.1, 0.9)), lambda m: Lion(m, lr=1e-3), {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation", "loss", "optimizer", "options"), NETWORKS.values(), ids=NETWORKS
+)
+def test_a_device_trains_as_python_does(sizes, activation, loss, optimizer, options, tmp_path):
+    dtype = "float64" if options.get("real") == "double" else "float32"
+    mlp = Mlp(sizes, activation=activation, seed=1, dtype=dtype)
+    passes(tmp_path, mlp, optimizer=optimizer, loss=loss, **options)
+
+
+def test_a_compiler_may_choose_double(tmp_path):
+    mlp = Mlp([3, 6, 2], activation="tanh", seed=1)
+    options = {"optimizer": adam, "loss": ops.MeanSquaredError(), "clip_norm": 1.0}
+    passes(tmp_path, mlp, flags=["-DNET_REAL=double"], **options)  # which compares to 1e-12
+
+
+def test_an_activation_after_the_last_layer_is_trained_through(tmp_path):
+    mlp = Mlp([2, 4, 2], activation="silu", output_activation="tanh", seed=1)
+    passes(tmp_path, mlp, loss=ops.MeanSquaredError())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("state->lr = R(0.01)", "state->lr = R(0.0101)", "the loss of step 2 is"),
+        ("uint32_t sum = 0xffffffffu", "return 0; uint32_t sum = 0", "a damaged one read"),
+        ("!is_finite(value) || !is_finite(norm)", "0", "changed the state"),
+        ("vmin(R(0.5) /", "vmin(R(0.50003) /", "is "),
+    ],
+)
+def test_the_self_test_notices_what_is_wrong(tmp_path, before, after, message):
+    mlp = Mlp([2, 6, 1], activation="tanh", seed=1)
+    export_training(mlp, tmp_path / "net.c", loss=ops.MeanSquaredError(), clip_norm=0.5)
+    text = (tmp_path / "net.c").read_text()
+    assert before in text
+    (tmp_path / "net.c").write_text(text.replace(before, after))
+    code, out = run(compiled(tmp_path, "net.c", "net_test.c", flags=["-Wno-error"]))
+    assert code == 1
+    assert message in out
+
+
+def test_files_are_the_same_each_time_and_need_no_allocator(tmp_path):
+    texts = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        mlp = Mlp([2, 6, 1], seed=1, dropout=0.5)
+        export_training(mlp, folder / "net.c", loss=ops.MeanSquaredError())
+        texts.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert texts[0] == texts[1]
+    assert set(texts[0]) == {"net.c", "net.h", "net_test.c"}
+    source = texts[0]["net.c"].decode() + texts[0]["net.h"].decode()
+    included = {line for line in source.splitlines() if line.startswith("#include")}
+    headers = ("<math.h>", "<stddef.h>", "<stdint.h>", "<string.h>", '"net.h"')
+    assert included == {f"#include {name}" for name in headers}
+
+
+def test_frozen_layers_are_constants_and_those_of_the_network_by_default(tmp_path):
+    mlp = Mlp([4, 8, 8, 1], seed=1)
+    loss = ops.MeanSquaredError()
+    whole = export_training(mlp, tmp_path / "net.c", loss=loss)
+    mlp.freeze([0, 1])
+    frozen = export_training(mlp, tmp_path / "net.c", loss=loss)
+    assert whole.state - frozen.state == 4 * (mlp.weights[0].size + 8 + mlp.weights[1].size + 8)
+    assert "frozen_1[72]" in (tmp_path / "net.c").read_text()
+    assert "back_dense" not in (tmp_path / "net.c").read_text()
+
+
+# ---------------------------------------------------------------- preprocessing
+N = 120
+
+
+def table(*names):
+    rng = np.random.default_rng(0)
+    gaps = 40 + 2 * rng.normal(size=N)
+    gaps[::7] = nan
+    levels = ("a */ b", "c??/", 'd\n#error "e"')
+    dates = 1.7e9 + rng.integers(0, 10**7, (2, N)) * 1.0
+    columns = {
+        "far off": Column(1e5 + 3 * rng.normal(size=N)),
+        "gaps": Column(gaps),
+        "text": Column(rng.integers(-1, 3, N).astype(np.int32), "text", levels),
+        "flag": Column(rng.integers(0, 2, N).astype(float), "boolean"),
+        "k": Column(rng.normal(size=N)),
+        "y": Column(100 + 7 * rng.normal(size=N)),
+        "z": Column(-3 + 0.1 * rng.normal(size=N)),
+        "kind": Column(rng.integers(0, 3, N).astype(np.int32), "text", ("u", "v", "w")),
+        "l1": Column(rng.integers(0, 2, N).astype(float)),
+        "l2": Column(rng.integers(0, 2, N).astype(float)),
+        "from": Column(dates[0], "date"),
+        "to": Column(dates[1], "date"),
+    }
+    return Table({name: columns[name] for name in names}, "rows")
+
+
+MIXED = ("far off", "gaps", "text", "flag", "k")
+TABLES = {
+    "several targets, bins, indicators": (
+        (*MIXED, "y", "z"),
+        {"target": ["y", "z"], "missing": "indicator", "encoding": "piecewise", "bins": 3},
+        "huber",
+        {"batch_size": 3},
+    ),
+    "classes": ((*MIXED, "kind"), {"target": "kind", "standardize": "robust"}, None, {}),
+    "two classes": (
+        (*MIXED, "l1"),
+        {"target": "l1", "task": "classification", "clip": "none"},
+        "bce_with_logits",
+        {"libm": False},
+    ),
+    "labels": (("k", "text", "l1", "l2"), {"target": ["l1", "l2"], "task": "multilabel"}, None, {}),
+    "computed columns": (
+        ("far off", "gaps", "k", "flag", "y"),
+        {
+            "target": "y",
+            "features": {"a": "`far off` * k", "b": "log(gaps) + a", "c": "k > 0"},
+            "where": "k > -5",
+        },
+        "mae",
+        {},
+    ),
+    "dates in double, no libm": (
+        ("k", "from", "to", "y"),
+        {"target": "y", "missing": "error"},
+        None,
+        {"real": "double", "libm": False},
+    ),
+    "categories alone": (("text", "y"), {"target": "y"}, None, {}),
+}
+DEFAULT_LOSS = {
+    "classification": "softmax_cross_entropy",
+    "multilabel": "bce_with_logits",
+    "regression": "mse",
+}
+
+
+def model_of(names, options, loss=None, activation="silu", **loss_options):
+    preprocessor = Preprocessor(**options).fit(table(*names))
+    loss = loss or DEFAULT_LOSS[preprocessor.task]
+    outputs = task_for(preprocessor.target, ops.REGISTRY[loss](**loss_options)).outputs
+    mlp = Mlp([preprocessor.n_features, 5, outputs], activation=activation, seed=1)
+    return Model(mlp, preprocessor, loss, loss_options)
+
+
+@pytest.mark.parametrize(("names", "fit", "loss", "options"), TABLES.values(), ids=TABLES)
+def test_preprocessing_and_predictions_are_those_of_python(names, fit, loss, options, tmp_path):
+    passes(tmp_path, model_of(names, fit, loss), optimizer=momentum, **options)
+
+
+def functions_of(path):
+    """Return the functions of a file by name."""
+    heads = r"^(?:static )?\w+ (\w+)\([^;]*?\)\n\{\n.*?^\}$"
+    return {m[1]: m[0] for m in re.finditer(heads, path.read_text(), re.DOTALL | re.MULTILINE)}
+
+
+def test_predicting_alone_takes_the_functions_of_the_file_that_trains(tmp_path):
+    model = model_of((*MIXED, "kind"), {"target": "kind"}, activation="tanh")
+    export(model, tmp_path / "alone.c")
+    export_training(model, tmp_path / "trains.c")
+    alone, trains = (functions_of(tmp_path / name) for name in ("alone.c", "trains.c"))
+    assert alone.keys() - trains.keys() == {"network", "predict", "main"}
+    shared = {"magnitude", "dot", "dense", "dense_2", "softmax", "one_hot", "features"}
+    assert alone.keys() & trains.keys() == shared | {"predictions"}
+    assert all(alone[name] == trains[name] for name in shared)
+
+
+def test_a_row_that_cannot_be_used_is_refused_with_fast_math_too(tmp_path):
+    export(model_of(("k", "y"), {"target": "y"}), tmp_path / "net.c")
+    (tmp_path / "main.c").write_text(
+        "#include <math.h>\n#include <stdio.h>\nint predict(const float *x, float *out);\n"
+        'int main(void)\n{\n  float x, out;\n  while (scanf("%f", &x) == 1)\n'
+        '    printf("%d ", predict(&x, &out));\n  return 0;\n}\n'
+    )
+    program = compiled(tmp_path, "main.c", "net.c", flags=["-ffast-math"])
+    done = subprocess.run([program], input="0.5 inf", capture_output=True, text=True)
+    assert done.stdout == "1 0 "
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "names"),
+    [
+        ("quantile", {"levels": (0.1, 0.5, 0.9)}, ["Y_0_1", "Y_0_5", "Y_0_9"]),
+        ("gaussian_nll", {}, ["Y", "Y_STD"]),
+        ("gamma", {}, ["Y"]),
+    ],
+)
+def test_everything_that_a_loss_predicts_is_returned(loss, options, names, tmp_path):
+    fit = {"target": "y"} | ({"standardize_target": "mean"} if loss == "gamma" else {})
+    passes(tmp_path, model_of(("k", "y"), fit, loss, **options))
+    header = (tmp_path / "net.h").read_text()
+    for place, name in enumerate(names):
+        assert f"#define NET_OUT_{name} {place} " in header
+
+
+def test_the_header_names_columns_codes_and_classes(tmp_path):
+    export_training(model_of((*MIXED, "kind"), {"target": "kind"}), tmp_path / "net.c")
+    header = (tmp_path / "net.h").read_text()
+    for line in (
+        "#define NET_X_FAR_OFF 0 /* far off: a number */",
+        "#define NET_X_TEXT 2 /* text: the code of a category */",
+        "#define NET_X_FLAG 3 /* flag: 0 or 1 */",
+        "#define NET_CODE_TEXT_A_B 0 /* a * / b */",
+        "#define NET_CLASS_W 2 /* w */",
+        "#define NET_TARGETS 1 ",
+        "#define NET_OUTPUTS 3 ",
+    ):
+        assert line in header
+
+
+# ---------------------------------------------------------------- the mathematics
+FUNCTIONS = {
+    "exp": (np.exp, [-800, -104, -87, -1, 0, 1e-8, 0.3, 0.4, 5, 88, 709, 800]),
+    "expm1": (np.expm1, [-800, -20, -0.35, -1e-7, 0, 1e-10, 0.34, 0.36, 3, 88]),
+    "log": (np.log, [-1, 0, 1e-40, 1e-3, 0.7, 1, 1.0001, 1.42, 7, 1e30, inf]),
+    "log1p": (np.log1p, [-0.9, -0.3, -1e-6, 0, 1e-9, 0.4, 0.42, 1, 1e5]),
+    "log2": (np.log2, [0.1, 1, 3, 1e9]),
+    "tanh": (np.tanh, [-30, -2, -1e-5, 0, 1e-9, 0.2, 0.6, 4, 25]),
+    "sqrt": (np.sqrt, [0, 1e-39, 1e-5, 0.5, 2, 3, 1e10, inf, -1]),
+    "erfc": (scipy.special.erfc, [-5, -1, -0.1, 0, 0.1, 1, 2, 3.5]),
+    "sin": (np.sin, [-7, -1, 0, 1e-3, 0.8, 1.6, 3, 5, 100]),
+    "cos": (np.cos, [-7, -1, 0, 1e-3, 0.8, 1.7, 3, 5, 100]),
+    "floor": (np.floor, [-2.5, -2, -0.1, 0, 0.9, 7, 1e20]),
+}
+
+COUNTS = [len(points) + 1 for _, points in FUNCTIONS.values()]
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_own_mathematics_is_that_of_scipy(real, tmp_path):
+    calls, expected = [], []
+    dtype = np.float32 if real == "float" else np.float64
+    for name, (truth, points) in FUNCTIONS.items():
+        for x in [*map(float, points), nan]:
+            rounded = float(dtype(x))
+            shown = "NAN" if x != x else "INFINITY" if x == inf else repr(rounded)
+            calls.append(f'  printf("%.17g\\n", (double)M({name})(R({shown})));')
+            with np.errstate(all="ignore"):
+                expected.append(float(truth(rounded)))
+    body = "\n".join(calls)
+    text = (
+        f"#include <stdio.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
+        f"#define T_REAL {real}\n#define T_DOUBLE {int(real == 'double')}\n"
+        f"{mathematics(body, 'T', libm=False)}int main(void)\n{{\n{body}\n  return 0;\n}}\n"
+    )
+    (tmp_path / "mathematics.c").write_text(text)
+    code, out = run(compiled(tmp_path, "mathematics.c"))
+    assert code == 0
+    info = np.finfo(dtype)
+    with np.errstate(over="ignore"):
+        limit = np.array(expected).astype(dtype).astype(float)
+    shown = np.array([float(line) for line in out.split()])
+    slack = np.where(np.repeat([*FUNCTIONS], COUNTS) == "erfc", info.eps / 4, 0.0)  # in its tail
+    with np.errstate(invalid="ignore"):
+        error = np.abs(shown - limit) - slack
+    close = (error <= 6 * info.eps * np.abs(limit) + 8 * float(info.tiny)) | (shown == limit)
+    assert (close | (np.isnan(shown) & np.isnan(limit))).all()
+
+
+@pytest.mark.parametrize("t", [1, 2, 100, 20_000])
+def test_numbers_of_a_step_are_accurate_in_float32(t):
+    steps = variable("t")
+    plain = 1 - power(constant(0.999), steps)
+    value = evaluate(accurate(plain, {}), {"t": np.float32([t])})
+    assert value[0] == pytest.approx(1 - 0.999**t, rel=3e-7)
+    kept = {variable("beta"): constant(0.999)}
+    assert accurate(1 - power(variable("beta"), steps), kept) is accurate(plain, {})
+
+
+# ---------------------------------------------------------------- text
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("a b", "A_B"), ("1st", "N1ST"), ("é", "X"), ("", "X"), ("_x_", "X"), ("p*/q", "P_Q")],
+)
+def test_identifiers(text, name):
+    assert identifier(text, upper=True) == name
+
+
+def test_names_differ():
+    names = Names()
+    assert [names.add(n) for n in ("a", "a", "a_2", "a")] == ["a", "a_2", "a_2_2", "a_3"]
+
+
+@pytest.mark.parametrize("text", ["*/", "/*", "a\\", "??/", "\n#error", "é\x1b[0m", "**//??(("])
+def test_comments_cannot_be_left(text):
+    shown = comment_text(text)
+    assert shown.isascii()
+    assert shown.isprintable()
+    assert not any(part in shown for part in ("*/", "/*", "??", "\\"))
+
+
+# ---------------------------------------------------------------- refusals and the command
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": None}, "a network alone needs a loss"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"clip_norm": -1.0}, "clip_norm must be finite and above zero"),
+        ({"freeze": [0, 1]}, "a layer must be left to train"),
+        ({"freeze": [2]}, "layers count from 0 to 1"),
+        ({"name": "two words.c"}, "must be a C identifier"),
+        ({"activation": "softmax"}, "softmax"),
+        ({"parts": {"learned_activation": True}}, "learned_activation=True"),
+        (
+            {"optimizer": lambda mlp: Sgd(mlp, groups={"biases": Group(lr=2.0)})},
+            "must have no groups",
+        ),
+        ({"loss": ops.SoftmaxCrossEntropy(ignore_index=0)}, "softmax_cross_entropy"),
+    ],
+)
+def test_what_has_no_c_is_refused(tmp_path, options, message):
+    options = {"loss": ops.MeanSquaredError(), "activation": "relu", "name": "net.c"} | options
+    parts = options.pop("parts", {})
+    mlp = Mlp([3, 4, 2], activation=options.pop("activation"), **parts)
+    with pytest.raises(UsageError, match=message):
+        export_training(mlp, tmp_path / options.pop("name"), **options)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_dates_and_huge_numbers_need_double(tmp_path):
+    with pytest.raises(UsageError, match="a column of dates needs real double"):
+        export_training(model_of(("k", "from", "y"), {"target": "y"}), tmp_path / "net.c")
+    huge = Table({"x": Column(np.arange(9.0) * 1e60), "y": Column(np.arange(9.0))}, "rows")
+    preprocessor = Preprocessor("y").fit(huge)
+    with pytest.raises(UsageError, match="must fit a float"):
+        export_training(Model(Mlp([1, 2, 1]), preprocessor, "mse"), tmp_path / "net.c")
+
+
+# ---------------------------------------------------------------- sizes
+def test_sizes_are_those_of_the_arrays(tmp_path):
+    """A state's vectors and counters, and constants in flash, are known exactly."""
+    sizes = {}
+    for width in (8, 9):
+        mlp = Mlp([4, width, 1], seed=1)
+        sizes[width] = export_training(mlp, tmp_path / "net.c", loss=ops.Huber(), optimizer=Adam)
+    more = 4 + 1 + 1  # parameters of a hidden unit
+    assert sizes[9].state - sizes[8].state == 3 * 4 * more
+    for board, flash in sizes[8].flash.items():
+        assert sizes[9].flash[board] - flash == 4 * more
+        header = (tmp_path / "net.h").read_text(encoding="utf-8")
+        assert f"#define NET_FLASH_BYTES {sizes[9].flash[board]}\n" in header
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_the_compiler_agrees_with_the_sizes_that_are_printed(real, tmp_path):
+    model = model_of((*MIXED, "kind"), {"target": "kind"})
+    written = export_training(model, tmp_path / "net.c", optimizer=adam, batch_size=3, real=real)
+    (tmp_path / "main.c").write_text(
+        '#include <stdio.h>\n#include "net.h"\nint main(void)\n{\n'
+        '  printf("%lu %lu %lu", (unsigned long)sizeof(net_state), '
+        "(unsigned long)NET_STATE_BYTES, (unsigned long)NET_SCRATCH_BYTES);\n  return 0;\n}\n"
+    )
+    code, out = run(compiled(tmp_path, "main.c", "net.c"))
+    assert code == 0
+    assert [int(n) for n in out.split()] == [written.state, written.state, written.scratch]

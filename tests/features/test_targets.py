@@ -1,0 +1,118 @@
+import json
+
+import numpy as np
+import pytest
+from sklearn.utils.class_weight import compute_class_weight
+
+from mlpengine.errors import DataError
+from mlpengine.features import Preprocessor, class_weights
+from mlpengine.features.kinds import odd_row
+from mlpengine.features.sources import check_numeric
+from mlpengine.features.targets import fit_target, row_weights, target_from_state
+from mlpengine.tables import Column, Table
+
+X = Column(np.arange(6.0))
+WORDS = Column(np.array([1, 0, 1, 2, 0, 1], np.int32), "text", ("a", "b", "c"))
+
+CASES = {
+    "text": (WORDS, ["a", "b", "c"]),
+    "unused level": (Column(WORDS.values, "text", ("a", "b", "c", "d")), ["a", "b", "c"]),
+    "numbers": (Column(np.array([10.0, 2, 10, 2.5, 2, 2])), [2, 2.5, 10]),
+    "booleans": (Column(np.array([1.0, 0, 1, 0, 0, 1]), "boolean"), [False, True]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_classes_are_sorted_and_come_back(name):
+    column, classes = CASES[name]
+    table = Table({"x": X, "y": column})
+    fitted = Preprocessor("y", task="classification").fit(table)
+    codes = fitted.transform(table).target
+    assert fitted.classes == classes
+    assert [type(label) for label in fitted.classes] == [type(label) for label in classes]
+    assert codes.dtype == np.int64
+    again = target_from_state(json.loads(json.dumps(fitted.target.state_dict())))
+    assert again.decode(again.encode(table)) == [classes[code] for code in codes]
+
+
+def test_labels_match_however_they_are_stored():
+    train = Table({"x": X, "y": Column(np.array([0.0, 1, 0, 1, 0, 1]))})
+    fitted = Preprocessor("y").fit(train)
+    for column in (
+        Column(np.array([1, 0])),
+        Column(np.array([1, 0], np.int32), "text", ("0", "1")),
+    ):
+        table = Table({"x": Column(np.zeros(2)), "y": column})
+        np.testing.assert_array_equal(fitted.transform(table).target, [1, 0])
+
+
+def test_multi_label_targets():
+    columns = {"a": Column(np.array([0.0, 1, 1])), "b": Column(np.array([1.0, 0, 1]), "boolean")}
+    table = Table({"x": Column(np.arange(3.0))} | columns)
+    fitted = Preprocessor(["a", "b"]).fit(table)
+    assert (fitted.task, fitted.n_outputs, fitted.classes) == ("multilabel", 2, [])
+    encoded = fitted.transform(table).target
+    assert encoded.dtype == np.float32
+    np.testing.assert_array_equal(encoded, [[0, 1], [1, 0], [1, 1]])
+    again = Preprocessor.from_state(json.loads(json.dumps(fitted.state_dict())))
+    np.testing.assert_array_equal(again.transform(table).target, encoded)
+
+
+def test_a_constant_target_is_only_centered():
+    table = Table({"x": X, "y": Column(np.full(6, 2.5))})
+    fitted = Preprocessor("y", task="regression").fit(table)
+    assert not fitted.transform(table).target.any()
+    np.testing.assert_array_equal(fitted.target.inverse(np.zeros((2, 1))), 2.5)
+
+
+def test_class_weights_are_those_of_scikit_learn():
+    codes = np.random.default_rng(0).choice(4, 200, p=[0.6, 0.3, 0.05, 0.05])
+    truth = compute_class_weight("balanced", classes=np.arange(4), y=codes)
+    np.testing.assert_allclose(class_weights(codes, 4), truth, rtol=1e-15)
+    np.testing.assert_allclose(class_weights(codes, 5), [*truth, 0], rtol=1e-15)
+    assert class_weights(codes, 5)[codes].sum() == pytest.approx(200)
+
+
+BLAMED = {
+    "true, true, maybe": (["True", "True", "maybe"], 2),
+    "numbers and a text": (["1", "2", "x", "4"], 2),
+    "texts": (["u", "v", "w"], 0),
+    "dates and a text": (["2020-01-01", "2020-01-02", "soon"], 2),
+    "texts and a number": (["u", "7", "w"], 0),
+    "a gap": (["", "false", "no idea", "true"], 2),
+}
+
+
+@pytest.mark.parametrize("name", BLAMED)
+def test_the_cell_unlike_the_others_is_blamed(name):
+    cells, row = BLAMED[name]
+    levels = tuple(sorted({cell for cell in cells if cell}))
+    codes = np.array([levels.index(cell) if cell else -1 for cell in cells], np.int32)
+    text = Table({"y": Column(codes, "text", levels)}, "t", first_line=2)
+    place = f"line {row + 2}, column 'y'"
+    with pytest.raises(DataError, match=place):
+        check_numeric(text, "y")
+    full = Table({"y": Column(np.maximum(codes, 1), "text", levels)}, "t", first_line=2)
+    for task in ("regression", "multilabel"):
+        with pytest.raises(DataError, match=f"line {odd_row(full['y']) + 2}, .* must be a number"):
+            fit_target(full, ["y"], task, standardize=True)
+
+
+def test_a_missing_weight_is_called_a_weight():
+    table = Table({"w": Column(np.array([1.0, np.nan]))}, "t", first_line=2)
+    with pytest.raises(DataError, match="line 3, column 'w': the sample weight is missing here;"):
+        row_weights(table, "w")
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [
+        ([1.0, 1e-320, 1.0], "line 3, column 'w': sample weights must be 0 or at least 1.2e-38"),
+        ([1.0, 2.0, -1.0], "line 4, column 'w': sample weights must be 0 or more"),
+        ([0.0, 0.0, 0.0], "line 2, column 'w': sample weights must be 0 or more, and some"),
+    ],
+)
+def test_weights_that_are_refused(weights, reason):
+    table = Table({"w": Column(np.array(weights))}, "t", first_line=2)
+    with pytest.raises(DataError, match=reason):
+        row_weights(table, "w")

@@ -1,0 +1,186 @@
+"""Linear models of least loss, against scikit-learn; the networks that hold them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+
+from mlpengine import fit
+from mlpengine.models import linear
+from mlpengine.models.linear import PENALTIES, fit_linear, linear_network, linear_networks, minimize
+from mlpengine.models.task import Split
+from mlpengine.nn import Front, Mlp
+from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
+
+RNG = np.random.default_rng(3)
+
+
+def rows(count, features, outputs=2):
+    """Return features of unlike scale and shift, and numbers that depend on them."""
+    x = RNG.standard_normal((count, features)) * RNG.uniform(0.3, 2, features) + 1
+    return x, x @ RNG.standard_normal((features, outputs)) + RNG.standard_normal((count, outputs))
+
+
+@pytest.mark.parametrize(("count", "features"), [(60, 4), (20, 40)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_have_the_weights_of_ridge_regression(count, features, weighted):
+    x, y = rows(count, features)
+    weights = RNG.uniform(0.2, 2, count) if weighted else None
+    fits = fit_linear(MeanSquaredError(), x, y, weights, 2)
+    for penalty, (weight, bias) in zip(PENALTIES, fits, strict=True):
+        # the loss is the mean over rows and both columns, the penalty is halved
+        ridge = Ridge(penalty, solver="svd").fit(x, y, weights)
+        np.testing.assert_allclose(weight, ridge.coef_, atol=3e-3 * np.abs(ridge.coef_).max())
+        np.testing.assert_allclose(bias, ridge.intercept_, atol=1e-2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_have_the_probabilities_of_logistic_regression(weighted):
+    x, scores = rows(120, 5, 3)
+    y = (scores + RNG.gumbel(size=scores.shape) * 2).argmax(axis=1)
+    weights = RNG.uniform(0.2, 2, 120) if weighted else None
+    fits = fit_linear(SoftmaxCrossEntropy(), x, y, weights, 3)
+    for penalty, (weight, bias) in zip(PENALTIES, fits, strict=True):
+        model = LogisticRegression(C=1 / penalty, tol=1e-8, max_iter=1000).fit(x, y, weights)
+        z = x @ weight.T + bias
+        chances = np.exp(z - np.logaddexp.reduce(z, axis=1, keepdims=True))
+        np.testing.assert_allclose(chances, model.predict_proba(x), atol=2e-3)
+
+
+def test_any_loss_can_be_minimized():
+    x, scores = rows(200, 4, 1)
+    y = RNG.poisson(np.exp(0.3 * scores)).astype(float)
+    model = PoissonRegressor(alpha=1 / 200, tol=1e-8, max_iter=1000).fit(x, y[:, 0])
+    by_penalty = dict(zip(PENALTIES, fit_linear(Poisson(), x, y, None, 1), strict=True))
+    weight, bias = by_penalty[1.0]
+    np.testing.assert_allclose(np.exp(x @ weight.T + bias)[:, 0], model.predict(x), rtol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "options"),
+    [
+        ([], {}),
+        ([5], {}),
+        ([5, 7, 4], {"activation": "mish", "dropout": 0.3}),
+        ([6, 5], {"parametrization": "neural_tangent", "learned_activation": True}),
+        ([5], {"front": Front("pbld", scaling=True, masked=True)}),
+    ],
+)
+def test_a_linear_network_computes_the_product(hidden, options):
+    reading = RNG.standard_normal((4, 3))
+    weight, bias = RNG.standard_normal((3, 3)), RNG.standard_normal(3)
+    mlp = Mlp([4, *hidden, 3], dtype="float64", seed=4, **options)
+    linear = linear_network(mlp, reading, weight, bias)
+    x = RNG.standard_normal((9, 4))
+    np.testing.assert_allclose(linear.predict(x), x @ reading @ weight.T + bias, 1e-9, 1e-9)
+    assert linear.is_linear == bool(hidden)
+    assert not mlp.is_linear
+
+
+def test_a_narrow_layer_has_the_nearest_product():
+    weight = RNG.standard_normal((4, 6))
+    narrow = linear_network(Mlp([6, 2, 4], dtype="float64"), np.eye(6), weight, np.zeros(4))
+    left, sizes, right = np.linalg.svd(weight, full_matrices=False)
+    x = RNG.standard_normal((9, 6))
+    nearest = left[:, :2] * sizes[:2] @ right[:2]
+    np.testing.assert_allclose(narrow.predict(x), x @ nearest.T, rtol=1e-9)
+
+
+def test_dependent_columns_have_the_predictions_of_ridge_regression():
+    x, y = rows(80, 5, 1)
+    x = np.hstack([x, x[:, :2] - 3 * x[:, 2:4], np.ones((80, 1))])
+    for penalty, (weight, bias) in zip(
+        PENALTIES, fit_linear(MeanSquaredError(), x, y, None, 1), strict=True
+    ):
+        ridge = Ridge(penalty / 2, solver="svd").fit(x, y)
+        np.testing.assert_allclose(x @ weight.T + bias, ridge.predict(x).reshape(-1, 1), atol=2e-3)
+
+
+def test_a_squared_error_of_one_output_takes_one_step(monkeypatch):
+    counts = []
+
+    def counting(function, start):
+        values = []
+        end = minimize(lambda z: values.append(0) or function(z), start)
+        counts.append(len(values))
+        return end
+
+    monkeypatch.setattr(linear, "minimize", counting)
+    x, y = rows(500, 6, 1)
+    assert len([*fit_linear(MeanSquaredError(), x, y, None, 1)]) == len(PENALTIES)
+    assert counts[0] == 2
+    assert max(counts) == 2
+
+
+def test_threads_do_not_change_linear_models():
+    x, y = rows(200, 12, 1)
+    train = Split(x.astype("f4"), y.astype("f4"), y)
+    outputs = [
+        linear_networks(
+            Mlp([12, 8, 1]), MeanSquaredError(), train, np.arange(200) % 5, [np.eye(12)],
+            lambda output: float(np.mean((output - y) ** 2)), threads=threads,
+        )[1] for threads in (1, 3)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_rows_out_of_fold_choose_the_penalty():
+    x, y = rows(90, 60, 1)  # few rows for so many columns: a larger penalty is better
+    folds = np.arange(90) % 3
+    train = Split(x.astype("f4"), y.astype("f4"), y)
+    networks, output = linear_networks(
+        Mlp([60, 8, 1]), MeanSquaredError(), train, folds, [np.eye(60)],
+        lambda output: float(np.mean((output - y) ** 2)),
+    )  # fmt: skip
+    errors = []
+    for penalty in PENALTIES:
+        fits = [
+            Ridge(penalty / 2, solver="svd").fit(x[folds != k], y[folds != k]) for k in range(3)
+        ]
+        guess = np.stack([fits[k].predict(x[i : i + 1]).ravel() for i, k in enumerate(folds)])
+        errors.append(np.mean((guess - y) ** 2))
+    assert 0 < int(np.argmin(errors)) < len(PENALTIES) - 1
+    assert np.mean((output - y) ** 2) == pytest.approx(min(errors), rel=1e-3)
+    for k, network in enumerate(networks):
+        np.testing.assert_allclose(
+            network.predict(train.x[folds == k]), output[folds == k], 1e-3, 1e-3
+        )
+
+
+def test_rows_out_of_fold_choose_the_reading():
+    """Of two features, their squares, and one of the squares."""
+    x = RNG.standard_normal((80, 2))
+    both = np.hstack([x, x**2])
+    y = (x**2).sum(axis=1, keepdims=True)
+    train = Split(both.astype("f4"), y.astype("f4"), y)
+    readings = [np.eye(4)[:, :2], np.eye(4)[:, 2:], np.eye(4)[:, 3:]]
+    networks, output = linear_networks(
+        Mlp([4, 3, 1]), MeanSquaredError(), train, np.arange(80) % 4, readings,
+        lambda output: float(np.mean((output - y) ** 2)),
+    )  # fmt: skip
+    np.testing.assert_allclose(output, y, atol=0.05)
+    np.testing.assert_allclose(networks[0].predict(train.x), y, atol=0.05)
+
+
+@pytest.mark.parametrize("tails", ["normal", "heavy"])
+def test_numbers_that_are_clipped_do_not_bend_a_linear_truth(tails):
+    """The mean of the networks is as good as ridge regression, and bounded far away."""
+    rng = np.random.default_rng(1)
+    x = (rng.standard_normal if tails == "normal" else partial(rng.laplace, 0, 1))((800, 6))
+    y = x @ rng.standard_normal(6) + 0.5 * rng.standard_normal(800)
+    table = {f"x{k}": column for k, column in enumerate(x.T)}
+    train = {name: column[:500] for name, column in table.items()} | {"y": y[:500]}
+    new = {name: column[500:] for name, column in table.items()}
+    model, _ = fit(
+        train, "y", data={"encoding": "piecewise", "task": "regression", "split": {"test": 0}},
+        model={"hidden": [4]}, diagnostics=False,
+        training={"folds": 4, "members": ["plain", "linear"], "epochs": 1},
+    )  # fmt: skip
+    ridge = Ridge().fit(x[:500], y[:500]).predict(x[500:])
+    errors = [np.sqrt(np.mean((guess - y[500:]) ** 2)) for guess in (model.predict(new), ridge)]
+    assert errors[0] < 1.03 * errors[1]
+    far = [model.predict([{f"x{k}": size for k in range(6)}]) for size in (1e6, 1e9)]
+    assert far[0] == far[1]
+    span = np.abs(x).max() * 3 * np.abs(model.predict(new)).max()
+    assert np.abs(far[0]) < span

@@ -1,0 +1,245 @@
+"""Every metric against scikit-learn, and the cases that scikit-learn refuses."""
+
+import numpy as np
+import pytest
+import sklearn.metrics as reference
+
+from mlpengine.models import metrics
+
+ROWS = 257
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def _probabilities(rng, classes, rows=ROWS):
+    scores = np.exp(rng.normal(size=(rows, classes)))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+CLASSES = [2, 3, 10]
+WEIGHTS = ["plain", "weighted"]
+CLASS_WEIGHTS = [*WEIGHTS, "class 1 weighs 0", "class 1 is not there"]
+
+CLASS_METRICS = {
+    "accuracy": (metrics.accuracy, reference.accuracy_score),
+    "balanced_accuracy": (metrics.balanced_accuracy, reference.balanced_accuracy_score),
+    "macro_f1": (
+        metrics.f1,
+        lambda *a, **k: reference.f1_score(*a, average="macro", zero_division=0, **k),
+    ),
+    "weighted_f1": (
+        lambda *a: metrics.f1(*a, average="weighted"),
+        lambda *a, **k: reference.f1_score(*a, average="weighted", zero_division=0, **k),
+    ),
+}
+
+REGRESSION_METRICS = {
+    "r2": (metrics.r2, reference.r2_score),
+    "mae": (metrics.mae, reference.mean_absolute_error),
+    "rmse": (metrics.rmse, reference.root_mean_squared_error),
+}
+
+
+def _class_weight(rng, kind, target, predicted):
+    if kind == "class 1 weighs 0":
+        return np.where((target == 1) | (predicted == 1), 0.0, 1.5)
+    if kind == "class 1 is not there":
+        target[target == 1] = 0
+        predicted[predicted == 1] = 0
+    return _weight(rng, kind)
+
+
+def _weight(rng, kind):
+    return rng.uniform(0.1, 3.0, ROWS) if kind == "weighted" else None
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes", "ignore:A single label was")
+@pytest.mark.parametrize("weights", CLASS_WEIGHTS)
+@pytest.mark.parametrize("classes", CLASSES)
+@pytest.mark.parametrize("name", CLASS_METRICS)
+def test_class_metric_equals_scikit_learn(name, classes, weights):
+    rng = _rng()
+    ours, theirs = CLASS_METRICS[name]
+    target, predicted = rng.integers(0, classes, (2, ROWS))
+    weight = _class_weight(rng, weights, target, predicted)
+    expected = theirs(target, predicted, sample_weight=weight)
+    assert ours(target, predicted, weight) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "macro_f1", "weighted_f1"])
+def test_multi_label_metric_equals_scikit_learn(name):
+    rng = _rng()
+    ours, theirs = CLASS_METRICS[name]
+    target, predicted = rng.integers(0, 2, (2, ROWS, 3))
+    expected = theirs(target, predicted)
+    assert ours(target, predicted) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_probability_metrics_equal_scikit_learn(classes, weights):
+    rng = _rng()
+    target, chance = rng.integers(0, classes, ROWS), _probabilities(rng, classes)
+    chance[:40] = chance[40:80]  # rows of equal score
+    weight = _weight(rng, weights)
+    score = chance[:, 1] if classes == 2 else chance
+    area = reference.roc_auc_score(target, score, sample_weight=weight, multi_class="ovr")
+    assert metrics.roc_auc(target, chance, weight) == pytest.approx(area, rel=1e-12, abs=1e-12)
+    loss = reference.log_loss(target, chance, sample_weight=weight)
+    assert metrics.log_loss(target, chance, weight) == pytest.approx(loss, rel=1e-12, abs=1e-12)
+
+
+def test_positive_class_alone_equals_two_columns():
+    rng = _rng()
+    target, chance = rng.integers(0, 2, ROWS), _probabilities(rng, 2)
+    for metric in (metrics.roc_auc, metrics.log_loss):
+        assert metric(target, chance[:, 1]) == pytest.approx(metric(target, chance), rel=1e-12)
+
+
+def test_multi_label_probabilities_are_averaged_over_labels():
+    rng = _rng()
+    target, chance = rng.integers(0, 2, (ROWS, 3)), rng.uniform(size=(ROWS, 3))
+    area = reference.roc_auc_score(target, chance, average="macro")
+    loss = np.mean([reference.log_loss(target[:, k], chance[:, k]) for k in range(3)])
+    assert metrics.roc_auc(target, chance) == pytest.approx(area, rel=1e-12)
+    assert metrics.log_loss(target, chance) == pytest.approx(loss, rel=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("outputs", [None, 1, 3])
+@pytest.mark.parametrize("name", REGRESSION_METRICS)
+def test_regression_metric_equals_scikit_learn(name, outputs, weights):
+    rng = _rng()
+    ours, theirs = REGRESSION_METRICS[name]
+    shape = (ROWS,) if outputs is None else (ROWS, outputs)
+    target = rng.normal(50.0, 3.0, shape)
+    predicted = target + rng.normal(size=shape)
+    weight = _weight(rng, weights)
+    expected = theirs(target, predicted, sample_weight=weight)
+    assert ours(target, predicted, weight) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+EDGES = {
+    "a class never predicted": (metrics.f1, [0, 1, 2], [0, 0, 2], (2 / 3 + 0 + 1) / 3),
+    "a class only predicted": (metrics.f1, [0, 0], [0, 1], (2 / 3 + 0) / 2),
+    "a gap in the classes": (metrics.f1, [0, 3], [0, 3], 1.0),
+    "recall of seen classes": (metrics.balanced_accuracy, [0, 0, 1], [0, 2, 1], 0.75),
+    "exact constant": (metrics.r2, [2.0, 2.0], [2.0, 2.0], 1.0),
+    "missed constant": (metrics.r2, [2.0, 2.0], [2.0, 3.0], 0.0),
+    "one row": (metrics.r2, [2.0], [2.0], float("nan")),
+    "no row": (metrics.accuracy, [], [], float("nan")),
+    "no class to weigh": (metrics.balanced_accuracy, [], [], float("nan")),
+    "certain and wrong": (metrics.log_loss, [1], [[1.0, 0.0]], 52 * np.log(2)),
+    "one class alone": (metrics.roc_auc, [1, 1], [0.3, 0.4], float("nan")),
+    "a class without rows": (metrics.roc_auc, [0, 1], [[0.9, 0.1, 0], [0.2, 0.8, 0]], 1.0),
+    "only one class of three": (metrics.roc_auc, [0, 0], [[1, 0, 0], [1, 0, 0]], float("nan")),
+}
+
+
+@pytest.mark.parametrize("case", EDGES)
+def test_edge(case):
+    metric, target, predicted, expected = EDGES[case]
+    kind = np.int64 if len(target) == 0 or isinstance(target[0], int) else np.float64
+    predicted = np.array(predicted, dtype=kind if len(target) == 0 else None)
+    value = metric(np.array(target, dtype=kind), predicted)
+    assert value == pytest.approx(expected, nan_ok=True)
+
+
+def test_confusion_matrix_counts_rows_of_target_by_columns_of_prediction():
+    matrix = metrics.confusion_matrix(np.array([0, 0, 2]), np.array([0, 1, 2]), 3)
+    assert matrix.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+
+
+def test_the_comparison_notices_an_average_over_batches():
+    """A metric averaged over batches differs from the one over the whole split."""
+    rng = _rng()
+    target, predicted = rng.integers(0, 3, (2, ROWS))
+    parts = [metrics.f1(target[i : i + 32], predicted[i : i + 32]) for i in range(0, ROWS, 32)]
+    whole = reference.f1_score(target, predicted, average="macro")
+    assert np.mean(parts) != pytest.approx(whole, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("classes", CLASSES)
+def test_average_precision_and_brier_equal_scikit_learn(classes, weights):
+    rng = _rng()
+    target, chance = rng.integers(0, classes, ROWS), _probabilities(rng, classes)
+    weight = _weight(rng, weights)
+    hot = np.eye(classes)[target]
+    score = chance[:, 1] if classes == 2 else chance
+    expected = reference.average_precision_score(
+        target if classes == 2 else hot, score, sample_weight=weight
+    )
+    assert metrics.average_precision(target, chance, weight) == pytest.approx(expected, rel=1e-12)
+    if classes == 2:
+        expected = reference.brier_score_loss(target, score, sample_weight=weight)
+    else:
+        each = [
+            reference.brier_score_loss(hot[:, k], chance[:, k], sample_weight=weight)
+            for k in range(classes)
+        ]
+        expected = sum(each)
+    assert metrics.brier(target, chance, weight) == pytest.approx(expected, rel=1e-12)
+
+
+def test_average_precision_of_ties_and_of_labels():
+    rng = _rng()
+    target, chance = rng.integers(0, 2, (ROWS, 3)), rng.random((ROWS, 3)).round(1)
+    expected = reference.average_precision_score(target, chance)
+    assert metrics.average_precision(target, chance) == pytest.approx(expected, rel=1e-12)
+    assert np.isnan(metrics.average_precision(np.zeros(9, int), rng.random((9, 2))))
+    each = [reference.brier_score_loss(target[:, k], chance[:, k]) for k in range(3)]
+    assert metrics.brier(target, chance) == pytest.approx(np.mean(each), rel=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("name", ["precision", "recall"])
+def test_metrics_by_class_equal_scikit_learn(name, weights):
+    rng = _rng()
+    target, predicted = rng.integers(0, 4, (2, ROWS))
+    predicted[predicted == 3] = 0  # a class that is never predicted
+    weight = _weight(rng, weights)
+    theirs = getattr(reference, f"{name}_score")
+    expected = theirs(target, predicted, average=None, zero_division=0, sample_weight=weight)
+    np.testing.assert_allclose(getattr(metrics, name)(target, predicted, weight), expected)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_relative_errors_equal_scikit_learn(outputs, weights):
+    rng = _rng()
+    target, predicted = np.exp(rng.normal(size=(2, ROWS, outputs)))
+    weight = _weight(rng, weights)
+    for ours, theirs in (
+        (metrics.mape, reference.mean_absolute_percentage_error),
+        (metrics.rmsle, reference.root_mean_squared_log_error),
+    ):
+        expected = theirs(target, predicted, sample_weight=weight)
+        assert ours(target, predicted, weight) == pytest.approx(expected, rel=1e-12)
+        if ours is metrics.rmsle:
+            assert np.isnan(ours(target, -predicted - 1))
+        else:
+            assert np.isnan(ours(target * 0, predicted))
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_calibration_error_is_the_mean_gap_of_the_bins(weights):
+    rng = _rng()
+    target, chance = rng.integers(0, 3, ROWS), _probabilities(rng, 3)
+    weight = _weight(rng, weights)
+    mass = np.ones(ROWS) if weight is None else weight
+    confidence, right = chance.max(axis=1), chance.argmax(axis=1) == target
+    expected = 0.0
+    for k in range(15):
+        rows = (confidence > k / 15) & (confidence <= (k + 1) / 15)
+        if rows.any():
+            apart = np.average(right[rows], weights=mass[rows]) - np.average(
+                confidence[rows], weights=mass[rows]
+            )
+            expected += mass[rows].sum() / mass.sum() * abs(apart)
+    assert metrics.calibration_error(target, chance, weight) == pytest.approx(expected, rel=1e-9)
+    sure = np.eye(3)[target]
+    assert metrics.calibration_error(target, sure) == 0.0
+    assert metrics.calibration_error(target, np.roll(sure, 1, axis=1)) == 1.0

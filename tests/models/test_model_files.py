@@ -1,0 +1,218 @@
+"""Model files whose hash is right and whose contents are hostile: refused in a line, or usable."""
+
+import json
+import re
+import tracemalloc
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+import pytest
+from hostile import mutations, write
+from safetensors.numpy import save
+
+import mlpengine.features.saved
+from mlpengine import Mlp
+from mlpengine.common.structure import conform
+from mlpengine.errors import CheckpointError, MlpEngineError
+from mlpengine.export import FORMATS
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import Model
+from mlpengine.models.task import part_of
+from mlpengine.nn.mlp import Architecture
+from mlpengine.nn.tensors import METADATA_KEY
+from mlpengine.ops import LeakyRelu
+from mlpengine.step.population import Population
+from mlpengine.tables import Column, Table
+from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.loading import load
+from mlpengine_cli.evaluate import measure
+from mlpengine_cli.predict import predictions
+
+LOSSES = {"one": "softmax_cross_entropy", "two": "bce_with_logits", "value": "huber"}
+
+
+@cache
+def table() -> Table:
+    """Return rows with a gap, a boolean, dates, a category and targets of every task."""
+    g = np.random.default_rng(0)
+    size = g.normal(5, 2, 24)
+    size[3] = np.nan
+    words = np.array([0, 1, 2, 0, 1, -1] * 4, np.int32)
+    return Table(
+        {
+            "size": Column(size),
+            "flag": Column(g.integers(0, 2, 24) * 1.0, "boolean"),
+            "when": Column(1.5e9 + g.random(24) * 1e8, "date"),
+            "until": Column(1.6e9 + g.random(24) * 1e8, "date"),
+            "zone": Column(words[::-1].copy(), "text", ("east", "north", "west")),
+            "word": Column(words, "text", ("blue", "green", "red")),
+            "one": Column(np.arange(24) % 3 * 1.0),
+            "two": Column(np.array([0, 1] * 12, np.int32), "text", ("no", "yes")),
+            "value": Column(g.normal(1e4, 5, 24)),
+            "weight": Column(g.random(24) + 0.5),
+        },
+        "rows",
+    )
+
+
+@cache
+def model(target: str) -> Model:
+    others = tuple({*LOSSES} - {target})
+    task = "regression" if target == "value" else "classification"
+    preprocessor = Preprocessor(
+        target,
+        task=task,
+        drop=others,
+        weight="weight",
+        missing="indicator",
+        min_count=1,
+        encoding="piecewise",
+        bins=3,
+        features={"area": "size * size", "gap": "(until - when) * area"},
+    ).fit(table())
+    outputs = {"one": 3, "two": 1, "value": 1}[target]
+    sizes = [preprocessor.n_features, 4, 3, outputs]
+    mlp = Mlp(sizes, activation=["gelu", LeakyRelu(0.2)], dropout=0.1, seed=1)
+    members = Population(mlp, 2) if target == "value" else None
+    return Model(mlp if members is None else members[0], preprocessor, LOSSES[target], {}, members)
+
+
+def use(path) -> bool:
+    """Do with a model file what the commands do; return whether it could be loaded."""
+    try:
+        loaded = Model.load(path)
+    except CheckpointError:
+        return False
+    with suppress(MlpEngineError):
+        predictions(loaded, table())
+    with suppress(MlpEngineError):
+        rows = part_of(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
+        measure(loaded, loaded.task, [("data", rows, loaded.forward(rows.x))])
+    with suppress(MlpEngineError):
+        FORMATS["c"](loaded)
+    json.dumps(loaded.to_dict()).encode()
+    return True
+
+
+@pytest.mark.parametrize("target", LOSSES)
+def test_a_model_comes_back(target, tmp_path):
+    whole = model(target)
+    whole.save(tmp_path / "m")  # whose JSON has sorted keys, the columns of the table have not
+    columns, numbers = predictions(Model.load(tmp_path / "m"), table())
+    truth, expected = predictions(whole, table())
+    assert list(columns) == list(truth)
+    np.testing.assert_array_equal(numbers, expected)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("target", LOSSES)
+def test_a_changed_header_is_refused_or_works(target, tmp_path):
+    whole = model(target)
+    arrays, header = whole.state_dict(), whole.to_dict()
+    usable = []
+    with np.errstate(all="ignore"):
+        # one change of four: the targets share most of the header, and try other values in it
+        changes = mutations(header, start=7 * len(target), each=1)
+        for what, changed in islice(changes, [*LOSSES].index(target), None, 4):
+            try:
+                usable.append(use(write(tmp_path / "m", arrays, changed)))
+            except Exception as error:
+                pytest.fail(f"{what}: {error!r}")
+    assert len(usable) > 100
+    assert 0 < sum(usable) < len(usable) / 2
+
+
+def test_the_changes_find_what_is_not_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(mlpengine.features.saved, "conform", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match="Error"):
+        test_a_changed_header_is_refused_or_works("one", tmp_path)
+
+
+@pytest.mark.parametrize("load", [Model.load, Mlp.load])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("2.weight", np.nan, "must be finite (nan at [0, 1])"),
+        ("0.weight", -np.inf, "must be finite (-inf at [0, 1])"),
+    ],
+)
+def test_weights_must_be_finite(load, name, value, message, tmp_path):
+    mlp = Mlp([model("one").preprocessor.n_features, 4, 3])
+    arrays = mlp.state_dict()
+    arrays[name][0, 1] = value
+    path = write(tmp_path / "m", arrays, model("one").to_dict() | {"mlp": mlp.to_dict()})
+    with pytest.raises(CheckpointError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: {name} {message}"
+
+
+@pytest.mark.parametrize("load", [Model.load, Mlp.load])
+def test_sizes_are_compared_with_the_arrays_before_memory_is_taken(load, tmp_path):
+    whole = model("one")
+    header = whole.to_dict()
+    header["mlp"]["sizes"] = [header["mlp"]["sizes"][0], 20_000, 20_000, 3]
+    path = write(tmp_path / "m", whole.mlp.state_dict(), header)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=r"weight must be \(20000, 20000\)"):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    whole = model("one")
+    header = {"model": whole.to_dict(), "format": 1}
+    flat = whole.mlp.params.flat
+    for i, (best, message) in enumerate(
+        [(flat[1:], "of another network"), (flat * np.nan, "must be finite")]
+    ):
+        run = tmp_path / str(i)
+        state = {"weights": whole.mlp.state_dict(), "best": {"weights": best, "epoch": 1}}
+        Checkpoints(run / "checkpoints").save(1, state, header, best=True)
+        with pytest.raises(CheckpointError, match=message):
+            load(run)
+
+
+@pytest.mark.parametrize("text", ["NaN", "[" * 100_000, "{", "1" * 5_000, '{"header": 1}'])
+def test_metadata_that_is_no_json_of_ours(text, tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(save({"x": np.zeros(1)}, {METADATA_KEY: text}))
+    with pytest.raises(CheckpointError, match=re.escape(str(path))):
+        Model.load(path)
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F8_E4M3", "F16", "I64", "BOOL"])
+def test_arrays_of_other_dtypes(dtype, tmp_path):
+    size = {"BF16": 2, "F8_E4M3": 1, "F16": 2, "I64": 8, "BOOL": 1}[dtype]
+    head = json.dumps({"0.bias": {"dtype": dtype, "shape": [4], "data_offsets": [0, 4 * size]}})
+    head += " " * (-len(head) % 8)
+    (tmp_path / "m").write_bytes(len(head).to_bytes(8, "little") + head.encode() + bytes(4 * size))
+    with pytest.raises(CheckpointError):
+        Model.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        (1.0, int, "x: must be a whole number (got 1.0)"),
+        (True, float, "x: must be a finite number (got True)"),
+        (10**400, float, "must be a finite number"),
+        ("\ud800", str, "must be text"),
+        ([1, "a"], list[int], "x[1]: must be a whole number (got 'a')"),
+        ([1], tuple[int, int], "x: must be a list of 2"),
+        ({"a": "b"}, dict[str, int], "x.a: must be a whole number"),
+        ("c", Literal["a", "b"], "x: must be one of a, b (got 'c')"),
+        (1.5, str | None, "x: must be text"),
+        ({"alpha": 0.1, "beta": 2}, LeakyRelu, "x: has unknown keys ('beta')"),
+        ({"mlp": {}}, dict[str, Architecture], "x.mlp: lacks ('activations', 'dropout', "),
+    ],
+)
+def test_structure(value, kind, message):
+    with pytest.raises(CheckpointError) as caught:
+        conform(value, kind, "x")
+    assert message in str(caught.value)

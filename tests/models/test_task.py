@@ -1,0 +1,270 @@
+"""Outputs to predictions and probabilities, and metrics over a whole split."""
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import sklearn.metrics as reference
+from runs import part
+
+from mlpengine import Mlp, SoftmaxCrossEntropy
+from mlpengine.errors import DataError
+from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
+from mlpengine.models.evaluate import ROWS, Evaluator
+from mlpengine.models.task import (
+    BinaryClassification,
+    Classification,
+    MultiLabel,
+    Regression,
+    Split,
+    part_of,
+    task_for,
+)
+from mlpengine.ops import (
+    REGISTRY,
+    BinaryCrossEntropyWithLogits,
+    Gamma,
+    GaussianNll,
+    Huber,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    Poisson,
+    Quantile,
+)
+from mlpengine.tables import read_table
+
+RNG = np.random.default_rng(5)
+LOGITS = RNG.normal(0, 30, (40, 3)).astype("float32")
+
+TASKS = {
+    "classes": (ClassTarget("t", ["a", "b", "c"]), SoftmaxCrossEntropy(), Classification, 3),
+    "two classes": (
+        ClassTarget("t", ["a", "b"]),
+        BinaryCrossEntropyWithLogits(),
+        BinaryClassification,
+        1,
+    ),
+    "labels": (MultiLabelTarget(["s", "t"]), BinaryCrossEntropyWithLogits(), MultiLabel, 2),
+    "numbers": (NumberTarget(["s", "t"], [1, 2], [3, 4]), MeanSquaredError(), Regression, 2),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_task_follows_the_target_and_the_loss(name):
+    target, loss, kind, outputs = TASKS[name]
+    task = task_for(target, loss)
+    assert type(task) is kind
+    assert task.outputs == outputs
+
+
+def test_a_task_needs_a_target():
+    with pytest.raises(DataError, match="without a target"):
+        task_for(None, MeanSquaredError())
+
+
+def test_probabilities_are_the_softmax_in_float64():
+    chance = Classification(3).probabilities(LOGITS)
+    np.testing.assert_allclose(chance, scipy.special.softmax(LOGITS.astype(float), 1), rtol=1e-12)
+    assert chance.dtype == np.float64
+
+
+@pytest.mark.parametrize("task", [BinaryClassification(1), MultiLabel(3)])
+def test_probabilities_are_the_logistic_function_in_float64(task):
+    logits = LOGITS[:, : task.outputs]
+    expected = scipy.special.expit(logits.astype(float))
+    if task.outputs == 1:
+        expected = np.hstack([1 - expected, expected])
+    np.testing.assert_allclose(task.probabilities(logits), expected, rtol=1e-12, atol=1e-300)
+
+
+def test_predictions_are_the_likeliest_classes():
+    for task in (Classification(3), BinaryClassification(1)):
+        logits = LOGITS[:, : task.outputs]
+        chosen = task.probabilities(logits).argmax(axis=1)
+        assert np.array_equal(task.predict(logits), chosen)
+    assert np.array_equal(MultiLabel(3).predict(LOGITS), LOGITS > 0)
+
+
+def test_regression_predicts_in_its_own_units():
+    task = Regression(NumberTarget(["t"], [100.0], [10.0]))
+    assert task.predict(np.array([[0.5]], "float32")) == pytest.approx(105.0)
+    assert task.probabilities(LOGITS) is None
+
+
+OUTPUT = RNG.normal(0, 0.7, (40, 6)).astype("float32")
+WIDE = OUTPUT.astype(float)
+SPREAD = NumberTarget(["s", "t"], [5.0, 0.0], [2.0, 0.5])
+SCALED = NumberTarget(["s", "t"], [0.0, 0.0], [3.0, 0.5])
+POSITIVE = RNG.gamma(2, size=(40, 2))
+
+
+def pinballs(q, t, levels):
+    return np.mean(
+        [reference.mean_pinball_loss(t, q[:, :, k], alpha=a) for k, a in enumerate(levels)]
+    )
+
+
+def quantiles(output):
+    return output.reshape(40, 2, 3) * [[[2.0], [0.5]]] + [[[5.0], [0.0]]]
+
+
+def normals(output):
+    mean, s = output[:, :4:2], output[:, 1:4:2]
+    return mean * [2, 0.5] + [5, 0], np.exp(s / 2) * [2, 0.5]
+
+
+def averaged(deviance):
+    return lambda t, p: np.mean([deviance(t[:, i], p[:, i]) for i in range(2)])
+
+
+PREDICTED = {
+    "poisson": (
+        Regression(SCALED, Poisson()), OUTPUT[:, :2],
+        {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
+        {"deviance": lambda p: averaged(reference.mean_poisson_deviance)(POSITIVE, p)},
+    ),
+    "gamma": (
+        Regression(SCALED, Gamma()), OUTPUT[:, :2],
+        {"s": 3 * np.exp(WIDE[:, 0]), "t": 0.5 * np.exp(WIDE[:, 1])},
+        {"deviance": lambda p: averaged(reference.mean_gamma_deviance)(POSITIVE, p)},
+    ),
+    "quantiles": (
+        Regression(SPREAD, Quantile((0.1, 0.4, 0.9))), OUTPUT,
+        {
+            f"{name}_{level}": quantiles(WIDE)[:, i, k]
+            for i, name in enumerate("st")
+            for k, level in enumerate((0.1, 0.4, 0.9))
+        },
+        {
+            "pinball": lambda p: pinballs(quantiles(WIDE), POSITIVE, (0.1, 0.4, 0.9)),
+            "calibration_error": lambda p: max(
+                abs((quantiles(WIDE)[:, :, k] >= POSITIVE).mean() - level)
+                for k, level in enumerate((0.1, 0.4, 0.9))
+            ),
+        },
+    ),
+    "gaussian_nll": (
+        Regression(SPREAD, GaussianNll()), OUTPUT[:, :4],
+        {
+            f"{name}{suffix}": values[:, i]
+            for i, name in enumerate("st")
+            for suffix, values in zip(("", "_std"), normals(WIDE), strict=True)
+        },
+        {"nll": lambda p: -scipy.stats.norm.logpdf(POSITIVE, *normals(WIDE)).mean()},
+    ),
+}  # fmt: skip
+"""By loss: the task, outputs, what they predict by column, and the metrics beside the usual ones.
+
+The prediction that is compared with the targets is the mean, or the quantile next to the median.
+"""
+POINTS = {"poisson": "st", "gamma": "st", "quantiles": ("s_0.4", "t_0.4"), "gaussian_nll": "st"}
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_each_loss_says_what_its_outputs_predict(name):
+    task, output, columns, own = PREDICTED[name]
+    assert task.outputs == output.shape[1]
+    given = task.columns(output)
+    assert list(given) == list(columns)
+    for column, values in columns.items():
+        np.testing.assert_allclose(given[column], values, rtol=1e-12)
+    point = np.stack([columns[column] for column in POINTS[name]], axis=1)
+    np.testing.assert_allclose(task.predict(output), point, rtol=1e-12)
+    measured = task.metrics(output, Split(output, POSITIVE, POSITIVE), full=True)
+    assert measured.pop("r2") == pytest.approx(reference.r2_score(POSITIVE, point))
+    assert measured.pop("mae") == pytest.approx(reference.mean_absolute_error(POSITIVE, point))
+    assert measured.keys() >= own.keys()
+    shown = {key: measured[key] for key in own}
+    assert shown == pytest.approx({key: metric(point) for key, metric in own.items()})
+
+
+@pytest.mark.parametrize("name", ["softmax_cross_entropy", "bce_with_logits"])
+def test_a_loss_of_another_task_is_refused(name):
+    with pytest.raises(DataError, match=f"regression has no loss '{name}'"):
+        task_for(SPREAD, REGISTRY[name]())
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_full_metrics_of_classes(weights):
+    rows = part(40, 8, weights=weights)
+    found = Classification(3).metrics(LOGITS, rows, full=True)
+    chance = scipy.special.softmax(LOGITS.astype(float), 1)
+    given = {"sample_weight": rows.weights}
+    chosen = chance.argmax(1)
+    expected = {
+        "accuracy": reference.accuracy_score(rows.truth, chosen, **given),
+        "macro_f1": reference.f1_score(rows.truth, chosen, average="macro", **given),
+        "weighted_f1": reference.f1_score(rows.truth, chosen, average="weighted", **given),
+        "balanced_accuracy": reference.balanced_accuracy_score(rows.truth, chosen, **given),
+        "roc_auc": reference.roc_auc_score(rows.truth, chance, multi_class="ovr", **given),
+        "log_loss": reference.log_loss(rows.truth, chance, **given),
+    }
+    more = {"average_precision", "brier", "calibration_error"}
+    assert found.keys() == expected.keys() | more
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
+def test_full_metrics_of_labels():
+    truth = RNG.integers(0, 2, (40, 3)).astype("float32")
+    found = MultiLabel(3).metrics(LOGITS, Split(LOGITS, truth, truth), full=True)
+    assert found["accuracy"] == pytest.approx(reference.accuracy_score(truth, LOGITS > 0))
+    names = {"accuracy", "macro_f1", "weighted_f1", "roc_auc", "log_loss"}
+    assert set(found) == names | {"average_precision", "brier", "calibration_error"}
+
+
+LOSSES = {
+    "classes": (SoftmaxCrossEntropy(), Classification(3), lambda y: y.argmax(1)),
+    "two classes": (
+        BinaryCrossEntropyWithLogits(),
+        BinaryClassification(1),
+        lambda y: (y[:, :1] > 0).astype("float32"),
+    ),
+    "labels": (BinaryCrossEntropyWithLogits(), MultiLabel(3), lambda y: (y > 0).astype("float32")),
+    "mse": (MeanSquaredError(), Regression(NumberTarget(["t"] * 3, [0] * 3, [1] * 3)), np.array),
+    "mae": (MeanAbsoluteError(), Regression(NumberTarget(["t"] * 3, [0] * 3, [1] * 3)), np.array),
+    "huber": (Huber(), Regression(NumberTarget(["t"] * 3, [0] * 3, [1] * 3)), np.array),
+}
+
+
+@pytest.mark.parametrize("rows", [1, ROWS, ROWS + 1, 2 * ROWS + 7])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_loss_of_a_split_is_that_of_all_rows_at_once(name, weighted, rows):
+    loss, task, target = LOSSES[name]
+    rng = np.random.default_rng(rows)
+    x = rng.normal(size=(rows, 4)).astype("float32")
+    y = target(rng.normal(size=(rows, 3)).astype("float32"))
+    weights = rng.uniform(0.5, 2, rows).astype("float32") if weighted else None
+    truth = y if task.outputs > 1 else y.astype("int64").reshape(rows, -1)[:, 0]
+    mlp = Mlp([4, 5, task.outputs], dropout=0.5)
+    evaluator = Evaluator(mlp, loss, task)
+    found = evaluator.run(Split(x, y, truth, weights))
+    output = mlp.predict(x)
+    assert found["loss"] == pytest.approx(loss(output, y, None, weights), rel=1e-5)
+    np.testing.assert_allclose(evaluator.output, output, rtol=1e-5, atol=1e-6)
+
+
+def test_the_buffer_of_outputs_is_made_once():
+    evaluator = Evaluator(Mlp([4, 3]), SoftmaxCrossEntropy(), Classification(3))
+    evaluator.run(part(30, 1))
+    first = evaluator.output
+    evaluator.run(part(20, 2))
+    assert evaluator.output.base is first.base
+
+
+def test_a_part_keeps_regression_targets_in_their_own_units():
+    table = read_table("diabetes")
+    preprocessor = Preprocessor("progression").fit(table)
+    task = task_for(preprocessor.target, MeanSquaredError())
+    found = part_of(table, np.arange(5), preprocessor, task, np.dtype("float64"))
+    assert np.array_equal(found.truth[:, 0], table["progression"].values[:5])
+    assert found.y.dtype == found.x.dtype == np.float64
+    np.testing.assert_allclose(task.predict(found.y), found.truth, rtol=1e-6)
+
+
+def test_a_part_needs_the_target_column():
+    table = read_table("penguins")
+    preprocessor = Preprocessor("species").fit(table)
+    task = task_for(preprocessor.target, SoftmaxCrossEntropy())
+    with pytest.raises(DataError, match=r"the target column is missing \(species\)"):
+        part_of(table.drop(["species"]), None, preprocessor, task, np.dtype("float32"))

@@ -1,0 +1,447 @@
+"""Populations: each member has the bits of a run of its own."""
+
+import heapq
+import logging
+import math
+import subprocess
+import sys
+from copy import copy
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from mlpengine import (
+    Adam,
+    AdamW,
+    CosineSchedule,
+    MeanSquaredError,
+    Mlp,
+    Population,
+    PopulationStep,
+    Sgd,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.backends.compiled import cache
+from mlpengine.errors import (
+    CheckpointError,
+    DataError,
+    IndexRangeError,
+    NumericalError,
+    ShapeError,
+    UsageError,
+)
+from mlpengine.optim import PercentileClip, PlateauSchedule, RmsProp
+from mlpengine.step import population
+
+SEEDS = (5, 1, 8)
+LRS = (0.1, 0.01, 0.003)
+DECAYS = (0.1, 0.01, 0.02)
+
+SHAPES = {
+    "tiny": ([3, 4, 2], 5),
+    "small": ([10, 16, 16, 3], 16),
+    "medium": ([33, 70, 5], 40),
+    "linear": ([7, 2], 1),
+}
+
+CASES = {
+    "plain": {},
+    "clip_norm": {"clip_norm": 0.1},
+    "clip with a state": {"clip": partial(PercentileClip, 50.0)},
+    "weighted": {"weighted": True},
+    "weights of each": {"weighted": True, "each": True},
+    "momentum": {"optimizer": partial(Sgd, momentum=0.9)},
+    "schedule": {"optimizer": partial(RmsProp, schedule=CosineSchedule(6))},
+    "decay": {"weight_decay": DECAYS},
+    "dropout": {"mlp": {"dropout": 0.3}},
+    "softmax inside": {"mlp": {"output_activation": "softmax"}},
+    "float64": {"mlp": {"dtype": "float64", "initializer": "lecun_uniform"}},
+    "classes": {"loss": SoftmaxCrossEntropy()},
+    "lengths": {"steps": (7, 0, 3)},
+}
+
+
+@pytest.fixture(params=["numpy", "compiled"])
+def backend(request):
+    return request.param
+
+
+def data(mlp: Mlp, rows: int, *, classes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(rows)
+    x = rng.standard_normal((rows, mlp.sizes[0])).astype(mlp.dtype)
+    if classes:
+        return x, rng.integers(0, mlp.sizes[-1], rows)
+    return x, rng.standard_normal((rows, mlp.sizes[-1])).astype(mlp.dtype)
+
+
+def compare(sizes, batch, backend, threads, options):
+    """Train three members, and three networks of their own, and compare all bits."""
+    options = dict(options)
+    network = options.pop("mlp", {})
+    optimizer = options.pop("optimizer", Adam)
+    loss = options.pop("loss", MeanSquaredError())
+    counts, decays = options.pop("steps", (7, 7, 7)), options.pop("weight_decay", None)
+    norm, each = options.pop("clip_norm", None), options.pop("each", False)
+    clip = options.pop("clip", lambda: norm)
+    options |= {"backend": backend}
+    mlp = Mlp(sizes, activation="tanh", seed=99, **network)
+    x, y = data(mlp, 60, classes=isinstance(loss, SoftmaxCrossEntropy))
+    rng = np.random.default_rng(0)
+    orders = [rng.integers(0, 60, n * batch) for n in counts]
+    if len(set(counts)) == 1:
+        orders = np.stack(orders)
+    weights = rng.uniform(0.5, 2, (3, 60)).astype(x.dtype) if options.get("weighted") else None
+    shared = weights if weights is None or each else weights[0]
+
+    members = Population(mlp, 3, seeds=SEEDS)
+    step = PopulationStep(
+        *(members, loss, optimizer, batch),
+        lr=LRS,
+        weight_decay=decays,
+        clip_norm=clip(),
+        threads=threads,
+        **options,
+    )
+    results = [step.run_many(x, y, orders, shared) for _ in range(2)]
+    assert step.backend == backend
+    for k, seed in enumerate(SEEDS):
+        own = Mlp(sizes, activation="tanh", seed=seed, **network)
+        settings = {"lr": LRS[k]} if decays is None else {"lr": LRS[k], "weight_decay": decays[k]}
+        single = TrainingStep(
+            own, loss, optimizer(own, **settings), batch, clip_norm=clip(), **options
+        )
+        given = weights[k if each else 0] if weights is not None else None
+        for losses, norms in results:
+            expected, expected_norms = single.run_many(x, y, orders[k], given)
+            assert losses[k, : counts[k]].tobytes() == expected.tobytes()
+            assert norms[k, : counts[k]].tobytes() == expected_norms.tobytes()
+            assert np.isnan(losses[k, counts[k] :]).all()
+        assert members.params[k].tobytes() == own.params.flat.tobytes()
+        moments = step.steps[k].optimizer.moments
+        for name, moment in single.optimizer.moments.items():
+            assert moments[name].tobytes() == moment.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_members_of_any_shape_have_the_bits_of_single_runs(shape, backend, threads):
+    compare(*SHAPES[shape], backend, threads, {})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_members_with_any_option_have_the_bits_of_single_runs(case, backend):
+    compare(*SHAPES["tiny"], backend, 2, CASES[case])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_stretches_change_no_bit(threads, monkeypatch):
+    """Members in turn, a few steps each, on more threads than cores, and than members."""
+    monkeypatch.setattr(population, "steps_at_once", lambda step: 2)
+    monkeypatch.setattr(population, "TURN", 0.0)
+    compare(*SHAPES["tiny"], "compiled", threads, CASES["lengths"])
+
+
+def test_the_last_turns_are_short(monkeypatch):
+    """Whatever the speed of each, no thread makes many steps while the other has none."""
+    turns = []
+    take = population._Work._take
+
+    def record(work):
+        turn = take(work)
+        if turn is not None:
+            turns.append(turn[2] - turn[1])
+        return turn
+
+    monkeypatch.setattr(population._Work, "_take", record)
+    monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
+    monkeypatch.setattr(population, "TURN", math.inf)
+    compare(*SHAPES["tiny"], "compiled", 2, {"steps": (640, 640, 640)})
+    assert turns[0] > 64
+    assert turns[-1] <= 64 / population.SHORTEST
+    assert sum(turns) == 2 * 3 * 640  # two calls
+
+
+@pytest.mark.parametrize("seconds", [(1.0, 1.0), (1.0, 1.3), (2.0, 1.0, 1.0)], ids=str)
+def test_threads_end_together(seconds, monkeypatch):
+    """Each thread needs so many seconds for a step; nothing is computed."""
+    monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
+    work = population._Work([None] * 16, 1, range(16))
+    work._threads, work._counts, work._left = len(seconds), [640] * 16, [640] * 16
+    work._waiting = [*range(16)]
+    ends, times, turns = [], [(0.0, i) for i in range(len(seconds))], {}
+    while times:
+        now, thread = heapq.heappop(times)
+        if thread in turns:
+            k, _, last = turns.pop(thread)
+            work._left[k] = 640 - last
+            work._waiting += [k] if last < 640 else []
+        if (turn := work._take()) is None:
+            ends.append(now)
+        else:
+            turns[thread] = turn
+            heapq.heappush(times, (now + (turn[2] - turn[1]) * seconds[thread], thread))
+    assert work._left == [0] * 16
+    shortest = 64 / population.SHORTEST
+    assert max(ends) - min(ends) <= 8 * shortest * max(seconds)
+    assert max(ends) <= 1.005 * 16 * 640 / sum(1 / s for s in seconds)
+
+
+def test_members_and_other_rates_share_one_program_that_is_built_once(tmp_path, monkeypatch):
+    """Rates of learning and dropout are in memory: trials of a sweep that vary them share it."""
+    built = []
+    build = cache._build
+    monkeypatch.setattr(cache, "_loaded", {})
+    monkeypatch.setenv("MLPENGINE_CACHE", str(tmp_path / "programs"))
+    monkeypatch.setattr(cache, "_build", lambda *args: (built.append(args), build(*args)))
+    steps = []
+    for rate in (0.1, 0.4):
+        members = Population(Mlp([3, 5, 2], dropout=rate), 4)
+        lr = [1e-1, 1e-2, 1e-3, 0]
+        loss = MeanSquaredError()
+        steps += PopulationStep(members, loss, Adam, 4, lr=lr, backend="compiled").steps
+    assert len(built) == 1
+    assert len({id(s._full.fused.library) for s in steps}) == 1
+
+
+def small_step(backend: str = "numpy", **options) -> PopulationStep:
+    members = Population(Mlp([3, 4, 2], activation="tanh"), 3, seeds=SEEDS)
+    arguments = {"optimizer": Sgd, "batch_size": 5, "backend": backend, **options}
+    return PopulationStep(members, MeanSquaredError(), **arguments)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_member_whose_step_is_not_finite_stops_alone(backend, threads, caplog):
+    step = small_step(backend, threads=threads)
+    other = small_step(backend)
+    x, y = data(step.members[0], 60)
+    x[7] = np.nan
+    orders = np.arange(60).reshape(3, 20)
+    orders[0, 5:10] = 0
+    orders[1] = np.r_[10:20, 3:13]  # row 7 is in its third batch of four
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        losses, norms = step.run_many(x, y, orders)
+    expected = (
+        "member 1: step 3: loss and gradients must be finite (the input is not, in row 4 of the "
+        "batch)"
+    )
+    assert [record.getMessage() for record in caplog.records] == [f"population: {expected}"]
+    assert {k: str(error) for k, error in step.failures.items()} == {1: expected}
+    assert step.active.tolist() == [True, False, True]
+    assert np.isfinite(losses).tolist() == [[True] * 4, [True, True, False, False], [True] * 4]
+    other.active[1] = False
+    same, same_norms = other.run_many(x, y, orders)
+    np.testing.assert_array_equal(losses[[0, 2]], same[[0, 2]])
+    np.testing.assert_array_equal(norms[[0, 2]], same_norms[[0, 2]])
+    assert np.isnan(same[1]).all()
+    np.testing.assert_array_equal(step.members.params[[0, 2]], other.members.params[[0, 2]])
+    own = Mlp([3, 4, 2], activation="tanh", seed=SEEDS[1])
+    single = TrainingStep(own, MeanSquaredError(), Sgd(own), 5, backend=backend)
+    single.run_many(x, y, orders[1, :10])
+    np.testing.assert_array_equal(step.members.params[1], own.params.flat)
+    step.active[1] = True  # and goes on where it stopped
+    single.run_many(x, y, orders[2])
+    step.run_many(x, y, orders[[2, 2, 2]])
+    np.testing.assert_array_equal(step.members.params[1], own.params.flat)
+
+
+def test_a_step_that_is_not_made_has_no_loss(backend):
+    """Where machine code computes one, infinite, before it is refused."""
+    step = small_step(backend)
+    x, y = data(step.members[0], 60)
+    y[32] = 1e30
+    losses, norms = step.run_many(x, y, np.arange(60).reshape(3, 20))
+    assert list(step.failures) == [1]
+    made = [[True] * 4, [True, True, False, False], [True] * 4]
+    for values in (losses, norms):
+        assert (~np.isnan(values)).tolist() == made
+
+
+def test_a_call_in_which_all_members_fail_raises(backend):
+    step = small_step(backend, threads=2)
+    x, y = data(step.members[0], 60)
+    x[...] = np.inf
+    with pytest.raises(NumericalError, match="member 0: step 1: loss and gradients"):
+        step.run_many(x, y, np.arange(60).reshape(3, 20))
+    assert sorted(step.failures) == [0, 1, 2]
+    with pytest.raises(UsageError, match="needs an active member"):
+        step.run_many(x, y, np.arange(60).reshape(3, 20))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_label_out_of_range_ends_the_call_with_its_place(backend, threads):
+    members = Population(Mlp([3, 4, 2]), 3)
+    step = PopulationStep(members, SoftmaxCrossEntropy(), Sgd, 5, backend=backend, threads=threads)
+    x, y = data(members[0], 60, classes=True)
+    y[31] = 2
+    with pytest.raises(IndexRangeError, match="2"):
+        step.run_many(x, y, np.arange(60).reshape(3, 20))
+    assert np.isfinite(members.params).all()
+
+
+def test_an_interrupt_ends_all_threads_after_the_steps_in_hand(monkeypatch):
+    step = small_step("compiled", threads=2)
+    x, y = data(step.members[0], 60)
+    monkeypatch.setattr(population, "steps_at_once", lambda step: 1)
+    first = step.steps[0].run_into
+
+    def interrupted(*args):
+        first(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(step.steps[0], "run_into", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        step.run_many(x, y, np.tile(np.arange(60), (3, 10_000)))
+    made = [s.optimizer.steps for s in step.steps]
+    assert made[0] == 1
+    assert max(made) < 120_000
+    before = step.members.params.copy()
+    monkeypatch.undo()
+    assert [s.optimizer.steps for s in step.steps] == made
+    np.testing.assert_array_equal(step.members.params, before)
+    step.run_many(x, y, np.arange(15).reshape(3, 5))  # the pool still works
+    assert [s.optimizer.steps for s in step.steps] == [n + 1 for n in made]
+
+
+FORK = """\
+import os, signal
+import numpy as np
+from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
+members = Population(Mlp([3, 4, 2]), 4)
+step = PopulationStep(members, MeanSquaredError(), Sgd, 5, backend="compiled", threads=2)
+x, y, orders = np.ones((9, 3), "f4"), np.ones((9, 2), "f4"), np.zeros((4, 20), np.int64)
+step.run_many(x, y, orders)
+child = os.fork()
+signal.alarm(100)
+losses, _ = step.run_many(x, y, orders)
+if not child:
+    os._exit(0 if step.backend == "compiled" and np.isfinite(losses).all() else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_starts_threads_of_its_own():
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_members_lie_in_one_block_and_predict_as_networks_do():
+    mlp = Mlp([4, 6, 3], activation=["tanh"], initializer="lecun_uniform", dropout=0.2)
+    members = Population(mlp, 3, seeds=SEEDS)
+    x = np.random.default_rng(0).standard_normal((9, 4))
+    outputs = members.predict(x)
+    assert outputs.shape == (3, 9, 3)
+    for k, seed in enumerate(SEEDS):
+        own = Mlp([4, 6, 3], activation="tanh", initializer="lecun_uniform", dropout=0.2, seed=seed)
+        np.testing.assert_array_equal(members[k].params.flat, own.params.flat)
+        np.testing.assert_array_equal(outputs[k], own.predict(x))
+        assert np.shares_memory(members[k].weights[0], members.params[k])
+    assert len(members) == 3
+    assert [*members] == [members[0], members[1], members[-1]]
+    np.testing.assert_allclose(
+        members.mean(x), outputs.astype("f8").mean(axis=0), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_array_equal(Population(mlp, 2).params[1], mlp.like(seed=1).params.flat)
+
+
+def test_what_a_step_reads_starts_at_a_cache_line():
+    members = Population(Mlp([4, 5, 3], seed=0), 3)
+    steps = PopulationStep(members, MeanSquaredError(), Adam, 7).steps
+    for step in (*steps, *(TrainingStep(m, MeanSquaredError(), Adam(m), 7) for m in members)):
+        moments = step.optimizer.moments.values(), copy(step.optimizer).moments.values()
+        arrays = step.mlp.params.flat, step.grads.flat, *chain(*moments), *step.bound(7).buffers[:1]
+        assert all(array.ctypes.data % 64 == 0 for array in (*arrays, step.grads.d_output))
+
+
+def test_weights_of_a_network_from_a_description_are_drawn():
+    mlp = Mlp.from_dict(Mlp([4, 6, 3]).to_dict())
+    np.testing.assert_array_equal(
+        Population(mlp, 1, seeds=[3])[0].params.flat, Mlp([4, 6, 3], seed=3).params.flat
+    )
+
+
+def test_state_goes_out_and_in_by_name():
+    mlp = Mlp([4, 6, 3])
+    members, other = Population(mlp, 3), Population(mlp, 3, seeds=SEEDS)
+    state = members.state_dict()
+    assert {name: array.shape for name, array in state.items()} == {
+        "0.weight": (3, 6, 4),
+        "0.bias": (3, 6),
+        "2.weight": (3, 3, 6),
+        "2.bias": (3, 3),
+    }
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(other.params, members.params)
+    before = other.params.copy()
+    with pytest.raises(CheckpointError, match=r"0\.weight must be \(3, 6, 4\).*2\.bias must"):
+        other.load_state_dict({**state, "0.weight": state["0.weight"][0]} | {"2.bias": 0})
+    np.testing.assert_array_equal(other.params, before)
+
+
+MISUSE = {
+    "no members": (lambda: Population(Mlp([2, 1]), 0), UsageError, "at least one member"),
+    "seeds": (lambda: Population(Mlp([2, 1]), 2, seeds=[1]), UsageError, r"each of 2 \(got 1\)"),
+    "a negative seed": (lambda: Population(Mlp([2, 1]), 1, seeds=[-1]), UsageError, "whole"),
+    "threads": (lambda: small_step(threads=0), UsageError, "threads must be at least 1"),
+    "rates": (lambda: small_step(lr=[0.1, 0.2]), UsageError, r"each of 3 members \(got \[2\]\)"),
+    "a rate": (lambda: small_step(lr=[0.1, -1, 0.1]), UsageError, "lr"),
+    "an instance": (lambda: small_step(optimizer=Sgd(Mlp([3, 4, 2]))), UsageError, "a class"),
+    "another's optimizer": (
+        lambda: small_step(optimizer=lambda member: Sgd(Mlp([3, 4, 2]))),
+        UsageError,
+        "a class, or a function",
+    ),
+    "a shared schedule": (
+        lambda: small_step(optimizer=partial(AdamW, schedule=PlateauSchedule())),
+        UsageError,
+        "PlateauSchedule of its own",
+    ),
+    "batch": (
+        lambda: small_step(batch_size=0),
+        UsageError,
+        "batch_size must be a whole number of at least 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISUSE)
+def test_misuse_is_refused(name):
+    make, kind, message = MISUSE[name]
+    with pytest.raises(kind, match=message):
+        make()
+
+
+ORDERS = np.zeros((3, 10), np.int64)
+BAD_ROWS = {
+    "members": (ORDERS[:2], {}, ShapeError, r"needs 3 orders \(got 2\)"),
+    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"member 0: order must be int64"),
+    "length": ([ORDERS[0], ORDERS[0, :7], ORDERS[0]], {}, ShapeError, "member 1: .*multiple of 5"),
+    "row": (
+        np.add(ORDERS, [[0], [0], [60]]),
+        {},
+        DataError,
+        "member 2: order must name rows 0 to 59",
+    ),
+    "x": (ORDERS, {"x": np.zeros((60, 3))}, DataError, "member 0: rows must be as the step's"),
+    "weights": (ORDERS, {"sample_weight": np.ones(60, "f4")}, DataError, "weighted step"),
+    "weights of two": (
+        ORDERS,
+        {"sample_weight": np.ones((2, 60), "f4")},
+        ShapeError,
+        r"\(rows,\) or \(3, rows\) \(got \(2, 60\)\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_rows_that_do_not_fit_are_refused_before_any_step(name):
+    orders, changed, kind, message = BAD_ROWS[name]
+    step = small_step()
+    x, y = data(step.members[0], 60)
+    before = step.members.params.copy()
+    with pytest.raises(kind, match=message):
+        step.run_many(**{"x": x, "y": y, "orders": orders, **changed})
+    np.testing.assert_array_equal(step.members.params, before)

@@ -1,0 +1,168 @@
+"""Shards: the gradient of a batch as a sum in an order that is fixed."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.diagnostics import Diagnostics
+from mlpengine.errors import IndexRangeError, NumericalError, ShapeError, UsageError
+from mlpengine.ops import Quantile
+from mlpengine.optim import AdaptiveClip, PercentileClip
+from mlpengine.step.shards import shard_rows
+
+BATCH = 12
+
+CASES = {
+    "classes": {},
+    "weighted": {"weighted": True, "clip_norm": 0.05},
+    "clip with a state": {"clip_norm": PercentileClip(50.0)},
+    "clip by units": {"clip_norm": AdaptiveClip(0.01)},
+    "numbers": {"loss": MeanSquaredError()},
+    "several levels": {"loss": Quantile((0.1, 0.5, 0.9))},
+    "label smoothing": {"loss": SoftmaxCrossEntropy(label_smoothing=0.1)},
+    "class weights": {"loss": SoftmaxCrossEntropy(class_weights=(1.0, 2.0, 0.5))},
+    "an op without a compiled rule": {"mlp": {"output_activation": "softmax"}},
+    "dropout": {"mlp": {"dropout": 0.4}},
+    "dropout and rematerialization": {
+        "mlp": {"dropout": 0.4, "activation": "gelu"},
+        "rematerialization": "balanced",
+    },
+    "rematerialization": {"rematerialization": "balanced"},
+}
+
+
+@pytest.fixture(params=["numpy", "compiled"])
+def backend(request):
+    return request.param
+
+
+def new_step(backend, shards, *, loss=None, mlp=None, dtype="float64", **options):
+    network = Mlp([5, 7, 9, 3], seed=1, dtype=dtype, **{"activation": "tanh", **(mlp or {})})
+    options["clip_norm"] = copy.deepcopy(options.get("clip_norm"))
+    loss = loss or SoftmaxCrossEntropy()
+    optimizer = Sgd(network, lr=0.05, momentum=0.9)
+    return TrainingStep(network, loss, optimizer, BATCH, backend=backend, shards=shards, **options)
+
+
+def batches(loss, dtype="float64"):
+    """Yield full batches, and one with fewer rows than shards."""
+    rng = np.random.default_rng(0)
+    for rows in (BATCH, BATCH, 3, BATCH):
+        x = rng.standard_normal((rows, 5)).astype(dtype)
+        if isinstance(loss, SoftmaxCrossEntropy):
+            y = rng.integers(0, 3, rows)
+        else:
+            columns = 1 if isinstance(loss, Quantile) else 3
+            y = rng.standard_normal((rows, columns)).astype(dtype)
+        yield x, y, rng.uniform(0.5, 2, rows).astype(dtype)
+
+
+def losses_of(step):
+    values = []
+    for x, y, weights in batches(step.loss, step.mlp.dtype):
+        value = step(x, y, weights) if step.weighted else step(x, y)
+        values += [value, step.grad_norm, step.clipped_norm]
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, "numpy") for name in CASES), ("dropout", "compiled")],
+)
+def test_shards_add_up_to_the_batch(name, backend):
+    whole, parts = (new_step(backend, shards, **CASES[name]) for shards in (1, 4))
+    np.testing.assert_allclose(losses_of(parts), losses_of(whole), rtol=1e-11)
+    np.testing.assert_allclose(parts.mlp.params.flat, whole.mlp.params.flat, rtol=1e-11)
+    assert parts.backend == backend
+
+
+def test_the_order_of_additions_is_that_of_a_binary_tree(backend):
+    """In float32, where the gradients of eight shards cancel by their order."""
+    gradients = np.array([1, 1e8, -1e8, 1, 3, 1e8, 1, -1e8], np.float32)
+    mlp = Mlp([1, 1], seed=0)
+    mlp.params.flat[...] = 0
+    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0), 8, backend=backend, shards=8)
+    step(np.ones((8, 1), "f4"), -4 * gradients[:, None])  # (0 + 4 g)**2 / 8 has the slope g
+    a, b, c, d, e, f, g, h = gradients
+    tree = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    assert tree != gradients.sum(dtype=np.float64)
+    np.testing.assert_array_equal(step.grads.flat, [tree, tree])
+
+
+@pytest.mark.parametrize(("rows", "shards"), [(16, 4), (5, 4), (1, 4), (7, 2), (9, 8)])
+def test_shards_are_even_and_the_first_has_rows(rows, shards):
+    parts = shard_rows(rows, shards)
+    sizes = [part.stop - part.start for part in parts]
+    assert sum(sizes) == rows
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes[0] == max(sizes)
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+
+
+def test_a_row_that_is_not_finite_is_named_and_nothing_changes(backend):
+    step = new_step(backend, 4)
+    x, y, _ = next(batches(step.loss))
+    before = step.mlp.params.flat.copy()
+    x[8, 2] = np.nan
+    with pytest.raises(NumericalError, match=r"input is not, in row 8 of the batch"):
+        step(x, y)
+    assert step.bad_rows == [8]
+    np.testing.assert_array_equal(step.mlp.params.flat, before)
+    assert step.optimizer.steps == 0
+    x[8, 2] = 0
+    step(x, y)
+
+
+def test_a_class_out_of_range_is_named():
+    step = new_step("numpy", 4)
+    x, y, _ = next(batches(step.loss))
+    y[8] = 3
+    with pytest.raises(IndexRangeError, match=r"row 2 has 3\), counted from row 6 of the batch"):
+        step(x, y)
+
+
+@pytest.mark.parametrize(
+    ("shards", "text"),
+    [(3, "power of two"), (0, "power of two"), (16, "at most the batch size, 12")],
+)
+def test_a_wrong_number_of_shards_is_refused(shards, text):
+    with pytest.raises(UsageError, match=text):
+        new_step("numpy", shards)
+
+
+def test_batches_that_do_not_fit_are_refused():
+    step = new_step("numpy", 2)
+    x, y, _ = next(batches(step.loss))
+    with pytest.raises(ShapeError, match="takes up to 12 rows"):
+        step(np.zeros((13, 5)), np.zeros(13, np.int64))
+    with pytest.raises(ShapeError, match="y needs 12 rows"):
+        step(x, np.zeros(13, np.int64))
+    with pytest.raises(ShapeError, match="x: shape"):
+        step(x[:, :4], y)
+
+
+def test_copies_go_on_alike():
+    step = new_step("numpy", 4, clip_norm=0.1)
+    losses_of(step)
+    copies = [copy.deepcopy(step), pickle.loads(pickle.dumps(step))]
+    expected = [step.run(step.bound(3)), *losses_of(step)]  # first on what the buffers hold
+    for other in copies:
+        assert [other.run(other.bound(3)), *losses_of(other)] == expected
+
+
+def test_row_norms_of_a_shard_are_those_of_the_batch():
+    """A shard has the rows' gradients at the scale of the whole batch."""
+    values = []
+    for shards in (1, 2):
+        step = new_step("numpy", shards)
+        x, y, _ = next(batches(step.loss))
+        x[BATCH // 2 :], y[BATCH // 2 :] = x[: BATCH // 2], y[: BATCH // 2]  # both shards alike
+        diagnostics = Diagnostics(step.mlp)
+        step(x, y)
+        diagnostics.observe(step.scratch, step.grads, 1, norm=step.grad_norm, rows=np.arange(BATCH))
+        values.append([diagnostics.get(n) for n in ("example_norm_max", "gradient_variance")])
+        assert diagnostics.batch_size == BATCH
+    np.testing.assert_allclose(*values, rtol=1e-6)

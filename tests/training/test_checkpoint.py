@@ -1,0 +1,360 @@
+"""Checkpoints: exact resume of everything, damage, full disks, what is kept."""
+
+import errno
+import itertools
+import logging
+import os
+import random
+import subprocess
+
+import numpy as np
+import pytest
+from runs import CLASSES, EarlyStopping, part
+
+from mlpengine import Adam, AdamW, CosineSchedule, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import CheckpointError, NumericalError, RunError
+from mlpengine.models.task import Classification
+from mlpengine.nn.tensors import read_tensors
+from mlpengine.optim import (
+    AdaptiveClip,
+    NAdam,
+    PercentileClip,
+    PlateauSchedule,
+    RmsProp,
+    StepSchedule,
+)
+from mlpengine.step.state import pack, unpack
+from mlpengine.training.checkpoint import Checkpointer, Checkpoints, read_checkpoint
+from mlpengine.training.loop import Callback, Loop
+
+EPOCHS = 5
+SETTINGS = {
+    "sgd": {"optimizer": lambda mlp, s: Sgd(mlp, lr=0.1, momentum=0.9, nesterov=True, schedule=s)},
+    "adam": {"optimizer": lambda mlp, s: Adam(mlp, lr=1e-2, schedule=s)},
+    "adamw": {"optimizer": lambda mlp, s: AdamW(mlp, lr=1e-2, schedule=s)},
+    "nadam": {"optimizer": lambda mlp, s: NAdam(mlp, lr=1e-2, schedule=s)},
+    "rmsprop": {"optimizer": lambda mlp, s: RmsProp(mlp, lr=1e-2, momentum=0.5, schedule=s)},
+    "cosine": {"schedule": lambda: CosineSchedule(20, 0.1, warmup_epochs=3)},
+    "step": {"schedule": lambda: StepSchedule(3, 0.5)},
+    "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
+    "dropout": {"dropout": 0.5},
+    "norm clip": {"clip_norm": 0.1},
+    "percentile clip": {"clip": lambda: PercentileClip(50.0, history=5)},
+    "adaptive clip": {"clip": lambda: AdaptiveClip(0.05)},
+    "early stopping": {"early_stopping": EarlyStopping(1, "accuracy")},
+    "weights": {"weighted": True},
+    "no validation": {"validation": False},
+    "float64": {"dtype": "float64"},
+    "numexpr": {"backend": "numexpr"},
+}
+
+
+def make(*, callbacks=(), seed=3, **given):
+    weighted = given.get("weighted", False)
+    dtype = given.get("dtype", "float32")
+    mlp = Mlp([4, 8, CLASSES], dropout=given.get("dropout", 0.0), seed=seed, dtype=dtype)
+    schedule = given.get("schedule", lambda: None)()
+    optimizer = given.get("optimizer", lambda m, s: Adam(m, lr=1e-2, schedule=s))(mlp, schedule)
+    train = part(50, 1, noise=0.5, weights=weighted)
+    valid = part(20, 2, noise=0.5)
+    if dtype == "float64":
+        train, valid = (type(p)(p.x.astype(dtype), p.y, p.truth, None) for p in (train, valid))
+    step = TrainingStep(
+        mlp,
+        SoftmaxCrossEntropy(),
+        optimizer,
+        16,
+        weighted=weighted,
+        clip_norm=given["clip"]() if "clip" in given else given.get("clip_norm"),
+        backend=given.get("backend", "numpy"),
+    )
+    return Loop(
+        step,
+        Classification(CLASSES),
+        train,
+        valid if given.get("validation", True) else None,
+        epochs=EPOCHS,
+        early_stopping=given.get("early_stopping"),
+        seed=seed,
+        callbacks=callbacks,
+    )
+
+
+class StopAt(Callback):
+    """Stops a loop after so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_train_batch_end(self, loop):
+        if loop.steps == self.steps:
+            loop.stop()
+
+
+def outcome(loop):
+    result = loop.run()
+    values = [row.values() for row in result.history.rows]
+    return result.ending, result.best_epoch, values, loop.step.mlp.params.flat.tobytes()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_resumed_loop_ends_with_the_same_bits(name, tmp_path):
+    whole = outcome(make(**SETTINGS[name]))
+    steps = whole[2][-1][1]
+    for at in (1, 4, 5, steps - 1):  # 4 steps are an epoch
+        store = Checkpoints(tmp_path / str(at))
+        saver = Checkpointer(store, {})
+        stopped = make(**SETTINGS[name], callbacks=[StopAt(at), saver]).run()
+        assert stopped.ending == "interrupted" or at == steps
+        found = store.newest()
+        again = make(**SETTINGS[name], seed=9)  # all that the seed decides is in the checkpoint
+        again.load_state_dict(found.state)
+        assert again.steps == at
+        assert outcome(again) == whole
+
+
+def test_the_test_above_would_notice_a_lost_generator(tmp_path):
+    settings = SETTINGS["dropout"]
+    whole = outcome(make(**settings))
+    store = Checkpoints(tmp_path)
+    make(**settings, callbacks=[StopAt(5), Checkpointer(store, {})]).run()
+    state = store.newest().state
+    state["dropout"] = {"seed": 1}
+    again = make(**settings)
+    again.load_state_dict(state)
+    assert outcome(again) != whole
+
+
+@pytest.mark.parametrize(("name", "warned"), [("dropout", True), ("adam", False)])
+def test_a_state_whose_dropout_drew_from_another_generator_goes_on(name, warned, caplog):
+    loop = make(**SETTINGS[name])
+    generator = np.random.default_rng(0).bit_generator.state
+    loop.load_state_dict(loop.state_dict() | {"dropout": generator})
+    assert loop.run().ending == "epochs"
+    assert ("another generator" in caplog.text) == warned
+
+
+def test_a_stop_before_the_first_step_is_kept(tmp_path):
+    store = Checkpoints(tmp_path)
+    loop = make(callbacks=[Checkpointer(store, {})])
+    loop.stop()
+    assert loop.run().ending == "interrupted"
+    again = make(seed=9)
+    again.load_state_dict(store.newest().state)
+    assert outcome(again) == outcome(make())
+
+
+class Counter(Callback):
+    """A callback with a state."""
+
+    name = "counter"
+
+    def __init__(self):
+        self.seen = 0
+
+    def on_train_batch_end(self, _loop):
+        self.seen += 1
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+
+
+def test_callbacks_keep_their_state(tmp_path):
+    store = Checkpoints(tmp_path)
+    make(callbacks=[Counter(), StopAt(6), Checkpointer(store, {})]).run()
+    counter = Counter()
+    loop = make(callbacks=[counter])
+    loop.load_state_dict(store.newest().state)
+    loop.run()
+    assert counter.seen == loop.steps
+
+
+def test_a_state_of_another_network_is_refused(tmp_path):
+    state = make().state_dict()
+    other = make(optimizer=lambda mlp, s: Sgd(mlp, lr=0.1))
+    with pytest.raises(CheckpointError, match="saved state must have the same names"):
+        other.load_state_dict(state)
+    with pytest.raises(CheckpointError, match="does not fit this run"):
+        make().load_state_dict({**state, "batches": {}})
+    with pytest.raises(CheckpointError, match="saved with other metrics"):
+        make(validation=False).load_state_dict(state)
+
+
+def test_the_state_before_a_step_that_failed_is_saved(tmp_path):
+    store = Checkpoints(tmp_path)
+    loop = make(callbacks=[Checkpointer(store, {})])
+    loop.train.x[7] = np.nan
+    with pytest.raises(NumericalError, match="must be finite"):
+        loop.run()
+    state = store.newest().state
+    assert state["optimizer"]["steps"] == loop.steps
+    assert state["batches"]["cursor"] == loop.steps % 4 * 16
+
+
+CADENCES = {
+    "steps": ({"every_steps": 3, "every_seconds": None}, [3, 6, 9, 12, 15, 18, 20]),
+    "epochs": ({"every_epochs": 2, "every_seconds": None}, [8, 16, 20]),
+    "clock": ({"every_seconds": 1e-9}, list(range(1, 21))),
+    "end": ({"every_seconds": None}, [20]),
+}
+
+
+@pytest.mark.parametrize("name", CADENCES)
+def test_cadence(name, tmp_path, monkeypatch):
+    settings, expected = CADENCES[name]
+    monkeypatch.setattr("mlpengine.training.checkpoint.COST_SHARE", 1e9)
+    saved = []
+    store = Checkpoints(tmp_path)
+    monkeypatch.setattr(store, "save", lambda step, *_, **__: saved.append(step))
+    make(callbacks=[Checkpointer(store, {}, **settings)]).run()
+    assert saved == expected
+
+
+def test_the_best_and_the_last_two_are_kept(tmp_path):
+    store = Checkpoints(tmp_path)
+    for step in range(1, 6):
+        store.save(step, {"a": np.arange(step)}, {}, best=step == 2)
+    assert [path.name for path in store.paths()] == [
+        f"step-{step:09d}.safetensors" for step in (2, 4, 5)
+    ]
+    assert (tmp_path / "last").read_text() == "step-000000005.safetensors\n"
+    assert (tmp_path / "best").read_text() == "step-000000002.safetensors\n"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Two real checkpoints of one run."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    saver = Checkpointer(Checkpoints(folder), {"note": "1e-05"}, every_epochs=4, every_seconds=None)
+    make(callbacks=[saver]).run()
+    return folder
+
+
+def flipped(path, bit):
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def test_any_flipped_bit_is_noticed(saved, tmp_path):
+    path = Checkpoints(saved).paths()[-1]
+    size = path.stat().st_size
+    header = int.from_bytes(path.read_bytes()[:8], "little") + 8
+    chosen = random.Random(0)
+    bits = {*range(64), *(chosen.randrange(header * 8) for _ in range(200))}
+    bits |= {chosen.randrange(size * 8) for _ in range(100)}
+    for bit in sorted(bits):
+        damaged = tmp_path / "damaged.safetensors"
+        damaged.write_bytes(flipped(path, bit))
+        with pytest.raises(CheckpointError):
+            read_checkpoint(damaged)
+
+
+def test_the_checkpoint_before_a_damaged_one_is_taken(saved, tmp_path, caplog):
+    for path in saved.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    store = Checkpoints(tmp_path)
+    older, newer = store.paths()
+    newer.write_bytes(flipped(newer, 9 * 1024))
+    with caplog.at_level(logging.WARNING, "mlpengine"):
+        found = store.newest()
+    assert found.path == older
+    assert "damaged" in caplog.text or "must be a readable" in caplog.text
+    assert "the checkpoint before it is taken" in caplog.text
+    store.remove_after(older)
+    assert store.paths() == [older]
+    older.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="every checkpoint is damaged"):
+        store.newest()
+
+
+def test_nothing_saved_is_no_error(tmp_path):
+    assert Checkpoints(tmp_path / "none").newest() is None
+
+
+CALLS = ("write", "fsync", "replace", "open")
+
+
+@pytest.mark.parametrize(("name", "number"), list(itertools.product(CALLS, range(4))))
+def test_a_failing_call_leaves_the_checkpoint_before(name, number, tmp_path, monkeypatch):
+    store = Checkpoints(tmp_path)
+    store.save(1, {"a": np.arange(5)}, {}, best=False)
+    real, count = getattr(os, name), itertools.count()
+
+    def failing(*args, **options):
+        if next(count) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing)
+        if number < 2:
+            with pytest.raises(RunError, match=rf"{tmp_path}.*No space left on device.*make room"):
+                store.save(2, {"a": np.arange(6)}, {}, best=True)
+    found = store.newest()
+    assert len(found.state["a"]) in (5, 6)
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def fill(store, size):
+    for step in (2, 3, 4):
+        store.save(step, {"a": np.ones(size, np.float32)}, {}, best=False)
+
+
+def test_a_disk_that_fills_leaves_the_checkpoint_before(tmp_path):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"A FULL DISK WAS NOT TRIED: no tmpfs may be mounted here ({done.stderr})")
+    try:
+        store = Checkpoints(tmp_path / "checkpoints")
+        store.save(1, {"a": np.zeros(20_000, np.float32)}, {}, best=True)
+        for size in range(25_000, 60_000, 2_500):
+            with pytest.raises(RunError, match="No space left on device"):
+                fill(store, size)
+            found = store.newest()
+            assert len(found.state["a"]) in range(20_000, size + 1)
+            assert not list(store.path.glob(".tmp-*"))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+TREES = {
+    "floats": {"a": 0.1, "b": float("inf"), "c": [float("-inf"), 1e-300, -0.0]},
+    "whole numbers": {"a": 2**127 + 1, "b": True, "c": None, "d": "text"},
+    "arrays": {"a": {"b": np.arange(3), "c": [np.float32([[1, 2]])]}, "d": np.zeros((0, 2))},
+    "a number as an array": {"a": np.array(0.1)},
+    "columns first": {"a": np.asfortranarray(np.arange(6.0).reshape(2, 3))},
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_tree_comes_back(name, tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, TREES[name], {}, best=False)
+    found = store.newest().state
+    np.testing.assert_equal(found, TREES[name])
+    assert np.shape(found["a"]) == np.shape(TREES[name]["a"])
+
+
+def test_a_number_that_is_none_comes_back():
+    found = unpack(*pack({"a": float("nan"), "b": np.float64(2)}))
+    assert np.isnan(found["a"])
+    assert found["b"] == 2
+
+
+def test_a_missing_array_is_an_error():
+    with pytest.raises(CheckpointError, match="'a' is missing"):
+        unpack({}, pack({"a": np.arange(2)})[1])
+
+
+def test_another_format_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlpengine.training.checkpoint.FORMAT", 2)
+    path = Checkpoints(tmp_path).save(1, {}, {}, best=False)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="is not a checkpoint of format 1"):
+        read_checkpoint(path)
+    assert read_tensors(path)[1]["format"] == 2

@@ -1,0 +1,358 @@
+"""Several networks trained side by side: members are single runs, and predict their mean."""
+
+import numpy as np
+import pytest
+from runs import CLASSES, EarlyStopping, part
+from scipy.special import expit, log_softmax, logit, softmax
+
+from mlpengine import Adam, Mlp, MlpEngineError, SoftmaxCrossEntropy, TrainingStep, fit
+from mlpengine.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.features import NumberTarget, Preprocessor, fold_rows
+from mlpengine.models.evaluate import Scorer, standard_errors
+from mlpengine.models.model import Model
+from mlpengine.models.task import (
+    BinaryClassification,
+    Classification,
+    MultiLabel,
+    Regression,
+    Split,
+)
+from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.ops import MeanSquaredError, Poisson
+from mlpengine.optim import CosineSchedule
+from mlpengine.step.population import Population
+from mlpengine.tables import read_table
+from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.loop import Callback, Loop
+
+FOLDS, ROWS = 8, 90
+RULE = EarlyStopping(patience=2)
+
+
+def step_of(mlp, backend):
+    return TrainingStep(
+        mlp,
+        SoftmaxCrossEntropy(),
+        Adam(mlp, lr=3e-2, schedule=CosineSchedule(60)),
+        16,
+        clip_norm=1.0,
+        backend=backend,
+    )
+
+
+def ensemble(backend="numpy", threads=1, epochs=9, callbacks=(), dropout=0.0, kinds=0):
+    """Return the loop of eight members, each without one fold of the rows."""
+    train = part(ROWS, 1, noise=1.0)
+    folds = fold_rows(ROWS, FOLDS, labels=train.y)
+    members = Population(Mlp([4, 8, CLASSES], dropout=dropout), FOLDS, seeds=range(5, 5 + FOLDS))
+    loops = [
+        Loop(
+            step_of(mlp, backend),
+            Classification(CLASSES),
+            train,
+            train.rows(np.flatnonzero(folds == k)),
+            epochs=epochs,
+            early_stopping=RULE,
+            rows=np.flatnonzero(folds != k),
+            seed=k,
+        )
+        for k, mlp in enumerate(members)
+    ]
+    return EnsembleLoop(loops, threads=threads, kinds=kinds, callbacks=callbacks)
+
+
+def single_run(k, backend="numpy", epochs=9, dropout=0.0):
+    """Return the loop of one network on a table that holds its rows alone."""
+    train = part(ROWS, 1, noise=1.0)
+    folds = fold_rows(ROWS, FOLDS, labels=train.y)
+    rows, held_out = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+    return Loop(
+        step_of(Mlp([4, 8, CLASSES], dropout=dropout, seed=5 + k), backend),
+        Classification(CLASSES),
+        Split(train.x[rows], train.y[rows], train.truth[rows]),
+        Split(train.x[held_out], train.y[held_out], train.truth[held_out]),
+        epochs=epochs,
+        early_stopping=RULE,
+        seed=k,
+    )
+
+
+def bits(loop):
+    """Return everything that a run determines, but its times."""
+    state = loop.state_dict()
+    history = [row.values() for row in loop.history.rows]
+    moments = {name: value.tobytes() for name, value in loop.step.optimizer.moments.items()}
+    best = loop.best.epoch, loop.best.weights.tobytes()
+    return loop.step.mlp.params.flat.tobytes(), history, moments, best, state["dropout"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "threads", "dropout"),
+    [("numpy", 1, 0.0), ("numpy", 2, 0.3), ("compiled", 1, 0.0), ("compiled", 3, 0.0)],
+)
+def test_members_have_the_bits_of_single_runs(backend, threads, dropout):
+    many = ensemble(backend, threads, dropout=dropout)
+    result = many.run()
+    epochs = {len(member.history.rows) for member in many.members}
+    assert len(epochs) > 1  # each member stops early by itself
+    assert result.ending == "early"
+    for k, member in enumerate(many.members):
+        own = single_run(k, backend, dropout=dropout)
+        own.run()
+        assert bits(member) == bits(own)
+        assert member.step.backend == backend
+
+
+class Stopper(Callback):
+    """Stops a member within an epoch."""
+
+    def __init__(self, step):
+        self.step, self.stop = step, None
+
+    def on_train_batch_end(self, loop):
+        if loop.steps == self.step:
+            self.stop()
+
+
+class Weights(Callback):
+    """Keeps the weights of all members after each epoch, from whole training runs."""
+
+    def __init__(self):
+        self.epochs = []
+
+    def on_train_epoch_end(self, loop, row):
+        self.epochs.append([member.step.mlp.params.flat.copy() for member in loop.members])
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_the_folds_of_the_other_members_choose_an_epoch(kinds):
+    weights = Weights()
+    loop = ensemble(kinds=kinds, epochs=14, callbacks=[weights])
+    result = loop.run()
+    assert result.ending == "early"
+    size = FOLDS // kinds
+    chosen = []
+    for start in range(0, FOLDS, size):
+        group = loop.members[start : start + size]
+        curves = np.array([[r.validation["loss"] for r in m.history.rows] for m in group])
+        made = curves.shape[1]  # of all members of the group alike
+        last = []
+        for k, member in enumerate(group):
+            others = np.delete(curves, k, axis=0).mean(axis=0)
+            best = int(others.argmin())
+            chosen.append(best != curves[k].argmin())
+            assert member.best_epoch == best + 1
+            kept = weights.epochs[best][start + k]
+            np.testing.assert_array_equal(member.step.mlp.params.flat, kept)
+            last.append(best)
+        assert max(last) + 1 + RULE.patience == made  # the last one to stop early ends all
+    assert any(chosen)  # its own fold would have chosen another
+
+
+def test_a_member_that_diverges_has_no_say_in_the_epochs_of_others():
+    loop = ensemble(kinds=1, epochs=4)
+    for number in range(4):
+        for member in loop.members:
+            member.run_epoch()
+        loop.members[2].history.rows[-1].validation["loss"] = np.nan
+        loop._end_epoch(number, 1.0)
+    assert loop.best_epochs[2] == 0
+    assert all(epoch for k, epoch in enumerate(loop.best_epochs) if k != 2)
+
+
+@pytest.mark.parametrize(("threads", "kinds"), [(1, 0), (2, 0), (1, 2), (2, 1)])
+def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, kinds):
+    whole = ensemble("compiled", threads, kinds=kinds)
+    whole.run()
+    stopper = Stopper(13)
+    stopped = ensemble("compiled", threads, kinds=kinds)
+    third = stopped.members[2]
+    third._hooks["on_train_batch_end"].append(stopper.on_train_batch_end)
+    third._may_skip = False
+    stopper.stop = stopped.stop
+    states = []
+
+    class Saver(Callback):
+        def on_train_end(self, loop):
+            states.append(loop.state_dict())
+            states[0]["members"] = [
+                {**one, "weights": {n: w.copy() for n, w in one["weights"].items()}}
+                for one in states[0]["members"]
+            ]
+
+    stopped.callbacks.append(Saver())
+    assert stopped.run().ending == "interrupted"
+    assert stopped.within_epoch
+    resumed = ensemble("compiled", 3 - threads, kinds=kinds)
+    resumed.load_state_dict(states[0])
+    assert len(resumed.history.rows) == 2
+    resumed.run()
+    assert [bits(member) for member in resumed.members] == [bits(m) for m in whole.members]
+    rows = [[row.values() for row in loop.history.rows] for loop in (whole, resumed)]
+    assert rows[0] == rows[1]
+    with pytest.raises(CheckpointError, match="does not fit"):
+        EnsembleLoop(resumed.members[:3]).load_state_dict(states[0])
+
+
+def test_the_history_is_the_mean_over_members_that_made_an_epoch():
+    loop = ensemble()
+    loop.run()
+    for number, row in enumerate(loop.history.rows):
+        rows = [m.history.rows[number] for m in loop.members if len(m.history.rows) > number]
+        assert row.train_loss == pytest.approx(np.mean([one.train_loss for one in rows]), 1e-12)
+        losses = [one.validation["loss"] for one in rows]
+        assert row.validation["loss"] == pytest.approx(np.mean(losses), rel=1e-12)
+    assert loop.history.rows[-1].steps == sum(member.steps for member in loop.members)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_member_that_fails_is_named_and_ends_the_run(threads):
+    failed = []
+
+    class Watcher(Callback):
+        def on_exception(self, loop, error):
+            failed.append(str(error))
+
+    loop = ensemble("compiled", threads, epochs=1000, callbacks=[Watcher()])
+    third = loop.members[2]
+    third.step.optimizer.lr = 1e38
+    with pytest.raises(NumericalError, match=r"\Amember 3: step "):
+        loop.run()
+    assert len(failed) == 1
+    assert max(len(member.history.rows) for member in loop.members) < 1000
+
+
+def test_misuse_is_refused():
+    with pytest.raises(UsageError, match="at least one member"):
+        EnsembleLoop([])
+    members = ensemble().members
+    for count, kinds in ((8, 3), (8, 8), (1, 1)):
+        with pytest.raises(
+            UsageError, match=rf"as many of each kind \({count} of {kinds} kinds?\)"
+        ):
+            EnsembleLoop(members[:count], kinds=kinds)
+
+
+NUMBERS = NumberTarget(["y", "z"], [3.0, 1.0], [2.0, 5.0])
+COUNTS = NumberTarget(["y", "z"], [0.0, 0.0], [2.0, 5.0])
+Y = 4 * np.random.default_rng(0).standard_normal((5, 7, 2))
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "predicted"),
+    [
+        (Regression(NUMBERS), Y, (Y * [2, 5] + [3, 1]).mean(axis=0)),
+        (Regression(COUNTS, Poisson()), Y, (np.exp(Y) * [2, 5]).mean(axis=0)),
+        (Classification(2), Y, softmax(Y, axis=2).mean(axis=0)),
+        (MultiLabel(2), Y, expit(Y).mean(axis=0)),
+        (BinaryClassification(1), Y[:, :, :1], expit(Y[:, :, :1]).mean(axis=0)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_prediction_is_the_mean_of_the_members(task, outputs, predicted):
+    combined = task.combine(outputs)
+    found = task.probabilities(combined)
+    if found is None:
+        found = task.predict(combined)
+    if isinstance(task, BinaryClassification):
+        np.testing.assert_allclose(combined, logit(predicted), rtol=1e-12)
+        found = found[:, 1:]
+    np.testing.assert_allclose(found, predicted, rtol=1e-12)
+    huge = task.combine(np.sign(outputs) * 500)
+    assert np.isfinite(huge).all()
+    twice = task.combine(outputs[[0, 0, 3]])
+    np.testing.assert_allclose(task.combine(outputs, np.array([2, 0, 0, 1, 0]) / 3), twice)
+
+
+def test_standard_errors_are_those_of_means():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 4_000)
+    output = rng.standard_normal((4_000, 3)) + 2 * np.eye(3)[truth]
+    rows = Split(np.empty((4_000, 1)), truth, truth)
+    scorer = Scorer(SoftmaxCrossEntropy(), Classification(3), 3, np.dtype("f8"))
+    errors = standard_errors(scorer, output, rows)
+    losses = -log_softmax(output, axis=1)[np.arange(4_000), truth]
+    hits = output.argmax(axis=1) == truth
+    assert errors["loss"] == pytest.approx(losses.std() / np.sqrt(4_000), rel=0.4)
+    assert errors["accuracy"] == pytest.approx(hits.std() / np.sqrt(4_000), rel=0.4)
+    assert errors["macro_f1"] == pytest.approx(errors["accuracy"], rel=0.4)
+    # rows that repeat tell nothing new: the error of 40 groups of 100 equal rows is 10 times larger
+    groups = np.repeat(np.arange(40), 100)
+    rows = Split(rows.x, truth[groups], truth[groups])
+    plain = standard_errors(scorer, output[groups], rows)
+    blocked = standard_errors(scorer, output[groups], rows, groups)
+    assert blocked["loss"] == pytest.approx(losses[:40].std() / np.sqrt(40), rel=0.1)
+    assert blocked["loss"] > 5 * plain["loss"]
+
+
+def test_the_standard_error_of_r2_is_that_of_a_bootstrap():
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal((1_000, 1))
+    output = truth + rng.standard_normal((1_000, 1))
+    task = Regression(NumberTarget(["y"], [0.0], [1.0]))
+    scorer = Scorer(MeanSquaredError(), task, 1, np.dtype("f8"))
+    rows = Split(np.empty((1_000, 1)), truth, truth)
+    errors = standard_errors(scorer, output, rows)
+    drawn = []
+    for _ in range(300):
+        pick = rng.integers(0, 1_000, 1_000)
+        drawn.append(scorer.run(output[pick], rows.rows(pick)))
+    for name in ("r2", "mae", "rmse", "loss"):
+        assert errors[name] == pytest.approx(np.std([one[name] for one in drawn]), rel=0.4)
+
+
+@pytest.fixture
+def model():
+    table = read_table("penguins")
+    preprocessor = Preprocessor("species").fit(table)
+    members = Population(Mlp([preprocessor.n_features, 5, 3]), 4)
+    return Model(members[0], preprocessor, "softmax_cross_entropy", {}, members)
+
+
+def test_a_model_of_several_networks_is_one_file(model, tmp_path):
+    x = np.random.default_rng(0).standard_normal((70_000, model.mlp.sizes[0])).astype("f4")
+    chances = np.mean([softmax(m.predict(x).astype("f8"), axis=1) for m in model.networks], axis=0)
+    found = model.task.probabilities(model.forward(x))
+    np.testing.assert_allclose(found, chances, atol=1e-6)
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    again = Model.load(path)
+    assert len(again.networks) == 4
+    np.testing.assert_array_equal(again.forward(x[:50]), model.forward(x[:50]))
+    again.save(tmp_path / "n.safetensors")
+    assert (tmp_path / "n.safetensors").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"members": 3}, "0.bias must have a row for each of 3 members"),
+        ({"members": 0}, "members: must be a whole number from 1"),
+        ({"members": True}, "members: must be a whole number from 1"),
+        ({"members": [4]}, "members: must be a whole number from 1"),
+        ({"members": 10**12}, "must have a row for each"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(model, tmp_path, changed, message):
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    arrays, header = read_tensors(path)
+    write_tensors(path, arrays, {**header, **changed})
+    with pytest.raises(MlpEngineError, match=message):
+        Model.load(path)
+    write_tensors(path, {n: a[:, 0] for n, a in arrays.items()}, header)
+    with pytest.raises(CheckpointError, match="must be"):
+        Model.load(path)
+
+
+def test_fit_trains_folds_and_one_row_is_predicted_as_a_table_is():
+    settings = {"folds": 3, "epochs": 2, "batch_size": 16}
+    model, result = fit("penguins", seed=1, training=settings, model={"hidden": [5]})
+    assert set(result.metrics) == {"out_of_fold", "test"}
+    table = read_table("penguins")
+    chances = model.predict_proba(table)
+    for row in range(3):
+        cells = {name: table[name].cell(row) for name in model.columns}
+        numbers = {n: float(v) for n, v in cells.items() if table[n].kind == "number" and v}
+        one = model.predict_proba({**cells, **numbers})
+        np.testing.assert_allclose(one, chances[row : row + 1], rtol=1e-5)

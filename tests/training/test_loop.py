@@ -1,0 +1,317 @@
+"""The loop: order, history, best weights, early stopping, callbacks, stopping."""
+
+import numpy as np
+import pytest
+from runs import EarlyStopping, make_loop
+
+from mlpengine import Adam, MeanSquaredError, Mlp, MlpEngineError, Sgd, TrainingStep
+from mlpengine.errors import NumericalError, UsageError
+from mlpengine.features.targets import NumberTarget
+from mlpengine.models.task import Regression, Split
+from mlpengine.optim import PlateauSchedule
+from mlpengine.training.best import Best
+from mlpengine.training.checkpoint import Checkpointer, Checkpoints
+from mlpengine.training.loop import HOOKS, Callback, Loop, SkipBudget
+
+
+class Watcher(Callback):
+    """Notes every event; stops the loop after `stop_after` steps."""
+
+    def __init__(self, stop_after=None):
+        self.events, self.rows, self.stop_after = [], [], stop_after
+        self.weights, self.values = {}, {}
+
+    def on_train_start(self, loop):
+        self.events.append("start")
+
+    def on_train_batch_end(self, loop):
+        self.events.append("step")
+        self.rows.append(loop.batch_rows.tolist())
+        if loop.steps == self.stop_after:
+            loop.stop()
+
+    def on_train_epoch_end(self, loop, row):
+        self.events.append("epoch")
+        self.weights[row.epoch] = loop.step.mlp.params.flat.copy()
+        self.values[row.epoch] = row.validation
+
+    def on_fit_end(self, loop, result):
+        self.events.append("end")
+
+
+def test_every_epoch_learns_from_every_row_once_in_a_new_order():
+    watcher = Watcher()
+    make_loop(rows=50, batch_size=16, epochs=2, callbacks=[watcher]).run()
+    assert [len(rows) for rows in watcher.rows] == [16, 16, 16, 2] * 2
+    epochs = np.concatenate(watcher.rows).reshape(2, 50)
+    assert (np.sort(epochs) == np.arange(50)).all()
+    assert (epochs[0] != epochs[1]).any()
+
+
+def test_events_come_in_order():
+    watcher = Watcher()
+    make_loop(rows=20, batch_size=16, epochs=2, callbacks=[Callback(), watcher]).run()
+    assert watcher.events == ["start", *["step", "step", "epoch"] * 2, "end"]
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.3}, {"weights": True}])
+def test_the_same_seed_gives_the_same_bits(options):
+    first, second = make_loop(**options), make_loop(**options)
+    runs = [loop.run() for loop in (first, second)]
+    assert first.step.mlp.params.flat.tobytes() == second.step.mlp.params.flat.tobytes()
+    values = [[row.values() for row in run.history.rows] for run in runs]
+    assert values[0] == values[1]
+
+
+def test_history_holds_means_over_rows_and_steps():
+    losses, norms = [], []
+
+    class Measure(Callback):
+        def on_train_batch_end(self, loop):
+            losses.append(loop.step.loss_value * len(loop.batch_rows))
+            norms.append(loop.step.grad_norm)
+
+    result = make_loop(rows=50, batch_size=16, epochs=1, callbacks=[Measure()]).run()
+    (row,) = result.history.rows
+    assert row.train_loss == pytest.approx(sum(losses) / 50, rel=1e-12)
+    assert row.gradient_norm == pytest.approx(np.mean(norms), rel=1e-12)
+    assert row.steps == 4
+    assert row.samples_per_second == pytest.approx(50 / row.seconds)
+    assert len(row.values()) == len(result.history.columns)
+
+
+@pytest.mark.parametrize("monitor", ["loss", "accuracy", "macro_f1"])
+@pytest.mark.parametrize("early", [True, False])
+def test_the_weights_of_the_best_epoch_are_kept(monitor, early):
+    watcher = Watcher()
+    rule = EarlyStopping(patience=4, monitor=monitor)
+    loop = make_loop(
+        epochs=12,
+        lr=0.3,
+        noise=1.0,
+        callbacks=[watcher],
+        early_stopping=rule if early else None,
+    )
+    result = loop.run()
+    monitor = monitor if early else "loss"
+    sign = 1 if monitor == "loss" else -1
+    values = {epoch: sign * found[monitor] for epoch, found in watcher.values.items()}
+    best = min(values, key=values.get)  # the first of equals
+    assert result.best_epoch == best < result.epochs
+    assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[best])
+    if early:
+        assert (result.ending, result.epochs) == ("early", min(best + 4, 12))
+    else:
+        assert (result.ending, result.epochs) == ("epochs", 12)
+
+
+def test_a_change_within_min_delta_is_not_better():
+    rule = EarlyStopping(patience=2, min_delta=1e9)
+    result = make_loop(epochs=10, early_stopping=rule).run()
+    assert (result.ending, result.best_epoch, result.epochs) == ("early", 1, 3)
+
+
+def test_without_validation_the_last_epoch_is_the_best():
+    watcher = Watcher()
+    loop = make_loop(validation=False, epochs=3, callbacks=[watcher])
+    result = loop.run()
+    assert (result.ending, result.best_epoch) == ("epochs", 3)
+    assert result.history.rows[-1].validation == {}
+    assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[3])
+
+
+def test_stopping_finishes_the_step_and_keeps_the_best_epoch():
+    watcher = Watcher(stop_after=6)
+    loop = make_loop(rows=50, batch_size=16, epochs=9, callbacks=[watcher])
+    result = loop.run()
+    assert (result.ending, result.epochs, result.best_epoch, loop.steps) == ("interrupted", 1, 1, 6)
+    assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[1])
+
+
+def test_stopping_in_the_first_epoch_keeps_what_was_learned():
+    loop = make_loop(rows=50, batch_size=16, callbacks=[Watcher(stop_after=2)])
+    start = loop.step.mlp.params.flat.copy()
+    result = loop.run()
+    assert (result.ending, result.epochs, result.best_epoch) == ("interrupted", 0, 0)
+    assert not np.array_equal(loop.step.mlp.params.flat, start)
+
+
+def test_a_number_that_is_not_finite_stops_before_the_update():
+    before = {}
+
+    class Keep(Callback):
+        def on_train_batch_end(self, loop):
+            before["weights"] = loop.step.mlp.params.flat.copy()
+
+    loop = make_loop(rows=48, batch_size=16, callbacks=[Keep()])
+    loop.train.x[7, 2] = np.nan
+    with pytest.raises(NumericalError, match=r"step \d: .*the input is not, in row \d+") as caught:
+        loop.run()
+    assert isinstance(caught.value, MlpEngineError)
+    assert caught.value.exit_code == 1
+    assert loop.steps < 3
+    if before:
+        assert np.array_equal(loop.step.mlp.params.flat, before["weights"])
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_a_plateau_lowers_the_learning_rate(validation):
+    schedule = PlateauSchedule(patience=1, factor=0.5)
+    loop = make_loop(
+        epochs=30, lr=2.0, noise=3.0, schedule=schedule, validation=validation, rows=32
+    )
+    rates = [row.lr for row in loop.run().history.rows]
+    assert rates[0] == 2.0
+    assert rates[-1] < 2.0
+
+
+def odd_validation(value, *, place, **options):
+    """Return a regression loop with one odd value in its validation part."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for rows in (60, 20):
+        x = rng.standard_normal((rows, 2)).astype("float32")
+        y = (x @ np.float32([[1.0], [-0.5]])).astype("float32")
+        parts.append(Split(x, y, y.astype("float64")))
+    (parts[1].x if place == "feature" else parts[1].y)[7, 0] = value
+    mlp = Mlp([2, 8, 1], seed=1)
+    target = NumberTarget(["y"], [0.0], [1.0])
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=1e-2), 20)
+    return Loop(step, Regression(target), *parts, **options)
+
+
+@pytest.mark.parametrize("place", ["feature", "target"])
+def test_no_epoch_is_the_best_if_no_validation_loss_is_finite(place, caplog):
+    loop = odd_validation(1e25, place=place, epochs=3)
+    message = rf"validation loss must be finite \({place} 0 of row 7 is 1e\+25\)"
+    with pytest.raises(NumericalError, match=f"no epoch can be the best: {message}"):
+        loop.run()
+    assert loop.best.epoch == 0
+    assert len([r for r in caplog.records if "validation loss must be" in r.message]) == 1
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("monitor", ["loss", "accuracy"])
+def test_an_epoch_that_is_not_finite_is_never_the_best(odd, monitor):
+    best = Best(np.zeros(1, np.float32), EarlyStopping(monitor=monitor))
+    losses = [odd, 0.5, odd, 0.4]
+    for epoch, loss in enumerate(losses, start=1):
+        best.update(np.float32([epoch]), epoch, {"loss": loss, "accuracy": -loss})
+    assert (best.epoch, best.weights.item()) == (4, 4.0)
+
+
+def test_weights_that_are_infinite_after_the_last_step_are_neither_kept_nor_saved(tmp_path):
+    class Spoil(Callback):
+        def on_train_batch_end(self, loop):
+            loop.step.mlp.params.flat[0] = np.inf
+
+    store = Checkpoints(tmp_path)
+    saver = Checkpointer(store, {}, every_epochs=1)
+    loop = make_loop(rows=16, epochs=1, callbacks=[Spoil(), saver])
+    with pytest.raises(NumericalError, match="step 1: weights must be finite after the update"):
+        loop.run()
+    assert loop.best.epoch == 0
+    assert store.newest() is None
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_outputs_of_the_final_weights_are_looked_at(validation):
+    loop = make_loop(rows=16, epochs=1, lr=1e35, validation=validation, optimizer=Sgd)
+    with pytest.raises(NumericalError, match="step 1: outputs must be finite after the update"):
+        loop.run()
+
+
+def test_steps_are_not_skipped_for_a_callback_without_a_budget():
+    """One overrides `on_train_batch_end`, another `skip_budget`: as many of each."""
+
+    class Resting(Callback):
+        def skip_budget(self, loop):
+            return SkipBudget()
+
+    watcher = Watcher()
+    make_loop(
+        rows=16 * 30, epochs=1, callbacks=[watcher, Resting()], backend="compiled", validation=False
+    ).run()
+    assert watcher.events.count("step") == 30
+
+
+def noting_every_hook(calls):
+    """Return a callback that overrides every hook and notes its name and arguments."""
+
+    def noting(name):
+        def hook(self, loop, *details):
+            calls.append((name, *(type(detail).__name__ for detail in details)))
+
+        return hook
+
+    body = {name: noting(name) for name in HOOKS}
+    body["skip_budget"] = lambda self, loop: SkipBudget(9 - loop.steps)
+    return type("Noting", (Callback,), body)()
+
+
+def test_every_hook_is_called_in_its_order():
+    calls = []
+    hooks = noting_every_hook(calls)
+    make_loop(rows=16 * 9 + 3, epochs=1, backend="compiled", callbacks=[hooks]).run()
+    assert calls == [
+        ("on_train_start",),
+        ("on_steps_skipped", "list"),
+        ("on_train_batch_end",),
+        ("on_train_epoch_end", "EpochRow"),
+        ("on_train_end",),
+        ("on_fit_end", "Result"),
+    ]
+    calls.clear()
+    loop = make_loop(rows=16, epochs=1, callbacks=[hooks])
+    loop.train.x[3, 1] = np.nan
+    with pytest.raises(NumericalError):
+        loop.run()
+    assert calls == [("on_train_start",), ("on_train_end",), ("on_exception", "NumericalError")]
+
+
+UNKNOWN = {"on_batch_end": "on_train_batch_end", "on_train_epoch_ends": "on_train_epoch_end"}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_unknown_hook_is_refused_with_the_nearest_name(name):
+    message = f"Mine: Callback has no hook '{name}' - did you mean '{UNKNOWN[name]}'"
+    with pytest.raises(UsageError, match=message):
+        type("Mine", (Callback,), {name: lambda self, loop: None})
+
+
+def test_callbacks_are_called_by_their_order_then_as_given():
+    called = []
+
+    class Noting(Callback):
+        def __init__(self, label):
+            self.label = label
+
+        def on_train_start(self, loop):
+            called.append(self.label)
+
+    class First(Noting):
+        order = -1
+
+    class Last(Noting):
+        order = 1
+
+    make_loop(epochs=1, callbacks=[Last("c"), Noting("b1"), First("a"), Noting("b2")]).run()
+    assert called == ["a", "b1", "b2", "c"]
+
+
+class Stateful(Callback):
+    def state_dict(self):
+        return {"value": 1}
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        ([object()], "callbacks: must be instances of Callback"),
+        ([Stateful], "callbacks: must be instances of Callback"),
+        ([Stateful(), Stateful()], r"two keep a state under one name \('Stateful'\)"),
+    ],
+)
+def test_what_is_no_callback_is_refused(callbacks, message):
+    with pytest.raises(UsageError, match=message):
+        make_loop(callbacks=callbacks)

@@ -1,0 +1,301 @@
+"""Run directories, CSV logs, threads and model files."""
+
+import errno
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from mlpengine import Mlp, __version__
+from mlpengine.backends.compiled import available_targets, chosen_target
+from mlpengine.common import system
+from mlpengine.common.files import writing
+from mlpengine.common.system import processor
+from mlpengine.errors import CheckpointError, RunError
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import Model
+from mlpengine.models.task import Classification
+from mlpengine.nn.tensors import write_tensors
+from mlpengine.step import threads
+from mlpengine.tables import Column, Table, read_table
+from mlpengine.training import run_directory
+from mlpengine.training.history import CsvLog, cell, first_lines
+from mlpengine.training.run_directory import LOCK_FILE, RunDirectory, environment
+
+
+def test_a_directory_is_never_used_twice(tmp_path):
+    names = [RunDirectory.create(tmp_path / "a" / "run").path.name for _ in range(3)]
+    assert names == ["run", "run-002", "run-003"]
+
+
+def test_an_empty_directory_is_taken_and_a_full_one_is_not(tmp_path):
+    for name in ("empty", "full"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    assert RunDirectory.create(tmp_path / "empty").path == tmp_path / "empty"
+    assert RunDirectory.create(tmp_path / "full").path == tmp_path / "full-002"
+    assert os.listdir(tmp_path / "full") == ["notes.txt"]
+
+
+def test_many_at_once_get_one_directory_each(tmp_path):
+    with ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda _: RunDirectory.create(tmp_path / "run").path, range(48)))
+    assert len(set(made)) == 48
+    assert all(os.listdir(path) == [LOCK_FILE] for path in made)
+
+
+def test_a_file_in_the_way_is_passed_over(tmp_path):
+    (tmp_path / "run").write_text("")
+    assert RunDirectory.create(tmp_path / "run").path.name == "run-002"
+
+
+def test_no_directory_can_be_made_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot make the run directory"):
+        RunDirectory.create(tmp_path / "file" / "run")
+
+
+def test_names_run_out_with_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_directory, "MAX_TRIES", 2)
+    RunDirectory.create(tmp_path / "run")
+    with pytest.raises(RunError, match="2 runs of this name exist"):
+        RunDirectory.create(tmp_path / "run")
+
+
+def test_files_are_written_whole(tmp_path):
+    directory = RunDirectory.create(tmp_path / "run")
+    directory.write("a.txt", "text")
+    directory.write_json("b.json", {"b": 1, "a": None})
+    assert (directory.path / "a.txt").read_text() == "text"
+    assert json.loads((directory.path / "b.json").read_text()) == {"b": 1, "a": None}
+
+
+@pytest.mark.parametrize("level", [target.level for target in available_targets()])
+def test_the_environment_names_what_decides_the_bits(level, monkeypatch):
+    monkeypatch.setenv("MLPENGINE_TARGET", level)
+    found = environment(2, "compiled")
+    assert found["target"] == level
+    assert found["compiler"] == f"{chosen_target().version}, {chosen_target().flag}"
+    found = environment(2, "numpy")
+    assert found["target"] is found["compiler"] is None
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["packages"]["numexpr"] == metadata.version("numexpr")
+    assert found["processor"] == processor()
+    assert found["threads"] == 2
+    assert "openblas" in found["blas"] or found["blas"]
+    json.dumps(found, allow_nan=False)
+
+
+CELLS = {"": None, "0.1": 0.1, "1e-30": 1e-30, "nan": float("nan"), "7": 7, "text": "text"}
+
+
+@pytest.mark.parametrize("text", CELLS)
+def test_a_cell_reads_back_the_same(text):
+    assert cell(CELLS[text]) == text
+
+
+def test_numpy_floats_are_written_as_python_ones():
+    assert cell(np.float64(0.1)) == "0.1"
+
+
+def test_a_log_goes_on_behind_the_rows_it_keeps(tmp_path):
+    path = tmp_path / "log.csv"
+    log = CsvLog(path, ["epoch", "loss"])
+    for epoch in range(3):
+        log.append([epoch, epoch / 3])
+    log.close()
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b"3,0.5\n4,0.")  # what a crash leaves behind
+    log = CsvLog(path, ["epoch", "loss"], kept=first_lines(path, 2, None), rows=2)
+    log.append([2, 2 / 3])
+    log.sync()
+    log.close()
+    assert path.read_bytes() == whole
+    assert log.rows == 3
+
+
+def test_what_cannot_be_written_is_named_with_its_cause(tmp_path, monkeypatch):
+    log = CsvLog(tmp_path / "log.csv", ["epoch"])
+    directory = RunDirectory.create(tmp_path / "run")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    message = r"cannot be written \(No space left on device\); make room and start again"
+    with pytest.raises(RunError, match=r"log\.csv: " + message):
+        log.append([1])
+    with pytest.raises(RunError, match=r"a\.txt: " + message):
+        directory.write("a.txt", "text")
+    log.close()
+    assert os.listdir(directory.path) == [LOCK_FILE]
+
+
+def test_errors_of_our_own_pass_unchanged(tmp_path):
+    with pytest.raises(RunError, match="mine"), writing(tmp_path):
+        raise RunError("mine")
+
+
+def test_a_package_that_is_not_loaded_has_a_version(monkeypatch):
+    monkeypatch.delitem(sys.modules, "numexpr", raising=False)
+    assert environment(1, "numpy")["packages"]["numexpr"] == metadata.version("numexpr")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: Fast CPU @ 3: x\n\nmodel name\t: Other\n",
+            "Fast CPU @ 3: x",
+        ),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_processor_has_the_name_that_the_system_gives_it(text, name, monkeypatch, tmp_path):
+    file = tmp_path / "cpuinfo"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.delenv("PROCESSOR_IDENTIFIER", raising=False)
+    monkeypatch.setattr(system, "Path", lambda _: file)
+    assert processor() == name
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr(run_directory, "PACKAGES", ("no-such-package",))
+    assert environment(1, "numpy")["packages"] == {
+        "mlpengine": __version__,
+        "no-such-package": None,
+    }
+
+
+def test_threads_are_pinned_and_set_back(monkeypatch):
+    counts = []
+    fake = SimpleNamespace(set_num_threads=lambda n: counts.append(n) or 5, MAX_THREADS=64)
+    monkeypatch.setitem(sys.modules, "numexpr", fake)
+
+    def blas():
+        return [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+
+    before = blas()
+    with threads.pinned(1):
+        assert set(blas()) == {1}
+    assert blas() == before
+    assert counts == [1, 5]
+
+
+def test_cores_where_affinity_is_unknown(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert len(threads.usable_cores()) == (os.cpu_count() or 1)
+
+
+CONTROL_GROUPS = {
+    "version 2": ("0::/job\n", {"job/cpu.max": "150000 100000\n"}, 1.5),
+    "a group above": (
+        "0::/job/one\n",
+        {"job/one/cpu.max": "max 100000\n", "job/cpu.max": "300000 100000\n"},
+        3,
+    ),
+    "its own root": ("0::/\n", {"cpu.max": "50000 100000\n"}, 0.5),
+    "another root": ("0::/../other\n", {"cpu.max": "200000 100000\n"}, 2),
+    "version 1": (
+        "4:memory:/job\n3:cpuacct,cpu:/job\n",
+        {
+            "cpu/job/cpu.cfs_quota_us": "400000\n",
+            "cpu/job/cpu.cfs_period_us": "100000\n",
+            "memory/job/cpu.max": "100000 100000\n",
+        },
+        4,
+    ),
+    "version 1 in a container": (
+        "3:cpu:/docker/name\n",
+        {"cpu/cpu.cfs_quota_us": "250000\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        2.5,
+    ),
+    "version 1 without a quota": (
+        "3:cpu:/\n",
+        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        np.inf,
+    ),
+    "version 2 without a quota": ("0::/job\n", {"job/cpu.max": "max 100000\n"}, np.inf),
+    "unreadable": ("0::/job\n", {"job/cpu.max": "much\n"}, np.inf),
+    "no groups": (None, {}, np.inf),
+}
+"""What /proc/self/cgroup says, files below /sys/fs/cgroup, and the cores they allow."""
+
+
+@pytest.mark.parametrize("name", CONTROL_GROUPS)
+def test_a_cpu_quota_counts_as_cores(name, tmp_path, monkeypatch):
+    own, files, expected = CONTROL_GROUPS[name]
+    if own is not None:
+        files = {**{f"sys/fs/cgroup/{k}": v for k, v in files.items()}, "proc/self/cgroup": own}
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert threads.cpu_quota(tmp_path) == expected
+    monkeypatch.setattr(threads, "usable_cores", lambda: set(range(64)))
+    assert threads.cores(tmp_path) == min(64, max(1, int(min(expected, 64))))
+
+
+@pytest.fixture
+def model():
+    preprocessor = Preprocessor("species").fit(read_table("penguins"))
+    mlp = Mlp([preprocessor.n_features, 5, 3], activation="gelu", dropout=0.1, seed=4)
+    return Model(mlp, preprocessor, "softmax_cross_entropy")
+
+
+def test_a_model_comes_back_with_its_preprocessing(model, tmp_path, caplog):
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    again = Model.load(path)
+    table = read_table("penguins")
+    features = model.preprocessor.transform(table).features
+    assert np.array_equal(again.preprocessor.transform(table).features, features)
+    assert np.array_equal(again.mlp.predict(features), model.mlp.predict(features))
+    assert isinstance(again.task, Classification)
+    assert np.array_equal(Mlp.load(path).params.flat, model.mlp.params.flat)
+    assert "without its preprocessing; mlpengine.load reads the whole" in caplog.text
+    caplog.clear()
+    again.mlp.save(path)
+    Mlp.load(path)
+    assert not caplog.text
+    with pytest.raises(CheckpointError, match=r"is a directory; of a run, mlpengine\.load"):
+        Mlp.load(tmp_path)
+
+
+def test_columns_of_any_order_come_back_in_theirs(tmp_path):
+    names = ["zone", "size", "area"]
+    text = Column((np.arange(40) % 2).astype(np.int32), "text", ("a", "b"))
+    table = Table(dict.fromkeys(names, text) | {"y": Column(np.arange(40.0))})
+    preprocessor = Preprocessor("y").fit(table)
+    mlp = Mlp([preprocessor.n_features, 1])
+    Model(mlp, preprocessor, "mse").save(tmp_path / "m.safetensors")
+    again = Model.load(tmp_path / "m.safetensors").preprocessor
+    assert again.feature_names == preprocessor.feature_names
+    assert np.array_equal(again.transform(table).features, preprocessor.transform(table).features)
+
+
+def test_equal_models_give_equal_bytes(model, tmp_path):
+    for name in ("a", "b"):
+        model.save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_network_without_preprocessing_is_not_a_model(tmp_path):
+    Mlp([2, 1]).save(tmp_path / "net.safetensors")
+    with pytest.raises(CheckpointError, match=r"is not a model \(loss, preprocessing missing\)"):
+        Model.load(tmp_path / "net.safetensors")
+
+
+def test_damaged_preprocessing_is_refused(model, tmp_path):
+    header = {"mlp": model.mlp.to_dict(), "preprocessing": {"version": 1}, "loss": "mse"}
+    write_tensors(tmp_path / "bad", model.mlp.params.views, header)
+    with pytest.raises(CheckpointError, match=r"preprocessing: lacks \('categories', "):
+        Model.load(tmp_path / "bad")

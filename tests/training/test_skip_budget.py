@@ -1,0 +1,276 @@
+"""Steps that callbacks allow to skip are made many at once, and change no bit of anything."""
+
+import numpy as np
+import pytest
+from runs import CLASSES, part
+
+from mlpengine import Adam, CosineSchedule, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import NumericalError
+from mlpengine.models.task import Classification
+from mlpengine.optim import PlateauSchedule
+from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps
+from mlpengine.step.state import pack
+from mlpengine.training.checkpoint import Checkpointer, Checkpoints
+from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.loop import Callback, Loop, SkipBudget
+from mlpengine.training.skipping import NonfiniteRule
+
+EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
+SETTINGS = {
+    "plain": {},
+    "clip": {"clip_norm": 0.5},
+    "weights and a schedule": {"weighted": True, "schedule": lambda: CosineSchedule(200)},
+    "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
+    "dropout": {"dropout": 0.3},
+    "two threads": {"threads": 2},
+}
+
+
+class EveryStep(Callback):
+    """A callback without a skip budget."""
+
+    def on_train_batch_end(self, loop):
+        pass
+
+
+def make(path, callbacks=(), *, data=None, rule=None, backend="compiled", seed=3, every=7, **given):
+    schedule = given.get("schedule", lambda: None)()
+    dropout = given.get("dropout", 0.0)
+    mlp = Mlp([4, 8, CLASSES], activation="relu", dropout=dropout, seed=seed)
+    weighted = given.get("weighted", False)
+    step = TrainingStep(
+        mlp,
+        SoftmaxCrossEntropy(),
+        Adam(mlp, lr=1e-2, schedule=schedule),
+        BATCH,
+        clip_norm=given.get("clip_norm"),
+        weighted=weighted,
+        backend=backend,
+        threads=given.get("threads", 1),
+    )
+    return Loop(
+        step,
+        Classification(CLASSES),
+        data or part(ROWS, 1, noise=0.5, weights=weighted),
+        part(20, 2, noise=0.5),
+        epochs=EPOCHS,
+        seed=seed,
+        callbacks=[LoopDiagnostics(path, every=every), *callbacks],
+        on_nonfinite=rule,
+    )
+
+
+class Last(Callback):
+    """Keeps all of the state in which a loop stops, its times aside."""
+
+    def on_train_end(self, loop):
+        state = loop.state_dict()
+        del state["epoch"]["seconds"]
+        state["history"] = state["history"]["rows"][:, :-2]
+        arrays, plain = pack(state)
+        self.state = {name: array.tobytes() for name, array in arrays.items()}, plain
+
+
+def outcome(path, callbacks=(), state=None, **given):
+    """Run to the end and return all that is left, with the message of an error."""
+    last = Last()
+    loop = make(path, [*callbacks, last], **given)
+    if state:
+        loop.load_state_dict(state)
+    try:
+        text = loop.run().ending
+    except NumericalError as error:
+        text = str(error)
+    watcher = loop.callback("diagnostics")
+    return last.state, text, watcher.verdicts(), list(watcher.core.noted), path.read_bytes()
+
+
+def both(tmp_path, **given):
+    """Run with skipped steps and without; return both outcomes and the steps made at once."""
+    made = []
+    real = CompiledSteps.make
+
+    def counting(many, *args):
+        losses, norms = real(many, *args)
+        made.append(len(norms))
+        return losses, norms
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CompiledSteps, "make", counting)
+        quick = outcome(tmp_path / "quick.csv", **given)
+        count = sum(made)
+        seen = outcome(tmp_path / "seen.csv", [EveryStep()], **given)
+    assert sum(made) == count
+    return quick, seen, count
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("every", [7, 1000])
+def test_skipped_steps_change_no_bit(name, every, tmp_path):
+    quick, seen, count = both(tmp_path, every=every, **SETTINGS[name])
+    assert quick == seen
+    assert count > EPOCHS * 40 * 0.6
+
+
+def test_a_whole_epoch_is_one_call_with_its_short_batch():
+    loop = make(None, every=1000)
+    made, real = [], loop.many.make
+
+    def counting(*args):
+        losses, norms = real(*args)
+        assert len(losses) == len(norms)
+        made.append(len(norms))
+        return losses, norms
+
+    loop.many.make = counting
+    loop.run()
+    assert made[-1] == -(-ROWS // BATCH)
+    assert loop.step.scratch.batch_size == len(loop.batch_rows) == ROWS % BATCH
+    assert loop.step.grads.d_output.shape[0] == ROWS % BATCH
+
+
+def test_a_short_batch_is_made_alone_where_it_has_a_program_of_its_own(monkeypatch):
+    monkeypatch.setattr("mlpengine.step.backend.begins", lambda shorter, whole: False)
+    assert make(None).many.count(ROWS) == ROWS // BATCH
+    monkeypatch.undo()
+    assert make(None).many.count(ROWS) == ROWS // BATCH + 1
+
+
+def spiked(rows=()):
+    data = part(ROWS, 1, noise=0.5)
+    for row in rows:
+        data.x[row] *= 200
+    return data
+
+
+def test_spikes_are_seen_among_them(tmp_path):
+    quick, seen, count = both(tmp_path, data=spiked([3, 100]), every=50)
+    assert quick == seen
+    assert {spike.row for spike in quick[3]} >= {3, 100}
+    assert count > 100
+
+
+def first_order():
+    """Return the order of the rows in the first epoch."""
+    loop = make(None, every=1000)
+    loop.batches.begin()
+    return loop.batches.order.copy()
+
+
+@pytest.mark.parametrize("action", ["stop", "skip"])
+@pytest.mark.parametrize("row", [3, 250, None])
+def test_numbers_that_are_not_finite_are_met_as_ever(action, row, tmp_path):
+    data, short = part(ROWS, 1, noise=0.5), row is None
+    row = first_order()[-1] if short else row  # in the short batch
+    data.x[row, 1] = np.nan
+    found = []
+    for name, callbacks in (("quick", []), ("seen", [EveryStep()])):
+        rule = NonfiniteRule(action, limit=4)
+        found.append(outcome(tmp_path / name, callbacks, data=data, rule=rule, every=50))
+    assert found[0] == found[1]
+    assert f"training row {row}" in found[0][1]
+    assert ("4 steps were skipped" in found[0][1]) == (action == "skip")
+    at_end = f"step {ROWS // BATCH + 1}: " in found[0][1]
+    assert at_end == (short and action == "stop")
+
+
+def test_a_spike_in_the_short_batch_is_seen(tmp_path):
+    row = first_order()[-2]
+    quick, seen, count = both(tmp_path, data=spiked([row]), every=30)
+    assert quick == seen
+    assert row in {spike.row for spike in quick[3]}
+    assert count > EPOCHS * 40 * 0.6
+
+
+class StopBy(Callback):
+    """Stops a loop at the first step that it sees from a number on."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_train_batch_end(self, loop):
+        if loop.steps >= self.steps:
+            loop.stop()
+
+    def skip_budget(self, loop):
+        return SkipBudget()
+
+
+@pytest.mark.parametrize("at", [1, 30, 41, 100, 170])
+def test_a_run_goes_on_from_wherever_it_stopped(at, tmp_path):
+    whole = outcome(tmp_path / "whole.csv", **SETTINGS["clip"])
+    store, path = Checkpoints(tmp_path / "c"), tmp_path / "parts.csv"
+    first = make(path, [StopBy(at), Checkpointer(store, {})], **SETTINGS["clip"])
+    assert first.run().ending == "interrupted"
+    assert at <= first.steps < at + 41
+    state = store.newest().state
+    assert outcome(path, [EveryStep()], state, seed=9, **SETTINGS["clip"]) == whole
+
+
+class Counting(Callback):
+    """Notes the steps it sees and the norms that passed."""
+
+    def __init__(self, every):
+        self.every, self.seen, self.passed = every, [], []
+
+    def on_train_batch_end(self, loop):
+        self.seen.append(loop.steps)
+
+    def skip_budget(self, loop):
+        return SkipBudget(self.every - 1 - loop.steps % self.every)
+
+    def on_steps_skipped(self, loop, norms):
+        self.passed += norms
+        assert loop.step.grad_norm == norms[-1]
+        assert len(loop.batch_rows) == (loop.step.scratch.batch_size)
+
+
+def test_a_callback_is_called_within_its_budget(tmp_path):
+    rare, often = Counting(10), Counting(5)
+    loop = make(None, [rare, often], every=1000)
+    loop.run()
+    assert {n for n in range(1, loop.steps + 1) if n % 5 == 0} <= set(rare.seen) == set(often.seen)
+    assert len(rare.seen) + len(rare.passed) == loop.steps
+    assert len(rare.passed) > loop.steps / 2
+
+
+class Wary(EveryStep):
+    """A callback whose budget ends at each step with a norm above a number."""
+
+    def __init__(self, norm):
+        self.norm = norm
+
+    def skip_budget(self, loop):
+        return SkipBudget(norm=self.norm)
+
+
+def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
+    whole = outcome(tmp_path / "whole.csv", [EveryStep()], every=1000)
+    wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
+    assert wary == whole
+    loop = make(None, [], every=1000)
+    _, norms = loop.many.make(0, MIN_STEPS)
+    before, least = loop.step.mlp.params.flat.copy(), min(norms)
+    assert loop.many.make(0, MIN_STEPS, least / 2) == ([], [])
+    assert loop.step.mlp.params.flat.tobytes() == before.tobytes()
+    assert len(loop.many.make(0, MIN_STEPS)[0]) == MIN_STEPS, "the bound holds for one call"
+
+
+def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
+    saved, store = [], Checkpoints(tmp_path)
+    monkeypatch.setattr(store, "save", lambda step, *_, **__: saved.append(step))
+    saver = Checkpointer(store, {}, every_steps=30, every_seconds=None)
+    make(None, [saver], every=1000).run()
+    assert saved == [30, 60, 90, 120, 150, 180, 210, 240, 246]
+
+
+def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
+    assert make(None).many.max_steps == ROWS // BATCH + 1
+    assert make(None, backend="numpy").many is None
+    data = part(ROWS, 1)
+    strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
+    assert make(None, data=strided).many is None
+    few = type(data)(data.x[: BATCH * (MIN_STEPS - 1)], data.y, data.y)
+    assert make(None, data=few).many is None
+    monkeypatch.setattr("mlpengine.step.fused_loop.WORK_AT_ONCE", 6_000)  # a slow step
+    assert make(None).many is None

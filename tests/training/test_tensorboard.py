@@ -1,0 +1,145 @@
+"""Event files, read back by TensorBoard."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import MissingExtraError, NumericalError, RunError, install_line
+from mlpengine.models.task import Classification, Split
+from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.loop import Callback, Loop
+
+pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.compat.proto.event_pb2 import Event
+
+from mlpengine.training.tensorboard import EventFile, TensorBoard
+
+
+def make_loop(callbacks, *, epochs=3, validation=True, optimizer=Adam, **options):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 4)).astype("f4")
+    y = (x[:, 0] > 0).astype("i8")
+    mlp = Mlp([4, 8, 2], seed=0)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer(mlp, **options), 16)
+    part = Split(x, y, y)
+    held_out = part if validation else None
+    return Loop(step, Classification(2), part, held_out, epochs=epochs, callbacks=callbacks)
+
+
+def scalars(directory):
+    """Return {tag: [(step, value), ...]} of all event files in a directory."""
+    reader = EventAccumulator(str(directory), purge_orphaned_data=True)
+    reader.Reload()
+    return {
+        tag: [(event.step, event.value) for event in reader.Scalars(tag)]
+        for tag in reader.Tags()["scalars"]
+    }
+
+
+def test_a_run_reads_back(tmp_path):
+    loop = make_loop([TensorBoard(tmp_path, every=2)])
+    rows = loop.run().history.rows
+    found = scalars(tmp_path)
+    expected = {
+        "loss/train": [row.train_loss for row in rows],
+        "loss/validation": [row.validation["loss"] for row in rows],
+        "validation/accuracy": [row.validation["accuracy"] for row in rows],
+        "validation/macro_f1": [row.validation["macro_f1"] for row in rows],
+        "epoch/lr": [row.lr for row in rows],
+        "epoch/gradient_norm": [row.gradient_norm for row in rows],
+        "epoch/samples_per_second": [row.samples_per_second for row in rows],
+    }
+    assert found.keys() == {*expected, "step/loss", "step/gradient_norm", "step/lr"}
+    for name, values in expected.items():
+        assert [step for step, _ in found[name]] == [3, 6, 9]
+        np.testing.assert_allclose([value for _, value in found[name]], values, rtol=1e-6)
+    assert [step for step, _ in found["step/loss"]] == [2, 4, 6, 8]
+    assert all(value == pytest.approx(1e-3) for _, value in found["step/lr"])
+
+
+def test_samples_of_the_diagnostics_are_those_of_their_file(tmp_path):
+    file = tmp_path / "diagnostics.csv"
+    make_loop([LoopDiagnostics(file, every=4), TensorBoard(tmp_path / "events")]).run()
+    found = scalars(tmp_path / "events")
+    lines = [line.split(",") for line in file.read_text().splitlines()[1:]]
+    assert {int(line[0]) for line in lines} == {1, 4, 8}
+    for step, layer, quantity, value in lines:
+        shown = dict(found[f"{quantity}/{layer or 'net'}"])
+        np.testing.assert_allclose(shown[int(step)], float(value), rtol=1e-6)
+
+
+def test_without_validation_there_are_no_validation_scalars(tmp_path):
+    make_loop([TensorBoard(tmp_path)], validation=False).run()
+    assert scalars(tmp_path).keys() == {
+        "loss/train",
+        "epoch/lr",
+        "epoch/gradient_norm",
+        "epoch/samples_per_second",
+    }
+
+
+def test_a_resumed_run_hides_what_was_beyond_its_checkpoint(tmp_path):
+    with TensorBoard(tmp_path) as board:
+        board.on_train_start(make_loop([]))
+        for step in (10, 20, 30):
+            board.add_scalars(step, {"loss/train": 1.0})
+    resumed = make_loop([])
+    resumed.step.optimizer.steps = 20  # as a checkpoint would set it
+    with TensorBoard(tmp_path) as board:
+        board.on_train_start(resumed)
+        board.add_scalars(25, {"loss/train": 2.0})
+    assert scalars(tmp_path)["loss/train"] == [(10, 1.0), (20, 1.0), (25, 2.0)]
+
+
+def test_a_failed_run_leaves_its_whole_epochs_readable(tmp_path):
+    board = TensorBoard(tmp_path, every=1)
+    loop = make_loop([board], optimizer=Sgd, epochs=2)
+    loop.run()
+    loop = make_loop([board, Breaks()], epochs=5)
+    with board, pytest.raises(NumericalError):
+        loop.run()
+    assert len(scalars(tmp_path)["loss/train"]) >= 2
+    board.close()  # a second time
+
+
+class Breaks(Callback):
+    def on_train_epoch_end(self, loop, row):
+        if row.epoch == 2:
+            loop.step.mlp.params.flat.fill(np.nan)
+
+
+def test_values_that_are_not_finite_are_left_out(tmp_path):
+    with TensorBoard(tmp_path) as board:
+        board.on_train_start(make_loop([]))
+        board.add_scalars(1, {"good": 1.5, "bad": float("nan"), "worse": float("inf")})
+    assert scalars(tmp_path) == {"good": [(1, 1.5)]}
+
+
+def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch):
+    for name in [n for n in sys.modules if n.split(".")[0] == "tensorboard"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "mlpengine.training.tensorboard")
+    with pytest.raises(MissingExtraError, match=re.escape(install_line("tensorboard"))):
+        import mlpengine.training.tensorboard  # noqa: F401
+
+
+def test_verdicts_are_a_text(tmp_path):
+    make_loop([LoopDiagnostics(every=1), TensorBoard(tmp_path)], lr=10.0, epochs=6).run()
+    reader = EventAccumulator(str(tmp_path))
+    reader.Reload()
+    (event,) = reader.Tensors("verdicts")
+    assert event.tensor_proto.string_val[0].decode().startswith("- **lr_high**: layer ")
+    assert reader.summary_metadata["verdicts"].plugin_data.plugin_name == "text"
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_event_file(tmp_path):
+    events = EventFile(tmp_path)
+    events.close()
+    events._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
+    with events._file, pytest.raises(RunError, match=r"tfevents.*cannot be written \(No space"):
+        events.write(Event())

@@ -1,0 +1,164 @@
+"""`Trainer`: what stands in it alone, against networks and loops that are made by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from runs import CLASSES, part
+
+from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.errors import UsageError
+from mlpengine.estimators import MlpRegressor
+from mlpengine.features import NumberTarget
+from mlpengine.features.numbers import Numbers
+from mlpengine.features.sources import Source
+from mlpengine.models.task import Classification, Regression, Split
+from mlpengine.optim import CosineSchedule, settings_class
+from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings
+from mlpengine.training.loop import Loop
+from mlpengine.training.trainer import Trainer
+
+FOLDS = np.arange(50) % 3
+
+
+def settings(network=(), **training):
+    given = {"loss": SoftmaxCrossEntropy(), "epochs": 3, "batch_size": 16, "backend": "numpy"}
+    return RunSettings(
+        network=NetworkSettings(**{"hidden": (8,), **dict(network)}),
+        training=TrainingSettings(
+            **{
+                **given,
+                "optimizer": settings_class(AdamW)(lr=0.01),
+                "schedule": CosineSchedule(),
+                **training,
+            }
+        ),
+        seed=7,
+    )
+
+
+def trainer(network=(), *, folds=None, train=None, **training):
+    rows = part(50, 1) if train is None else train
+    if folds is not None:
+        training["folds"] = int(folds.max()) + 1
+    return Trainer(settings(network, **training), Classification(CLASSES), rows, folds=folds)
+
+
+def by_hand(seed, steps_per_epoch):
+    mlp = Mlp([4, 8, CLASSES], seed=seed)
+    adamw = AdamW(mlp, lr=0.01, schedule=CosineSchedule(total_steps=3 * steps_per_epoch))
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), adamw, 16)
+    order = np.random.Generator(np.random.PCG64([seed, 1]))
+    return Loop(step, Classification(CLASSES), part(50, 1), epochs=3, seed=order)
+
+
+@pytest.mark.parametrize(("several", "seeds"), [({}, [7]), ({"seeds": 2}, [7_000, 7_001])])
+def test_networks_are_trained_as_by_hand(several, seeds):
+    made = trainer(**several)
+    fitted = made.fit()
+    assert made.seeds == seeds
+    assert [*fitted.best_epochs] == [3] * len(seeds)
+    for mlp, seed in zip(fitted.mean.networks, seeds, strict=True):
+        loop = by_hand(seed, 4)
+        loop.run()
+        np.testing.assert_array_equal(mlp.params.flat, loop.step.mlp.params.flat)
+
+
+def test_networks_of_folds_know_nothing_of_their_fold_but_its_loss():
+    """Initial weights that follow the rows, too, are those of the other folds' rows."""
+    rows = part(50, 1)
+    changed = np.where(FOLDS == 1, -3.0, 1.0).astype("float32")[:, None] * rows.x
+    made = [
+        trainer({"initializer": "unit_variance"}, folds=FOLDS, train=one)
+        for one in (rows, replace(rows, x=changed))
+    ]
+    same = [
+        (a.params.flat == b.params.flat).all()
+        for a, b in zip(*(one.networks for one in made), strict=True)
+    ]
+    assert same == [False, True, False]
+    for one in made:
+        assert [len(kept) for kept in one.rows] == [33, 33, 34]
+        assert not any((FOLDS[kept] == k).any() for k, kept in enumerate(one.rows))
+
+
+@pytest.mark.parametrize("size", [16, 33, 40])
+def test_a_step_has_no_more_rows_than_any_network_learns_from(size):
+    made = trainer(folds=FOLDS, batch_size=size)
+    assert [step.batch_size for step in made.steps] == [min(size, 33)] * 3
+
+
+def test_kinds_read_their_inputs_and_share_the_mean():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = x[:, :1] + np.abs(x[:, 1:])
+    edges = [np.quantile(column, np.linspace(0, 1, 5)) for column in x.T]
+    numbers = Numbers([Source("a"), Source("b")], np.zeros(2), np.ones(2), np.zeros(2), edges=edges)
+    features = np.empty((60, numbers.width), "float32")
+    assert numbers.write(x, None, features)
+    target = NumberTarget(["y"], [0.0], [1.0])
+    made = Trainer(
+        settings(loss=MeanSquaredError(), folds=3, members=("linear", "piecewise", "plain")),
+        Regression(target),
+        Split(features, y.astype("float32"), y),
+        folds=np.arange(60) % 3,
+        numbers=numbers,
+    )
+    read = [mlp.params.views["front.mask"] for mlp in made.networks]
+    assert [mask.sum() for mask in read] == [numbers.width] * 3 + [2] * 3
+    fitted = made.fit()
+    assert [*fitted.shares] == ["piecewise", "plain", "linear"]
+    assert sum(fitted.shares.values()) == pytest.approx(1)
+    members = made.members_of(fitted)
+    assert [member.mlp for member in members] == [*fitted.mean.networks]
+    own = Split(features, y.astype("float32"), y)
+    for member in members:
+        before, linear = member.mlp.params.flat.copy(), member.mlp.is_linear
+        member.drop_schedules()
+        member.learn_once(own)
+        assert (member.mlp.params.flat != before).any()
+        assert member.mlp.is_linear == linear
+    errors = np.abs(fitted.residuals.values)
+    assert errors.shape == (60, 1)
+
+
+WRONG = {
+    "freeze": ({"freeze": (5,)}, {}, ("training", "freeze"), "layers count from 0 to 1"),
+    "shards": ({"shards": 3}, {}, ("training", "shards"), "must be a power of two"),
+    "schedule": (
+        {"schedule": CosineSchedule(warmup_epochs=9)},
+        {},
+        ("training", "schedule"),
+        "total_steps must be more",
+    ),
+    "linear": (
+        {"members": ("plain", "linear"), "folds": FOLDS},
+        {"activation": ("softmax",)},
+        ("training", "members"),
+        "must be element-wise",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_says_which_setting_is_at_fault(name):
+    training, network, setting, text = WRONG[name]
+    with pytest.raises(UsageError, match=text) as error:
+        trainer(network, **training)
+    assert error.value.setting == setting
+
+
+def test_weights_of_another_network_are_refused():
+    with pytest.raises(UsageError, match="hidden: must be as in the model") as error:
+        Trainer(settings(), Classification(CLASSES), part(50, 1), start=[Mlp([4, 9, CLASSES])])
+    assert error.value.setting == ("network", "hidden")
+
+
+def test_a_warm_start_goes_on_with_all_networks_of_a_fit_with_folds():
+    """The first alone learned."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    model = MlpRegressor(hidden=4, folds=2, epochs=2, random_state=0).fit(x, x[:, 0])
+    before = [mlp.params.flat.copy() for mlp in model.mlps_]
+    model.set_params(folds=None, warm_start=True).fit(x, x[:, 0])
+    changed = [(a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True)]
+    assert changed == [True, True]
