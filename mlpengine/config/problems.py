@@ -81,8 +81,14 @@ def _listed(text: str) -> str:
 def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     """Drop the steps that pydantic adds for the members of a union."""
     path: list[int | str] = []
-    for key in loc:
+    for place, key in enumerate(loc, 1):
         inside = isinstance(data, dict) and key in data
+        if (
+            inside
+            and not isinstance(data[key], dict | list)
+            and set(loc[place : place + 1]) & {*data}
+        ):
+            continue  # the name of a member that is a key as well: the next step is beside it
         if inside or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
             data = data[key]
             path.append(key)
@@ -99,7 +105,7 @@ def _value_at(path: KeyPath, data: Any) -> Any:
 def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     *parent, key = path
     valid = list(_fields(model, tuple(parent), data))
-    if isinstance(key, str) and key.partition(":")[0] in valid:
+    if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
     near = suggestion(key, valid)
     if near:
