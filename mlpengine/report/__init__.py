@@ -24,7 +24,7 @@ __all__ = [
     "REPORT_FILE",
     "THOROUGH",
     "Collected",
-    "Effort",
+    "ReportBudget",
     "RunData",
     "collect",
     "collect_model",
