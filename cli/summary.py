@@ -197,7 +197,8 @@ def _front_lines(front: dict[str, Any] | None) -> list[str]:
         return []
     waves = plural(front["frequencies"], "frequency", "frequencies")
     embedding = f"{front['embedding']}, {waves} a feature"
-    parts = ["scaling"] * front["scaling"] + [embedding] * (front["embedding"] != "none")
+    parts = ["mask"] * front["masked"] + ["scaling"] * front["scaling"]
+    parts += [embedding] * (front["embedding"] != "none")
     return [
         f"front: {'; '.join(parts[::-1])}; {plural(front['output'], 'number')}, "
         f"{plural(front['parameters'], 'parameter')}"

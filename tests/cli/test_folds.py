@@ -376,6 +376,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert sum(shares.values()) == pytest.approx(1)
     shown = ", ".join(f"{kind} {share:.2f}" for kind, share in shares.items())
     assert f"shares of networks in the mean, by their kind: {shown}" in started.out
+    assert "; mask; " in mlpengine("summary", "runs/c").out
     model, used = load("runs/c"), {kind: share for kind, share in shares.items() if share}
     assert len(model.networks) == 3 * len(used)
     assert model.shares == (tuple(used.values()) if len(used) > 1 else ())
