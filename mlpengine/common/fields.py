@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_ar
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
-from mlpengine.common.wording import suggestion
+from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import UsageError
 
 Positive: TypeAlias = Annotated[float, Gt(0)]
@@ -284,7 +284,7 @@ def expected(kind: Any) -> str:
     if origin is tuple:
         if args[-1] is Ellipsis:
             return f"a sequence, each {expected(args[0])}"
-        return f"{len(args)} values, each {expected(args[0])}"
+        return f"{plural(len(args), 'value')}, each {expected(args[0])}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "a mapping"
     if origin is not None:

@@ -28,6 +28,9 @@ class KnownAttributes:
     _elsewhere: ClassVar[Mapping[str, str]] = {}
     """What a message says of members that objects of other libraries have, by their names."""
 
+    _settable: ClassVar[frozenset[str] | None] = None
+    """The attributes that callers may set, besides properties; None for a class with no limit."""
+
     if not TYPE_CHECKING:  # to mypy, a class with this method has every attribute
 
         def __getattr__(self, name):
@@ -36,19 +39,34 @@ class KnownAttributes:
             raise AttributeError(f"{text}; {hint}" if hint else text, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _known.get(type(self), ()):
-            if not (hasattr(self, name) or name[0] == "_" or name[-1] == "_"):
+        kind = type(self)
+        bound = kind._settable is not None and name not in kind._settable
+        if bound or name not in _known.get(kind, ()):
+            has, private = hasattr(self, name), name[0] == "_" or name[-1] == "_"
+            if not private and (bound or not has):
                 frame = currentframe()
                 caller = frame and frame.f_back
                 ours = caller is None or _is_ours(caller.f_globals["__name__"])
-                if not ours and _is_ours(type(self).__module__):
-                    raise UsageError(_unknown_attribute(self, name, value))
-            _known.setdefault(type(self), set()).add(name)
+                if not ours and _is_ours(kind.__module__):
+                    made_of = name in signature(kind.__init__).parameters or name in vars(self)
+                    if bound and made_of and not hasattr(getattr(kind, name, None), "__set__"):
+                        raise UsageError(_bound_attribute(self, name, value))
+                    if not has:
+                        raise UsageError(_unknown_attribute(self, name, value))
+            _known.setdefault(kind, set()).add(name)
         super().__setattr__(name, value)
 
 
 def _is_ours(module: str) -> bool:
     return module.partition(".")[0] == "mlpengine"
+
+
+def _bound_attribute(owner: object, name: str, value: Any) -> str:
+    """Return the message for an attribute that is read only when the object is made."""
+    kind = type(owner)
+    option = f" with this {name}" * (name in signature(kind.__init__).parameters)
+    text = f"{name} cannot be set afterwards (got {quoted(value)}); make a new {kind.__name__}"
+    return f"{kind.__name__}: {text}{option}"
 
 
 def _unknown_attribute(owner: object, name: str, value: Any) -> str:

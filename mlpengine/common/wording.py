@@ -96,6 +96,11 @@ SYNONYMS = {
     "lr_scheduler": "schedule",
     "alpha": "weight_decay",
     "n_iter_no_change": "patience",
+    "val_loss": "loss",
+    "val_acc": "accuracy",
+    "val_accuracy": "accuracy",
+    "mean_squared_error": "mse",
+    "mean_absolute_error": "mae",
 }
 """What other libraries call some of our names."""
 

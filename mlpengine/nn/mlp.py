@@ -73,9 +73,10 @@ class Mlp(Network):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
+    _settable = frozenset()
     _elsewhere: ClassVar = {
         "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
-        "parameters": "write mlp.params.flat, or mlp.state_dict()",
+        "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
         "eval": "none is needed, predict leaves dropout out",
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.misuse import KnownAttributes
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics import Verdict
 from mlpengine.errors import UsageError, at_setting
@@ -148,7 +149,7 @@ class Fitted:
         return _model(self.loss, self.mean, preprocessor, self.residuals)
 
 
-class Trainer:
+class Trainer(KnownAttributes):
     """Networks with their optimizers and steps, ready to learn from rows.
 
     Of several networks, each trains without one of the `folds`, which then chooses its epoch, or

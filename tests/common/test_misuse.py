@@ -30,6 +30,8 @@ from mlpengine import (
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.errors import CallError, MlpEngineError, UsageError
 from mlpengine.estimators import MlpClassifier
+from mlpengine.models import Classification, Split
+from mlpengine.settings import EarlyStopping
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((8, 4)).astype("float32"), RNG.integers(0, 3, 8)
@@ -188,7 +190,7 @@ MISTAKES = {
         lambda: Adam(parts()[0].parameters()),
         "'Mlp'",
         "'parameters'",
-        "write mlp.params.flat",
+        "write Adam(mlp)",
     ),
     "an optimizer of nothing": (lambda: Adam(lr=0.1), "Adam: needs model", "", "write Adam(mlp, "),
     "an optimizer of a rate": (lambda: Adam(0.1), "Adam: model", "got 0.1", "write Adam(mlp, "),
@@ -338,6 +340,85 @@ MISTAKES = {
         "MlpClassifier: has no argument 'max_iter'",
         "5",
         "did you mean 'epochs'",
+    ),
+    "a norm below zero": (
+        lambda: parts()[0].gradients(8).clip_global_norm_params(-1),
+        "clip_global_norm_params: max_norm must be at least 0",
+        "got -1",
+        "",
+    ),
+    "PyTorch's clipping": (
+        lambda: parts()[0].gradients(8).clip_grad_norm_(1.0),
+        "'clip_grad_norm_'",
+        "",
+        "write grads.clip_global_norm_params(1.0)",
+    ),
+    "a norm as text": (
+        lambda: TrainingStep(*parts(), 8, clip_norm="1"),
+        "training step: clip_norm must be",
+        "'1'",
+        "write clip_norm=1",
+    ),
+    "another loss": (
+        lambda: setattr(training_step(), "loss", MeanSquaredError()),
+        "TrainingStep: loss cannot be set afterwards",
+        "MeanSquaredError",
+        "make a new TrainingStep with this loss",
+    ),
+    "another norm": (
+        lambda: setattr(training_step(), "clip_norm", 1),
+        "TrainingStep: clip_norm cannot be set afterwards",
+        "got 1",
+        "make a new TrainingStep with this clip_norm",
+    ),
+    "other betas": (
+        lambda: setattr(parts()[2], "betas", (0.1, 0.2)),
+        "Adam: betas cannot be set afterwards",
+        "(0.1, 0.2)",
+        "make a new Adam with this betas",
+    ),
+    "dropout of a network": (
+        lambda: setattr(parts()[0], "dropout", 0.5),
+        "Mlp: dropout cannot be set afterwards",
+        "0.5",
+        "make a new Mlp with this dropout",
+    ),
+    "epochs below zero": (
+        lambda: Loop(training_step(), Classification(3), Split(X, Y, Y), epochs=-1),
+        "loop: epochs must be a whole number of at least 1",
+        "got -1",
+        "",
+    ),
+    "Keras's monitor": (
+        lambda: Loop(
+            training_step(),
+            Classification(3),
+            Split(X, Y, Y),
+            Split(X, Y, Y),
+            epochs=1,
+            early_stopping=EarlyStopping(monitor="val_loss"),
+        ),
+        "loop: early_stopping: monitor: this task has loss, accuracy",
+        "'val_loss'",
+        "did you mean 'loss'",
+    ),
+    "a short truth": (
+        lambda: Split(X, Y, Y[:5]),
+        "Split: truth needs 8 rows",
+        "got 5",
+        "",
+    ),
+    "a network's weights for a step": (
+        lambda: training_step().load_state_dict(parts()[0].state_dict()),
+        "training step: needs what step.state_dict() returned",
+        "that of a network",
+        "write mlp.load_state_dict(state)",
+    ),
+    "a text for rows": (
+        lambda: training_step()("hello", Y),
+        "training step: x must be an array of rows",
+        "'hello'",
+        "",
     ),
     "an estimator's attribute": (
         lambda: setattr(MlpClassifier(), "hidden_layer_sizes", (5,)),
