@@ -18,7 +18,7 @@ from mlpengine.errors import UsageError
 from mlpengine.features.unlike import NewRows
 from mlpengine.models.metrics import confusion_matrix
 from mlpengine.models.model import Model
-from mlpengine.models.task import Classification, Split, Task, part_of
+from mlpengine.models.task import Classification, Split, Task, make_split
 from mlpengine.spec import Array
 from mlpengine.tables import Table, read_table
 from mlpengine.tables.rows import usable_rows
@@ -160,7 +160,7 @@ def measure(
 def read_part(model: Model, source: str) -> Split:
     """Return the rows of a file as the model takes them, with their targets."""
     table = read_rows(model, source)
-    return part_of(table, None, model.preprocessor, model.task, model.mlp.dtype)
+    return make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
 
 
 def read_rows(model: Model, source: str) -> Table:

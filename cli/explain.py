@@ -19,7 +19,7 @@ from mlpengine.models.explain import (
     importances,
 )
 from mlpengine.models.model import Model
-from mlpengine.models.task import Split, part_of
+from mlpengine.models.task import Split, make_split
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
 
@@ -89,7 +89,7 @@ def command(
     else:
         table = read_rows(model, data)
         chosen = evenly_spaced(table.n_rows, MAX_ROWS)
-        rows = part_of(table, None, model.preprocessor, model.task, model.mlp.dtype)
+        rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward
     columns = feature_columns(model.preprocessor)
     ranked = importances(forward, model.scorer(model.task), part, columns, repeats=repeats)

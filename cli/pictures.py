@@ -10,7 +10,7 @@ from mlpengine.errors import RunError
 from .outcome import shortest
 
 if TYPE_CHECKING:
-    from mlpengine.report import Run
+    from mlpengine.report import RunData
 
     from .session import Session
 
@@ -47,12 +47,12 @@ def pictures(session: "Session", outcome: Mapping[str, Any]) -> list[Path]:
     return save_pictures(session.directory.path / PLOTS, _run(session, outcome))
 
 
-def _run(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> "Run":
+def _run(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> "RunData":
     """Return a run as it is in memory."""
-    from mlpengine.report import Run
+    from mlpengine.report import RunData
 
     core = getattr(session.diagnostics, "core", None)
-    return Run(
+    return RunData(
         shortest(session.directory.path),
         outcome,
         session.data,

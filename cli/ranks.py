@@ -25,7 +25,7 @@ from mlpengine.training.run_directory import environment
 from mlpengine.training.trainer import Trainer
 
 from .launcher import LAUNCHED, START_SECONDS
-from .session import DECIDES_BITS, fingerprints
+from .session import AFFECTS_REPRODUCIBILITY, fingerprints
 from .stopping import Stopping
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def compare(ranks: Ranks, data: LoadedData, trainer: Trainer) -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
     backends = " ".join(step.backend for step in trainer.steps)
     surroundings = environment(1, backends)
-    values = {name: surroundings[name] for name in DECIDES_BITS}
+    values = {name: surroundings[name] for name in AFFECTS_REPRODUCIBILITY}
     values["config"] = data.file.flat
     values["data"] = fingerprints(data.parts)
     if difference := ranks.difference(values):

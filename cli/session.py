@@ -57,7 +57,7 @@ START = "start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
-DECIDES_BITS = ("packages", "python", "machine", "blas", "backend", "target")
+AFFECTS_REPRODUCIBILITY = ("packages", "python", "machine", "blas", "backend", "target")
 """Keys of the environment that may change the last bits of a result."""
 
 _log = logging.getLogger("mlpengine")
@@ -332,7 +332,7 @@ class Session:
                 f"{self.directory.path}: its data have changed since it began "
                 f"({', '.join(sorted(changed))} rows differ); train a new run"
             )
-        for name in (*DECIDES_BITS, "processor"):
+        for name in (*AFFECTS_REPRODUCIBILITY, "processor"):
             now, then = self.environment[name], checkpoint.header["environment"].get(name)
             if name == "packages":  # one that was not installed computed nothing
                 then = {package: version for package, version in then.items() if version}

@@ -11,7 +11,7 @@ from mlpengine.formula import Expr
 from mlpengine.spec import Array
 
 
-class Run(NamedTuple):
+class ParameterRange(NamedTuple):
     """A range of the flat vector whose parameters are updated alike.
 
     `lr` and `weight_decay` are factors of the step's learning rate and weight decay.
@@ -67,7 +67,7 @@ class Update(NamedTuple):
     carried_values: Array
     weight_decay: float
     is_scheduled: bool
-    runs: Sequence[Run]
+    ranges: Sequence[ParameterRange]
     flush_every: int
     floors: Mapping[str, float]
     threshold: float
@@ -75,24 +75,24 @@ class Update(NamedTuple):
     @property
     def decayed(self) -> list[tuple[int, int]]:
         """The ranges of parameters that decay."""
-        return [(run.start, run.stop) for run in self.runs if run.weight_decay]
+        return [(run.start, run.stop) for run in self.ranges if run.weight_decay]
 
     @property
     def is_plain(self) -> bool:
         """Whether all parameters have one learning rate, and those that decay one weight decay."""
-        factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.runs)
+        factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
         return factors and not self.is_scheduled
 
 
-def largest_factor(runs: Sequence[Run]) -> float:
+def largest_factor(ranges: Sequence[ParameterRange]) -> float:
     """Return the largest factor of the learning rate, at least 1."""
-    return max([1.0, *(run.lr for run in runs)])
+    return max([1.0, *(run.lr for run in ranges)])
 
 
-def largest_update(dtype: "np.dtype[np.floating]", runs: Sequence[Run]) -> float:
+def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRange]) -> float:
     """Return the largest product of learning rate and gradient norm of a step in that dtype.
 
     A step beyond it is refused: weights, or momentum that grows a hundredfold, would overflow.
-    The learning rate is that of the step, before the factors of `runs`.
+    The learning rate is that of the step, before the factors of `ranges`.
     """
-    return float(np.finfo(dtype).max) / 1024 / largest_factor(runs)
+    return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)

@@ -22,7 +22,7 @@ from mlpengine.models.task import (
     Regression,
     Split,
     Task,
-    part_of,
+    make_split,
     task_for,
 )
 from mlpengine.nn.layers import parameter_specs, plan_layers
@@ -114,7 +114,9 @@ def load_data(
         )
     dtype = np.dtype(config.training.dtype)
     parts = {
-        part: part_of(table, rows, tables.preprocessor, task, dtype, stream=stream, window=window)
+        part: make_split(
+            table, rows, tables.preprocessor, task, dtype, stream=stream, window=window
+        )
         for part, (table, rows) in tables.parts.items()
     }
     return LoadedData(file, tables, task, _balanced(file, loss, parts["train"], task), parts)

@@ -23,7 +23,7 @@ from mlpengine.settings.recipes import (
 from mlpengine.settings.training import Kind, trained
 from mlpengine.tables import DATASETS
 from mlpengine.tables.detect import Detected
-from mlpengine.tables.reading import DEFAULT, Reading
+from mlpengine.tables.reading import DEFAULT, CsvDialect
 
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
 """Sections of a recipe, in the order of a config."""
@@ -38,7 +38,7 @@ def propose(
     source: str,
     schema: str,
     test: str | None = None,
-    reading: Reading = DEFAULT,
+    reading: CsvDialect = DEFAULT,
     preset: str = "plain",
 ) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
@@ -291,7 +291,7 @@ def _list(names: Sequence[str]) -> str:
     return quoted(names[0]) if len(names) == 1 else f"[{', '.join(map(quoted, names))}]"
 
 
-def _reading(reading: Reading) -> list[str]:
+def _reading(reading: CsvDialect) -> list[str]:
     """Return how the cells are spelled, as far as it is not the default."""
     return [f"  {name}: {_flow(value)}" for name, value in reading.to_dict().items()]
 

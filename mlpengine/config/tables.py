@@ -26,7 +26,7 @@ from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
 from mlpengine.tables.progress import Progress
 from mlpengine.tables.reader import store_table
-from mlpengine.tables.reading import Reading
+from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.rows import usable_rows
 
 
@@ -138,12 +138,12 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
     )
 
 
-def reading_of(file: ConfigFile) -> Reading:
+def reading_of(file: ConfigFile) -> CsvDialect:
     """Return how the tables of a config are read.  Raises: ConfigError."""
     data = file.config.data
-    given = {name: getattr(data, name) for name in Reading.__dataclass_fields__}
+    given = {name: getattr(data, name) for name in CsvDialect.__dataclass_fields__}
     try:
-        return Reading.from_dict(given)
+        return CsvDialect.from_dict(given)
     except DataError as error:
         key, _, text = str(error).partition(": ")
         raise file.wrong(("data", key), text) from error

@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from mlpengine.common.fields import NonNegative, fitting
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
+from mlpengine.estimators._estimator import FEATURES, MlpEstimator, rollback_on_error
 from mlpengine.estimators._sparse import dense
 from mlpengine.features import class_weights
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
@@ -44,7 +44,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def _kind(self) -> str:  # type: ignore[override]
         return "multilabel" if self._several else "classification"
 
-    @undone_on_error
+    @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and labels `y` (rows,).
@@ -75,7 +75,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
 
-    @undone_on_error
+    @rollback_on_error
     def partial_fit(
         self,
         X: Any,

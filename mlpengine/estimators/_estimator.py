@@ -84,7 +84,7 @@ EXTREME = 500
 """Exponent of a weight beyond which all weights are scaled."""
 
 
-def undone_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
+def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method after whose errors an estimator has the attributes from before the call."""
 
     @wraps(method)

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import FEATURES, MlpEstimator, undone_on_error
+from mlpengine.estimators._estimator import FEATURES, MlpEstimator, rollback_on_error
 from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.features import NumberTarget
 from mlpengine.models.task import Regression
@@ -35,7 +35,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
 
     _kind = "regression"
 
-    @undone_on_error
+    @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k)."""
@@ -43,7 +43,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._fit(X, y, sample_weight)
         return self
 
-    @undone_on_error
+    @rollback_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn once from each row.  Scaling is fitted to all rows so far."""
         X, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())

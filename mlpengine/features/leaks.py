@@ -217,7 +217,7 @@ def find_leak(
     labels = labels or Labels.of(target)
     distinct = column.distinct()
     codes = codes_into(distinct, column)
-    if recodes(column, codes, len(distinct), target, len(labels.counts)):
+    if is_recoding_of_target(column, codes, len(distinct), target, len(labels.counts)):
         reason = "it is the target in another coding, value for value"
         return Leak(name, 1.0, reason, is_target=True)
     if task == "classification":
@@ -259,7 +259,9 @@ def _addends(columns: Mapping[str, Column], target: Array) -> dict[str, str]:
     return reasons
 
 
-def recodes(column: Column, codes: Array, count: int, target: Array, values: int) -> bool:
+def is_recoding_of_target(
+    column: Column, codes: Array, count: int, target: Array, values: int
+) -> bool:
     """Whether column and target determine each other: a one-to-one map of their values.
 
     The column is given by its codes too, of which there are `count`, -1 left out; the target has

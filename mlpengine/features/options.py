@@ -5,7 +5,7 @@ from typing import Literal
 
 from mlpengine.common.fields import check_fields
 from mlpengine.settings.features import FeatureSettings
-from mlpengine.tables.reading import DEFAULT, Reading
+from mlpengine.tables.reading import DEFAULT, CsvDialect
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Options(FeatureSettings):
     """
 
     dtype: Literal["float32", "float64"] = "float32"
-    reading: Reading = DEFAULT
+    reading: CsvDialect = DEFAULT
     periods: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ from mlpengine.formula import Expr
 from mlpengine.settings.features import Task
 from mlpengine.spec import Array
 from mlpengine.tables.cells import dates
-from mlpengine.tables.reading import Reading
+from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.stored import stored_file
 from mlpengine.tables.table import Column, Table
 
@@ -463,7 +463,9 @@ class Preprocessor:
         """
         state = checked_state(state)
         options = state["options"]
-        preprocessor = cls(**{**options, "reading": Reading.from_dict(options.get("reading", {}))})
+        preprocessor = cls(
+            **{**options, "reading": CsvDialect.from_dict(options.get("reading", {}))}
+        )
         preprocessor.kinds = dict(state["kinds"])
         preprocessor.numbers = Numbers.from_state(state["numbers"])
         preprocessor.categories = [Category.from_state(one) for one in state["categories"]]

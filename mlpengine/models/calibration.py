@@ -157,7 +157,7 @@ def best_shares(
     return tuple((counts / ROUNDS).tolist())
 
 
-def best_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
+def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
     """Return by which logits are divided so that their log loss is minimal.
 
     One more row, whose class is any with equal probability, keeps the temperature of few rows from
@@ -188,9 +188,9 @@ def best_temperature(task: Task, output: Array, truth: Array, weights: Array | N
     return exp((low + high) / 2)
 
 
-def cool(networks: Iterable[Mlp], task: Task, output: Array, rows: Split) -> float:
+def apply_temperature(networks: Iterable[Mlp], task: Task, output: Array, rows: Split) -> float:
     """Divide last layers by the best temperature of their `output` for rows, and return it."""
-    temperature = best_temperature(task, output, rows.truth, rows.weights)
+    temperature = fit_temperature(task, output, rows.truth, rows.weights)
     for network in networks:
         network.weights[-1] /= temperature
         network.biases[-1] /= temperature

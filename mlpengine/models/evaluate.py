@@ -20,13 +20,13 @@ from mlpengine.step.ranks import Ranks
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
-MEASURED_AS_TRAINED = (BinaryFocal, FormulaLoss, Huber, Quantile)
+LOSSES_WITH_EVAL_OPTIONS = (BinaryFocal, FormulaLoss, Huber, Quantile)
 """Losses whose options are part of what is measured; of others they only weigh the training."""
 
 
 def plain_loss(loss: Loss) -> Loss:
     """Return a loss for evaluation, without class weights and label smoothing."""
-    if isinstance(loss, MEASURED_AS_TRAINED):
+    if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS):
         return loss
     plain = REGISTRY[loss.name]()
     assert isinstance(plain, Loss)

@@ -21,7 +21,7 @@ from mlpengine.models.evaluate import Scorer
 from mlpengine.models.kinds import Mean
 from mlpengine.models.outputs import outputs_of
 from mlpengine.models.row_predictor import RowPredictor
-from mlpengine.models.task import Classification, Regression, Task, part_of, task_for
+from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
 from mlpengine.nn import Mlp
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -178,7 +178,7 @@ class Model:
         for line in usable.remarks:
             _log.warning("warning: %s", line)
         self._warn_of(table if usable.rows is None else table.rows(usable.rows))
-        part = part_of(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
+        part = make_split(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
         return self.scorer(task).run(self.forward(part.x), part, full=True)
 
     def scorer(self, task: Task) -> Scorer:

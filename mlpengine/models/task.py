@@ -40,7 +40,7 @@ Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
 """What of several networks is averaged: outputs, or this function of them."""
 
 
-class Places(NamedTuple):
+class RowOrigins(NamedTuple):
     """The origin of the rows and columns of a split, for messages."""
 
     rows: Table
@@ -51,7 +51,7 @@ class Places(NamedTuple):
         """Return the file and line of a row, or its number if it has no line."""
         return f"{self.rows.source}: {self.rows.place(row)}"
 
-    def of(self, numbers: Array) -> "Places":
+    def of(self, numbers: Array) -> "RowOrigins":
         """Return the places of the rows of these numbers."""
         rows = self.rows
         origin = numbers if rows.origin is None else rows.origin[numbers]
@@ -74,7 +74,7 @@ class Split:
     y: Array
     truth: Array
     weights: Array | None = None
-    places: Places | None = None
+    places: RowOrigins | None = None
     windows: Windows | None = None
 
     def __post_init__(self) -> None:
@@ -418,7 +418,7 @@ def task_for(target: Target | None, loss: Loss) -> Task:
     return MultiLabel(target.n_outputs, target.columns)
 
 
-def part_of(
+def make_split(
     table: Table,
     rows: Array | None,
     preprocessor: Preprocessor,
@@ -456,7 +456,7 @@ def part_of(
         task.learning_target(data.target, dtype),
         task.truth(part, data.target),
         weights,
-        Places(
+        RowOrigins(
             Table({}, part.source, first_line=part.first_line, origin=part.origin),
             preprocessor.feature_names,
             preprocessor.target.columns if preprocessor.target else (),

@@ -31,7 +31,7 @@ class Front:
         outputs: Outputs for each number, itself included (pbld).
         sigma: Standard deviation of initial frequencies, in periods per unit.
         scaling: Whether each of its outputs has a learned factor, which starts at 1.
-        masked: Whether all outputs are then multiplied by 0 or 1, which `Mlp.select_inputs` sets
+        masked: Whether all outputs are then multiplied by 0 or 1, which `Mlp.mask_inputs` sets
             and training does not change.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.

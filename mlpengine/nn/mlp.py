@@ -142,7 +142,7 @@ class Mlp(Network):
             front.initialize(self.params.views, weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
 
-    def select_inputs(self, kept: ArrayLike) -> None:
+    def mask_inputs(self, kept: ArrayLike) -> None:
         """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
 
         The weights of layer 0, which must be new, are rescaled to as many inputs.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlpengine.backends.update import Run
+from mlpengine.backends.update import ParameterRange
 from mlpengine.common.fields import Checked, NonNegative
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
@@ -25,7 +25,7 @@ class Group(Checked):
     weight_decay: NonNegative | None = None
 
 
-def find_runs(
+def find_ranges(
     where: str,
     params: Flat,
     groups: Mapping[str, Group],
@@ -33,7 +33,7 @@ def find_runs(
     *,
     decays: bool,
     decay_biases: bool,
-) -> list[Run]:
+) -> list[ParameterRange]:
     """Return the ranges of the trained parameters; `members` are the names in each group.
 
     Raises: UsageError for an unknown group or a factor out of range.
@@ -47,7 +47,7 @@ def find_runs(
                 f"{suggestion(name, members)}"
             )
         factors |= dict.fromkeys(members[name], group)
-    runs: list[Run] = []
+    ranges: list[ParameterRange] = []
     for name, place in params.places.items():
         if name in params.frozen:
             continue
@@ -55,13 +55,13 @@ def find_runs(
         decay = group.weight_decay
         if decay is None:
             decay = float(decay_biases or view.ndim >= 2)
-        run = Run(place.start, place.stop, float(group.lr), decay if decays else 0.0)
-        last = runs[-1] if runs else None
+        run = ParameterRange(place.start, place.stop, float(group.lr), decay if decays else 0.0)
+        last = ranges[-1] if ranges else None
         if last and (last.stop, last.lr, last.weight_decay) == (
             run.start,
             run.lr,
             run.weight_decay,
         ):
-            run = Run(runs.pop().start, run.stop, run.lr, run.weight_decay)
-        runs.append(run)
-    return runs
+            run = ParameterRange(ranges.pop().start, run.stop, run.lr, run.weight_decay)
+        ranges.append(run)
+    return ranges

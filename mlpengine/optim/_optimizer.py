@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Protocol, TypedDict
 import numpy as np
 from annotated_types import Ge, Le
 
-from mlpengine.backends.update import Run, Update
+from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.common.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.common.fields import Given, NonNegative, fitting, options_of
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
@@ -26,7 +26,7 @@ from mlpengine.optim._denormals import (
     threshold,
 )
 from mlpengine.optim._formulas import UpdateFormulas
-from mlpengine.optim._groups import Group, find_runs
+from mlpengine.optim._groups import Group, find_ranges
 from mlpengine.optim._state import State, checked_state
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
@@ -198,7 +198,7 @@ class Optimizer(KnownAttributes, ABC):
             f"{self._where}: weight_decay", Annotated[float, Ge(0), Le(largest)], weight_decay
         )
         self.groups = dict(groups or {})
-        self.runs = find_runs(
+        self.ranges = find_ranges(
             self._where,
             self.params,
             self.groups,
@@ -206,7 +206,7 @@ class Optimizer(KnownAttributes, ABC):
             decays=bool(self.weight_decay),
             decay_biases=decay_biases,
         )
-        fastest = max((run.lr * max(1.0, run.weight_decay) for run in self.runs), default=1.0)
+        fastest = max((run.lr * max(1.0, run.weight_decay) for run in self.ranges), default=1.0)
         self._largest_lr = largest / max(1.0, self.weight_decay) / max(1.0, fastest)
         self.lr = lr
         self.decay_biases = decay_biases
@@ -245,7 +245,7 @@ class Optimizer(KnownAttributes, ABC):
             raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
         self._constants = {
             run.lr: {name: self._constant(self._hyper.get(name, 0.0)) for name in f.constants}
-            for run in self.runs
+            for run in self.ranges
         }
         by_step = [name for name in f.numbers if name in f.constants]
         self._cells = [
@@ -254,9 +254,11 @@ class Optimizer(KnownAttributes, ABC):
         ]
         self._hyper_values = tuple(self._hyper.values())
         self._keeps = {
-            (run.lr, run.weight_decay): self._constant(1.0) for run in self.runs if run.weight_decay
+            (run.lr, run.weight_decay): self._constant(1.0)
+            for run in self.ranges
+            if run.weight_decay
         }
-        self._blocks = _blocks(self.params.flat, self.runs)
+        self._blocks = _blocks(self.params.flat, self.ranges)
         length = max((b.stop - b.start for b, _ in self._blocks), default=0)
         dtype = self.params.flat.dtype
         self._work = [np.empty(length, dtype) for _ in range(max(1, f.plan.floats))]
@@ -476,7 +478,7 @@ class Optimizer(KnownAttributes, ABC):
             self.carried,
             self.weight_decay,
             self.decay_schedule is not None,
-            self.runs,
+            self.ranges,
             self.flush_every,
             floors={name: floor(dtype) for name in self._squares},
             threshold=threshold(dtype),
@@ -495,7 +497,7 @@ class Optimizer(KnownAttributes, ABC):
 
     def _decay(self, block: slice) -> Calls:
         """Yield the calls that decay the weights in `block`."""
-        for run in self.runs:
+        for run in self.ranges:
             part = self.params.flat[max(run.start, block.start) : min(run.stop, block.stop)]
             if part.size and run.weight_decay:
                 yield call(np.multiply, part, self._keeps[run.lr, run.weight_decay], part)
@@ -542,20 +544,20 @@ def _checked(kind: type[Optimizer]) -> Callable[..., None]:
     return checked
 
 
-def _blocks(flat: Array, runs: Sequence[Run]) -> list[tuple[slice, float]]:
+def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> list[tuple[slice, float]]:
     """Return slices of `flat`, each with its factor of the learning rate, that are updated in turn.
 
     They are of equal length in each range of one factor, in whole cache lines.
     """
-    ranges: list[tuple[int, int, float]] = []
-    for run in runs:
+    joined: list[tuple[int, int, float]] = []
+    for run in ranges:
         start = run.start
-        if ranges and ranges[-1][1:] == (start, run.lr):
-            start = ranges.pop()[0]
-        ranges.append((start, run.stop, run.lr))
+        if joined and joined[-1][1:] == (start, run.lr):
+            start = joined.pop()[0]
+        joined.append((start, run.stop, run.lr))
     blocks = []
     line = 64 // flat.itemsize
-    for first, last, lr in ranges:
+    for first, last, lr in joined:
         size = last - first
         if not size:
             continue

@@ -4,7 +4,16 @@ from pathlib import Path
 
 from mlpengine.common.files import write_atomically
 
-from .collect import QUICK, THOROUGH, Collected, Effort, Run, collect, collect_model, read_run
+from .collect import (
+    QUICK,
+    THOROUGH,
+    Collected,
+    ReportBudget,
+    RunData,
+    collect,
+    collect_model,
+    read_run,
+)
 from .page import run_page
 from .several import collect_sweep, compare, runs_page, sweep_page
 
@@ -16,7 +25,7 @@ __all__ = [
     "THOROUGH",
     "Collected",
     "Effort",
-    "Run",
+    "RunData",
     "collect",
     "collect_model",
     "collect_sweep",
@@ -30,7 +39,7 @@ __all__ = [
 ]
 
 
-def save_report(path: Path, run: Run, effort: Effort = THOROUGH) -> None:
+def save_report(path: Path, run: RunData, effort: ReportBudget = THOROUGH) -> None:
     """Write the page of one run, whole or not at all.  Raises: RunError."""
     write_page(path, run_page(collect(run, effort).data))
 

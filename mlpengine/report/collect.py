@@ -54,7 +54,7 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 """What reading a damaged file may raise."""
 
 
-class Effort(NamedTuple):
+class ReportBudget(NamedTuple):
     """How much is computed for a report: multiplications, and rows that are looked at."""
 
     work: float
@@ -62,14 +62,14 @@ class Effort(NamedTuple):
     curves: int
 
 
-QUICK = Effort(work=WORK, rows=2_000, curves=3)
+QUICK = ReportBudget(work=WORK, rows=2_000, curves=3)
 """For the report at the end of training, which takes some 0.1 s."""
 
-THOROUGH = Effort(work=2e10, rows=20_000, curves=6)
+THOROUGH = ReportBudget(work=2e10, rows=20_000, curves=6)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RunData:
     """A run, from its directory or, right after training, from memory.
 
     `loaded` are its data, and `model` is the trained model or, with `trained` False, an untrained
@@ -97,7 +97,7 @@ class Collected(NamedTuple):
     held: Held | None = None
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> RunData:
     """Read everything that a run directory holds; what cannot be read becomes a note.
 
     Raises: UsageError if it is no run directory.
@@ -129,20 +129,22 @@ def read_run(path: Path) -> Run:
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
     failure = result.get("failure", "")
-    return Run(path, result, loaded, model, trained, series, failure=failure, notes=tuple(notes))
+    return RunData(
+        path, result, loaded, model, trained, series, failure=failure, notes=tuple(notes)
+    )
 
 
 def _untrained(loaded: LoadedData) -> Model:
     return trainer_of(loaded).model(loaded.tables.preprocessor)
 
 
-def collect(run: Run, effort: Effort = THOROUGH) -> Collected:
+def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:
     """Return the numbers of a run; a part that cannot be computed becomes a note."""
     with pinned(1):  # products of some hundred rows are faster so
         return _collect(run, effort)
 
 
-def _collect(run: Run, effort: Effort) -> Collected:
+def _collect(run: RunData, effort: ReportBudget) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT, notes)
     held: Held | None = None
@@ -242,7 +244,7 @@ def activations_of(model: Model) -> list[str]:
     return [str(layer.activation.name) for layer in layers if layer.activation is not None]
 
 
-def epochs_of(run: Run) -> dict[str, Any] | None:
+def epochs_of(run: RunData) -> dict[str, Any] | None:
     """Return the curves of metrics.csv by name, thinned to what a screen shows."""
     path = run.path / METRICS_FILE
     if not path.is_file():
@@ -298,7 +300,7 @@ def model_of(loaded: LoadedData, model: Model) -> dict[str, Any]:
     }
 
 
-def drivers_of(loaded: LoadedData, model: Model, effort: Effort) -> dict[str, Any]:
+def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
     The number of rows and of permutations follows from the work that is allowed.
@@ -357,7 +359,7 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
     }
 
 
-def settings_of(run: Run, environment: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return config, seed, versions, times and the commands that make the run again."""
     given = run.path / GIVEN
     text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""

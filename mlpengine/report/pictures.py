@@ -47,7 +47,7 @@ from .charts import (
     prediction_charts,
     training_charts,
 )
-from .collect import Run, epochs_of, gradients_of
+from .collect import RunData, epochs_of, gradients_of
 from .markup import shortened
 from .predictions import predictions_of
 
@@ -117,7 +117,7 @@ def draw(charts: Sequence[Chart], title: str = "") -> Figure:
     return figure
 
 
-def save_pictures(directory: str | Path, run: Run) -> list[Path]:
+def save_pictures(directory: str | Path, run: RunData) -> list[Path]:
     """Write the pictures of a run into `directory`, made if need be; return their paths.
 
     Several yes/no labels have no second picture.  Raises: UsageError if no epoch has ended.

@@ -15,7 +15,7 @@ from mlpengine.models.metrics import higher_is_better
 
 from .chart import Chart, array_of
 from .charts import by_epoch, sweep_charts
-from .collect import FORMAT, Collected, Run, plain
+from .collect import FORMAT, Collected, RunData, plain
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
 from .page import page, table, verdicts
@@ -28,7 +28,7 @@ CURVE_POINTS = 100
 KEPT = ("name", "path", "ending", "failure", "result", "verdicts", "model", "score", "notes")
 
 
-def compare(runs: Sequence[Run], collected: Sequence[Collected]) -> dict[str, Any]:
+def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str, Any]:
     """Return runs side by side: different settings first, then scores and their differences."""
     files = [run.loaded.file if run.loaded else None for run in runs]
     known = [file for file in files if file is not None]

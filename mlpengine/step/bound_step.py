@@ -105,7 +105,7 @@ class BoundStep(Uncopyable):
         quiet_runner()(replay, self.loss.forward)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
-    def misfits(self, data: Data, order: Array) -> Iterator[str]:
+    def layout_errors(self, data: Data, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if text := _misfit(rows, buffer):

@@ -77,6 +77,6 @@ def compiled_steps(step: TrainingStep, data: Data, order: Array, rows: int) -> C
     """
     max_steps = min(steps_at_once(step), -(-rows // step.batch_size))
     bound = step.bound(step.batch_size)
-    if bound.many is None or max_steps < MIN_STEPS or any(bound.misfits(data, order)):
+    if bound.many is None or max_steps < MIN_STEPS or any(bound.layout_errors(data, order)):
         return None
     return CompiledSteps(step, data, order, rows, max_steps)

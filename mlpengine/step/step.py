@@ -160,7 +160,7 @@ class TrainingStep(KnownAttributes):
         self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
         self._draws = bool(self.mlp.dropout) or self.dropout_schedule is not None
-        self._largest_update = largest_update(self.mlp.dtype, self.optimizer.runs)
+        self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
         self.scratch, self._grads = self._full.scratch, self._full.grads
@@ -354,7 +354,7 @@ class TrainingStep(KnownAttributes):
                 f"{where}: order must be int64 and a multiple of {self.batch_size} long "
                 f"(got {order.dtype}{list(order.shape)})"
             )
-        if misfit := next(self._full.misfits(data, order), ""):
+        if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
         return order.size // self.batch_size
 
@@ -514,7 +514,7 @@ class TrainingStep(KnownAttributes):
         fault = bound.find_fault()  # raises for a label out of range, which leaves no loss
         if fault is None and isfinite(self.loss_value) and isfinite(norm):
             lr = self.optimizer.scheduled_lr(self.optimizer.steps)
-            lr *= largest_factor(self.optimizer.runs)
+            lr *= largest_factor(self.optimizer.ranges)
             raise NumericalError(
                 f"step {step}: the update must be finite (lr {lr:g}, gradient norm {norm:g})"
             )

@@ -33,7 +33,7 @@ from mlpengine.tables._lines import (
     whole_records,
 )
 from mlpengine.tables._scan import Cells, Cutter, Distinct, moments, native_numbers, numbers
-from mlpengine.tables.reading import DEFAULT, Reading
+from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill
 from mlpengine.tables.table import Column, Table
 
@@ -53,7 +53,7 @@ class CsvOptions(NamedTuple):
         kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
     """
 
-    reading: Reading = DEFAULT
+    reading: CsvDialect = DEFAULT
     missing: frozenset[str] = _cells.MISSING
     text: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class CsvOptions(NamedTuple):
     @classmethod
     def of(
         cls,
-        reading: Reading,
+        reading: CsvDialect,
         text: Iterable[str] = (),
         numbers: Iterable[str] = (),
         kept: Iterable[str] = (),

@@ -16,7 +16,7 @@ from mlpengine.tables._files import opener, readable, require_file
 from mlpengine.tables._lines import EncodingError, Source, read_header, wide_encoding
 from mlpengine.tables.progress import Progress
 from mlpengine.tables.reader import DATASETS, READERS, read_table
-from mlpengine.tables.reading import DEFAULT, Reading
+from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.table import Table
 
 GAPS = frozenset(
@@ -43,7 +43,7 @@ class Detected:
     """A table, how it was read, and a line for each thing that a person should know of that."""
 
     table: Table
-    reading: Reading
+    reading: CsvDialect
     notes: list[str]
 
 
@@ -89,7 +89,7 @@ def _is_worse(table: Table, before: Table) -> bool:
     )
 
 
-def _settled(source: str, reading: Reading, notes: list[str]) -> tuple[Table, Reading]:
+def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table, CsvDialect]:
     """Read a file in which 1,234 may have two meanings: other numbers tell which, or the reader."""
     try:
         return read_table(source, **reading.to_dict()), reading
@@ -102,7 +102,7 @@ def _settled(source: str, reading: Reading, notes: list[str]) -> tuple[Table, Re
         return read_table(source, **chosen.to_dict()), chosen
 
 
-def _header(source: str, reading: Reading) -> Any:
+def _header(source: str, reading: CsvDialect) -> Any:
     with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
         return read_header(Source(stream, source), reading.delimiter)
 
@@ -122,7 +122,7 @@ def _encoding(source: str) -> str:
     return "cp1252"
 
 
-def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
+def _proposals(table: Table, reading: CsvDialect, notes: list[str]) -> CsvDialect:
     """Return the reading with what the columns of texts imply."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
@@ -159,7 +159,7 @@ def _proposals(table: Table, reading: Reading, notes: list[str]) -> Reading:
     return replace(reading, date_format=next(iter(formats.values()), None))
 
 
-def _spellings(cells: list[str], reading: Reading, known: list[str]) -> Iterator[Reading]:
+def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
     """Yield the readings under which all of these texts are numbers or dates, the nearest first.
 
     `known` are the formats of dates of other columns.
@@ -208,7 +208,7 @@ def _date_formats(cells: list[str]) -> list[str]:
 def _fits(cells: list[str], form: str) -> bool:
     """Return whether all texts are dates of this format."""
     try:
-        pattern = Reading(date_format=form).date_pattern("")
+        pattern = CsvDialect(date_format=form).date_pattern("")
     except DataError:  # digits with nothing between them
         return False
     return _cells.dates(cells, frozenset(), pattern) is not None

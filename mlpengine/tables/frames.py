@@ -13,7 +13,7 @@ from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, text_column
 from mlpengine.tables.cells import EXACT
-from mlpengine.tables.reading import Reading
+from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.table import Column, Table, column_of, number_text
 
 _GAPS = ("NAType", "NaTType")
@@ -46,7 +46,7 @@ def as_table(
     """
     if isinstance(data, Table):
         return data
-    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
+    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers)
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
     if isinstance(data, Mapping):

@@ -31,7 +31,7 @@ from mlpengine.tables._files import (
 )
 from mlpengine.tables.cells import EXACT, sorted_levels
 from mlpengine.tables.progress import Progress
-from mlpengine.tables.reading import DEFAULT, Reading
+from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
 from mlpengine.tables.table import Column, Kind, Table, column_of, date_column
 
@@ -57,7 +57,7 @@ def read_table(
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
     `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
-    of day and true/false are recognized. `spelling` are the options of `Reading`: delimiter,
+    of day and true/false are recognized. `spelling` are the options of `CsvDialect`: delimiter,
     decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
@@ -69,7 +69,7 @@ def read_table(
 
     Raises: DataError if it cannot be read; MissingExtraError for Parquet without the extra.
     """
-    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers)
+    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers)
     if missing is not None:
         options = options._replace(missing=frozenset(map(str.strip, missing)) | {""})
     encoding = options.reading.text_encoding
@@ -117,7 +117,7 @@ def store_table(
     if suffix in READERS:
         raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
 
-    reading = Reading.from_dict(spelling)
+    reading = CsvDialect.from_dict(spelling)
     options = CsvOptions.of(reading, text, numbers)
 
     def read(where: str, spill: Spill) -> Table:
@@ -144,7 +144,7 @@ def read_blocks(
 
     Raises: DataError; MissingExtraError.
     """
-    options = CsvOptions.of(Reading.from_dict(spelling), text, numbers, kept)
+    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers, kept)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         yield from read_csv_blocks(

@@ -27,7 +27,7 @@ _TOKEN = re.compile("|".join(_TOKENS))
 
 
 @dataclass(frozen=True)
-class Reading:
+class CsvDialect:
     """How to read the cells of CSV, and of text columns in memory.
 
     Attributes:
@@ -95,7 +95,7 @@ class Reading:
         }
 
     @classmethod
-    def from_dict(cls, options: Mapping[str, Any]) -> "Reading":
+    def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
         """Return what `to_dict` returned.  Raises: DataError."""
         given: dict[str, Any] = dict(options)
         if "na_values" in given:
@@ -123,5 +123,5 @@ def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
         raise DataError(f"{name}: must be one of {listed} ({value!r})")
 
 
-DEFAULT = Reading()
+DEFAULT = CsvDialect()
 """What a file alone determines."""

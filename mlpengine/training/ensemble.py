@@ -17,8 +17,8 @@ from mlpengine.step.state import restoring
 from mlpengine.training.history import EpochRow, History
 from mlpengine.training.loop import Callback, Ending, Loop, Result
 
-SEEDS_APART = 1_000
-"""Member k of a run with seed s has the seed `SEEDS_APART` s + k, so that no two runs share one."""
+SEED_STRIDE = 1_000
+"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that no two runs share one."""
 
 T = TypeVar("T")
 

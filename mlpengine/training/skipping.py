@@ -6,7 +6,7 @@ from typing import Any
 from mlpengine.common.fields import fitting, options_of
 from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, NumericalError
-from mlpengine.models.task import Places
+from mlpengine.models.task import RowOrigins
 from mlpengine.settings.training import Action, TrainingSettings
 from mlpengine.spec import Array
 from mlpengine.step.nonfinite import SHOWN_ROWS
@@ -37,7 +37,7 @@ class NonfiniteRule:
         error: NumericalError,
         step: TrainingStep,
         rows: Array,
-        places: Places | None = None,
+        places: RowOrigins | None = None,
     ) -> None:
         """Count a step that failed with `error`, or raise the error that ends the run.
 
@@ -65,7 +65,7 @@ class NonfiniteRule:
         self.skipped = skipped
 
 
-def name_rows(step: TrainingStep, rows: Array, places: Places | None = None) -> str:
+def name_rows(step: TrainingStep, rows: Array, places: RowOrigins | None = None) -> str:
     """Return the training rows at fault in a step that failed on `rows`, or "" if none is."""
     bad = rows[step.bad_rows]
     if not bad.size:

@@ -27,8 +27,8 @@ from mlpengine.errors import UsageError, at_setting
 from mlpengine.features import Preprocessor
 from mlpengine.features.batches import steps_of_epoch
 from mlpengine.features.numbers import Numbers
-from mlpengine.models.calibration import Residuals, cool, error_of_mean
-from mlpengine.models.evaluate import MEASURED_AS_TRAINED, Evaluator, Scorer, plain_loss
+from mlpengine.models.calibration import Residuals, apply_temperature, error_of_mean
+from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
 from mlpengine.models.kinds import Mean, best_mean, equal_shares, inputs_of, readings
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression, Split, Task
@@ -47,7 +47,7 @@ from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.step.threads import cores, pinned
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.ensemble import SEEDS_APART, EnsembleLoop
+from mlpengine.training.ensemble import SEED_STRIDE, EnsembleLoop
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.skipping import NonfiniteRule
 from mlpengine.training.starting import copy_weights
@@ -261,7 +261,7 @@ class Trainer(KnownAttributes):
         for k, mlp in enumerate(networks):
             if kinds and numbers is not None:
                 kind = kinds[k * len(kinds) // len(seeds)]
-                mlp.select_inputs(inputs_of(kind, numbers, in_dim, mlp.layers[0].in_dim))
+                mlp.mask_inputs(inputs_of(kind, numbers, in_dim, mlp.layers[0].in_dim))
             if mlp.initializer == "unit_variance" and from_rows:
                 own = self.rows[k]
                 rows = np.arange(len(train)) if own is None else own
@@ -479,7 +479,7 @@ class Trainer(KnownAttributes):
         wanted = self.settings.training.calibration != "none"
         if rows is None or not wanted or isinstance(self.task, Regression):
             return fitted
-        temperature = cool(fitted.mean.networks, self.task, forward(rows.x), rows)
+        temperature = apply_temperature(fitted.mean.networks, self.task, forward(rows.x), rows)
         return replace(fitted, temperature=temperature)
 
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
@@ -498,7 +498,10 @@ def _model(
     loss: Loss, mean: Mean, preprocessor: Preprocessor, residuals: Residuals | None = None
 ) -> Model:
     """Return the model of these networks, or of copies where several are no population."""
-    options, networks = asdict(loss) if isinstance(loss, MEASURED_AS_TRAINED) else {}, mean.networks
+    options, networks = (
+        asdict(loss) if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS) else {},
+        mean.networks,
+    )
     members = networks if isinstance(networks, Population) else None
     model = Model(networks[0], preprocessor, loss.name, options, members, residuals, mean.shares)
     return model if members or len(networks) == 1 else model.with_mean(mean)
@@ -506,7 +509,7 @@ def _model(
 
 def seeds_of(seed: int, networks: int) -> list[int]:
     """Return the seeds of the networks of a run: its own for one, others for several."""
-    return [SEEDS_APART * seed + k for k in range(networks)] if networks > 1 else [seed]
+    return [SEED_STRIDE * seed + k for k in range(networks)] if networks > 1 else [seed]
 
 
 def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:

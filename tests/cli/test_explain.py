@@ -87,9 +87,9 @@ def test_importances_are_those_of_scikit_learn(run):
     assert len(columns) == model.preprocessor.n_features
     assert columns[:2] == ["a", "noise"]
     data = model.preprocessor.transform(table)
-    from mlpengine.models.task import part_of
+    from mlpengine.models.task import make_split
 
-    part = part_of(table, None, model.preprocessor, model.task, np.dtype("f4"))
+    part = make_split(table, None, model.preprocessor, model.task, np.dtype("f4"))
     scorer = Scorer(MeanSquaredError(), model.task, 1, np.dtype("f4"))
     ours = importances(model.forward, scorer, part, columns, repeats=20)
 

@@ -120,7 +120,7 @@ def test_one_of_two_has_the_lock(opened):
 HOLDER = """\
 import os, sys
 from pathlib import Path
-from mlpengine import system
+from mlpengine.common import system
 file = system.open_file(Path(sys.argv[1]), os.O_RDWR | os.O_CREAT)
 print(system.lock(file, wait=sys.argv[2] == "wait"), flush=True)
 sys.stdin.read()
@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_read_is_removed_with_the_next(tmp_path):
 
 WORKER = """\
 import signal, sys
-from mlpengine import system
+from mlpengine.common import system
 def stop(number, frame):
     print("stopped", flush=True)
     sys.exit(7)

@@ -139,7 +139,7 @@ def test_a_preset_builds_all_of_it_and_the_resolved_config_says_the_same(tmp_pat
     assert mlp.front.embedded == 2
     assert mlp.learned_activation
     assert mlp.parametrization == "neural_tangent"
-    assert {run.lr for run in optimizer.runs} == {0.1, 6.0, 1.0}
+    assert {run.lr for run in optimizer.ranges} == {0.1, 6.0, 1.0}
     assert optimizer.scheduled_decay(0) == 0.02
     z = mlp.predict(trainer.train.x)
     assert z.std() == pytest.approx(1, rel=0.2)  # of the rows that the weights were fitted on

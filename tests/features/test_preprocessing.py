@@ -8,7 +8,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 from mlpengine.errors import CheckpointError, DataError
 from mlpengine.features import Preprocessor, gather, split_rows
 from mlpengine.tables import Column, Table, read_table
-from mlpengine.tables.reading import Reading
+from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.table import column_of
 
 NAN = float("nan")
@@ -442,7 +442,7 @@ def test_transforming_names_the_place(name, tmp_path):
 
 
 def test_an_odd_date_of_a_format_is_the_one_named(tmp_path):
-    reading = Reading(date_format="mm/dd/yyyy")
+    reading = CsvDialect(date_format="mm/dd/yyyy")
     path = tmp_path / "dates.csv"
     path.write_text("d,y\n" + "".join(f"{i % 12 + 1}/{i + 1}/2023,{i % 2}\n" for i in range(28)))
     fitted = Preprocessor("y", reading=reading).fit(read_table(path, **reading.to_dict()))

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from mlpengine.features import Preprocessor
 from mlpengine.models import baselines
 from mlpengine.models.baselines import Guess
-from mlpengine.models.task import part_of, task_for
+from mlpengine.models.task import make_split, task_for
 from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
 from mlpengine.tables import Table
 
@@ -18,7 +18,7 @@ def split(x, y, loss, **options):
     targets = [name for name in table.names if name.startswith("y")]
     preprocessor = Preprocessor(targets, clip="none", **options).fit(table)
     task = task_for(preprocessor.target, loss)
-    return task, part_of(table, None, preprocessor, task, np.dtype("float32"))
+    return task, make_split(table, None, preprocessor, task, np.dtype("float32"))
 
 
 def test_a_linear_prediction_of_numbers_is_ridge():

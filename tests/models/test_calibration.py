@@ -18,9 +18,9 @@ from mlpengine.models import calibration
 from mlpengine.models.calibration import (
     Residuals,
     best_shares,
-    best_temperature,
     calibration_error,
     error_of_mean,
+    fit_temperature,
     spread,
 )
 from mlpengine.models.model import Model
@@ -212,7 +212,7 @@ def test_the_temperature_is_the_best(name, scale):
     else:
         truth = (RNG.random((len(drawn), 1)) > drawn.cumsum(axis=1)).sum(axis=1)
     output = scale * logits
-    found = best_temperature(task, output, truth, None)
+    found = fit_temperature(task, output, truth, None)
     assert found == pytest.approx(scale, rel=0.1)
 
     def loss(temperature):
@@ -247,7 +247,7 @@ def test_rows_that_are_all_right_keep_their_temperature_from_zero(name):
 
     best = minimize_scalar(loss, bounds=(0.2, 5), method="bounded", options={"xatol": 1e-6})
     assert 0.21 < best.x < 1
-    assert best_temperature(task, output, truth, None) == pytest.approx(best.x, rel=2e-3)
+    assert fit_temperature(task, output, truth, None) == pytest.approx(best.x, rel=2e-3)
 
 
 def test_the_logits_of_one_network_are_divided_by_the_temperature_of_validation_rows(tmp_path):

@@ -20,7 +20,7 @@ from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.export import FORMATS
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
-from mlpengine.models.task import part_of
+from mlpengine.models.task import make_split
 from mlpengine.nn.mlp import Architecture
 from mlpengine.nn.tensors import METADATA_KEY
 from mlpengine.ops import LeakyRelu
@@ -89,7 +89,7 @@ def use(path) -> bool:
     with suppress(MlpEngineError):
         predictions(loaded, table())
     with suppress(MlpEngineError):
-        rows = part_of(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
+        rows = make_split(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
         measure(loaded, loaded.task, [("data", rows, loaded.forward(rows.x))])
     with suppress(MlpEngineError):
         FORMATS["c"](loaded)

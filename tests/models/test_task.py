@@ -17,7 +17,7 @@ from mlpengine.models.task import (
     MultiLabel,
     Regression,
     Split,
-    part_of,
+    make_split,
     task_for,
 )
 from mlpengine.ops import (
@@ -256,7 +256,7 @@ def test_a_part_keeps_regression_targets_in_their_own_units():
     table = read_table("diabetes")
     preprocessor = Preprocessor("progression").fit(table)
     task = task_for(preprocessor.target, MeanSquaredError())
-    found = part_of(table, np.arange(5), preprocessor, task, np.dtype("float64"))
+    found = make_split(table, np.arange(5), preprocessor, task, np.dtype("float64"))
     assert np.array_equal(found.truth[:, 0], table["progression"].values[:5])
     assert found.y.dtype == found.x.dtype == np.float64
     np.testing.assert_allclose(task.predict(found.y), found.truth, rtol=1e-6)
@@ -267,4 +267,4 @@ def test_a_part_needs_the_target_column():
     preprocessor = Preprocessor("species").fit(table)
     task = task_for(preprocessor.target, SoftmaxCrossEntropy())
     with pytest.raises(DataError, match=r"the target column is missing \(species\)"):
-        part_of(table.drop(["species"]), None, preprocessor, task, np.dtype("float32"))
+        make_split(table.drop(["species"]), None, preprocessor, task, np.dtype("float32"))

@@ -137,7 +137,7 @@ def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
     """At the start, after steps of training, and in its gradients."""
     kept, options = [0, 2, 3], {"dtype": "float64", "parametrization": parametrization}
     mlp = Mlp([4, 8, 2], seed=3, front=Front(masked=True), **options)
-    mlp.select_inputs([True, False, True, True])
+    mlp.mask_inputs([True, False, True, True])
     spread = mlp.weights[0][:, kept].std() * mlp.layers[0].factor
     variance = {"standard": 2 / 3, "neural_tangent": 1 / 3}  # He's for relu, 1 / inputs
     assert spread**2 == pytest.approx(variance[parametrization], rel=0.5)
@@ -169,7 +169,7 @@ def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
 )
 def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):
     with pytest.raises(error, match=message):
-        Mlp([4, 2], front=front).select_inputs(kept)
+        Mlp([4, 2], front=front).mask_inputs(kept)
 
 
 @pytest.mark.parametrize(

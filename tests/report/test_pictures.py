@@ -13,7 +13,7 @@ from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import UsageError
-from mlpengine.report import Run, charts
+from mlpengine.report import RunData, charts
 from mlpengine.report.chart import (
     Band,
     Bars,
@@ -188,13 +188,13 @@ def test_each_task_gets_its_pictures(tmp_path, name):
     (tmp_path / "metrics.csv").write_text("epoch,lr,gradient_norm,train_loss\n1,0.1,2,3\n")
     data = load_data(load_config(config))
     model = trainer_of(data).model(data.tables.preprocessor)
-    run = Run(tmp_path, {"best_epoch": 1}, data, model)
+    run = RunData(tmp_path, {"best_epoch": 1}, data, model)
     paths = pictures.save_pictures(tmp_path / "made" / "plots", run)
     assert [path.name for path in paths] == ["training.png", *names]
     assert sorted((tmp_path / "made" / "plots").iterdir()) == sorted(paths)
     assert all(min(imread(path).shape[:2]) > 500 for path in paths)
     with pytest.raises(UsageError, match="holds no epochs"):
-        pictures.save_pictures(tmp_path / "other", Run(tmp_path / "made", {}, data, model))
+        pictures.save_pictures(tmp_path / "other", RunData(tmp_path / "made", {}, data, model))
     assert not (tmp_path / "other").exists()
 
 

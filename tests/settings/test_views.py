@@ -130,7 +130,7 @@ def shown_limits(entry: Any) -> dict[str, float]:
     return found
 
 
-def misfits(option: Option, entry: dict[str, Any]) -> Iterator[str]:
+def layout_errors(option: Option, entry: dict[str, Any]) -> Iterator[str]:
     """Yield what an entry of a schema says otherwise than the option."""
     if entry.get("description") != option.description:
         yield f"{option.name}: {entry.get('description')} != {option.description}"
@@ -165,7 +165,9 @@ def test_sections_of_configs_show_the_options_of_their_classes():
             assert entries.pop("name")["const"] == name
             options = {o.key: o for o in options_of(of(kind)).values() if not o.given}
             assert entries.keys() == options.keys()
-            assert not [text for key, one in options.items() for text in misfits(one, entries[key])]
+            assert not [
+                text for key, one in options.items() for text in layout_errors(one, entries[key])
+            ]
             shown += len(options)
     settings = {
         "DataSection": FeatureSettings,
@@ -183,10 +185,12 @@ def test_sections_of_configs_show_the_options_of_their_classes():
         entries |= {key: schema["properties"][key] for key in top if kind is TrainingSettings}
         options = {o.key: o for o in options_of(kind).values() if not o.given}
         assert entries.keys() - FILES_ONLY.get(name, set()) == options.keys(), name
-        assert not [text for key, one in options.items() for text in misfits(one, entries[key])]
+        assert not [
+            text for key, one in options.items() for text in layout_errors(one, entries[key])
+        ]
         shown += len(options)
     seed = options_of(RunSettings)["seed"]
-    assert not [*misfits(seed, schema["properties"]["seed"])]
+    assert not [*layout_errors(seed, schema["properties"]["seed"])]
     assert shown > 100
 
 
@@ -268,9 +272,9 @@ def test_a_second_default_a_limit_of_its_own_and_another_text_are_noticed():
     assert [*differing(Step, (TrainingSettings,))] == [("Step", "epochs", 7, 100)]
     option = options_of(EarlyStopping)["patience"]
     right = {"default": 20, "description": option.description, "minimum": 1}
-    assert not [*misfits(option, right)]
+    assert not [*layout_errors(option, right)]
     for change in ({"default": 5}, {"minimum": 0}, {"description": "Epochs."}):
-        assert [*misfits(option, right | change)]
+        assert [*layout_errors(option, right | change)]
 
 
 def test_an_option_without_a_meaning_is_noticed():

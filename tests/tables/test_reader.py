@@ -19,7 +19,7 @@ from mlpengine.tables import DATASETS, Table, load_dataset, read_table, reader
 from mlpengine.tables.detect import detect
 from mlpengine.tables.frames import as_table
 from mlpengine.tables.reader import store_table
-from mlpengine.tables.reading import Reading
+from mlpengine.tables.reading import CsvDialect
 
 
 def test_digits_are_those_of_scikit_learn():
@@ -376,9 +376,9 @@ def test_columns_may_have_dates_of_formats_of_their_own(tmp_path, monkeypatch):
     assert [one[name].kind for name in FORMATS] == ["text", "date", "text"]
     rows = as_table([{"from": "13/01/2020", "to": "01/13/2020"}], date_format=FORMATS)
     assert rows["from"].values == rows["to"].values == [18_274 * 86_400]
-    assert Reading.from_dict(json.loads(json.dumps(Reading(date_format=FORMATS).to_dict()))) == (
-        Reading(date_format=FORMATS)
-    )
+    assert CsvDialect.from_dict(
+        json.loads(json.dumps(CsvDialect(date_format=FORMATS).to_dict()))
+    ) == (CsvDialect(date_format=FORMATS))
     with pytest.raises(DataError, match="date_format: needs yyyy"):
         read_table("digits", date_format={"from": "dd/mm/yyyy", "to": "dd"})
 

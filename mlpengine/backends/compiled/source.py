@@ -178,7 +178,7 @@ def _step_defines(
         yield f"#define GRADS ({layout.pointer('grads')})"
         yield f"#define CHUNK_SUMS{'_ALONE' if ranks else ''} ({layout.pointer('chunk_sums')})"
         yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
-        yield f"#define LARGEST_UPDATE {largest_update(dtype, update.runs)!r}"
+        yield f"#define LARGEST_UPDATE {largest_update(dtype, update.ranges)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
         yield f"#define TINY {float(info.tiny)!r}"
         yield f"#define PARAMS ({layout.pointer('params')})"

@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.statements import (
     load,
     store,
 )
-from mlpengine.backends.update import Run, Update
+from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.formula import c_number, c_statements, variable, variables
 from mlpengine.spec import Array
 
@@ -53,21 +53,21 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
 def _update(update: Update, itemsize: int) -> Sequence[Statement]:
     lines: list[Statement] = []
     statements = _statements(update, itemsize)
-    for factor in dict.fromkeys(run.lr for run in update.runs):
-        runs = [run for run in update.runs if run.lr == factor]
+    for factor in dict.fromkeys(run.lr for run in update.ranges):
+        ranges = [run for run in update.ranges if run.lr == factor]
         body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update)]
-        lines.append(Block([*body, _loop(update, statements, runs)]))
+        lines.append(Block([*body, _loop(update, statements, ranges)]))
     return lines
 
 
-def _loop(update: Update, statements: Sequence[str], runs: Sequence[Run]) -> Block:
+def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterRange]) -> Block:
     """Return the loops over the entries of runs of one learning rate.
 
     They go from the last entry to the first: the weights of the first layer, which the next step
     packs first, are then in the cache.
     """
-    runs = [*reversed(runs)]
-    decays = any(run.weight_decay for run in runs)
+    ranges = [*reversed(ranges)]
+    decays = any(run.weight_decay for run in ranges)
     whole, partial = (_vector(update, statements, lanes, decays=decays) for lanes in ("", "n"))
     entries = Loop(
         "done",
@@ -80,15 +80,15 @@ def _loop(update: Update, statements: Sequence[str], runs: Sequence[Run]) -> Blo
         ],
         "LANES",
     )
-    bounds = ", ".join(f"{{{run.start}, {run.stop}}}" for run in runs)
-    shares = ", ".join(repr(float(run.weight_decay)) for run in runs)
-    head: list[Statement] = [f"static const int64_t bounds[{len(runs)}][2] = {{{bounds}}};"]
+    bounds = ", ".join(f"{{{run.start}, {run.stop}}}" for run in ranges)
+    shares = ", ".join(repr(float(run.weight_decay)) for run in ranges)
+    head: list[Statement] = [f"static const int64_t bounds[{len(ranges)}][2] = {{{bounds}}};"]
     keep: list[Statement] = []
     if decays:  # 1 where nothing decays, which changes no bit
-        head.append(f"static const double shares[{len(runs)}] = {{{shares}}};")
+        head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
-    return Block([*head, Loop("r", 0, len(runs), [span, *keep, entries])])
+    return Block([*head, Loop("r", 0, len(ranges), [span, *keep, entries])])
 
 
 def _numbers(update: Update) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
         else:
             lines.append(f"zero_small(moment_{name}, {limit}, first, last);")
     if update.decayed:
-        for run in update.runs:
+        for run in update.ranges:
             span = f"MAX({run.start}, first), MIN({run.stop}, last)"
             lines.append(f"zero_small(params, {limit}, {span});")
     return lines
