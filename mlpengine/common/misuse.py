@@ -1,6 +1,6 @@
 """What a caller is told who sets an attribute, or gives an argument, that there is not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, currentframe, signature
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
@@ -96,13 +96,35 @@ def called_as(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 misfit = _misfit(function, args, kwargs)
                 if not misfit:
                     raise
-            name = type(args[0]).__name__ if "self" in signature(function).parameters else ""
-            name = name or function.__name__
-            raise CallError(f"{name}: {misfit}; write {example.format(name=name)}")
+            name, where = function.__name__, function.__name__
+            if "self" in signature(function).parameters:
+                name = type(args[0]).__name__
+                where = name if function.__name__ == "__init__" else f"{name}.{where}"
+            raise CallError(f"{where}: {misfit}; write {example.format(name=name)}")
 
         return call
 
     return decorate
+
+
+def answer_misfits(kinds: Iterable[type]) -> None:
+    """Let the constructors of classes tell a call whose arguments do not fit what they take."""
+
+    def __init__(self: object) -> None:  # noqa: N807
+        """Make one, without options."""
+
+    for kind in kinds:
+        if "__init__" in vars(kind) or kind.__init__ is object.__init__:
+            options = [*signature(kind).parameters.values()]
+            texts = [
+                one.name if one.default is one.empty else f"{one.name}={one.default!r}"
+                for one in options
+            ]
+            shown = ", ".join(texts).replace("{", "{{").replace("}", "}}")
+            example = f"{{name}}({shown})"
+            type.__setattr__(
+                kind, "__init__", called_as(example)(vars(kind).get("__init__", __init__))
+            )
 
 
 def _misfit(function: Callable[..., Any], args: Any, kwargs: Any) -> str:

@@ -96,6 +96,8 @@ SYNONYMS = {
     "lr_scheduler": "schedule",
     "alpha": "weight_decay",
     "n_iter_no_change": "patience",
+    "dim": "axis",
+    "keepdim": "keepdims",
     "val_loss": "loss",
     "val_acc": "accuracy",
     "val_accuracy": "accuracy",

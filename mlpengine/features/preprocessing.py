@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.fields import options_of
+from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
@@ -90,6 +91,11 @@ class Preprocessor:
 
         Raises: DataError listing every column that cannot be used, or naming the first bad cell.
         """
+        if not isinstance(table, Table):
+            raise CallError(
+                f"Preprocessor.fit: table must be a Table (got {quoted(table)}); write "
+                f"fit(read_table('data.csv')); mlpengine.fit takes data frames, too"
+            )
         options = self.options
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)

@@ -23,7 +23,7 @@ from annotated_types import Ge, Le
 from mlpengine.backends.update import Clipping
 from mlpengine.common.buffers import Uncopyable
 from mlpengine.common.fields import Positive, check_fields, fitting
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, answer_misfits
 from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, ShapeError
 from mlpengine.optim._state import State, checked_state
@@ -322,3 +322,6 @@ class _BoundAdaptiveClip(Uncopyable):
 def _units(view: Array) -> Array:
     """Return a parameter or its gradient as (units, entries of a unit)."""
     return view.reshape(len(view) if view.ndim >= 2 else 1, -1)
+
+
+answer_misfits(CLIPS.values())
