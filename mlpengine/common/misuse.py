@@ -114,7 +114,9 @@ def answer_misfits(kinds: Iterable[type]) -> None:
         """Make one, without options."""
 
     for kind in kinds:
-        if "__init__" in vars(kind) or kind.__init__ is object.__init__:
+        if "__init__" in vars(kind) or not any(
+            "__init__" in vars(one) for one in kind.__mro__[:-1]
+        ):
             options = [*signature(kind).parameters.values()]
             texts = [
                 one.name if one.default is one.empty else f"{one.name}={one.default!r}"

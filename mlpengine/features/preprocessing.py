@@ -1,5 +1,6 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -190,7 +191,7 @@ class Preprocessor:
                 problems.append(
                     f"{table.where(name)}: {plural(levels, 'different text')} in "
                     f"{plural(table.n_rows, 'row')} cannot be learned from; "
-                    "put it under drop, or under categorical"
+                    f"put it under drop, or under categorical{_look_of(column.levels)}"
                 )
             elif kind == "mixed":
                 try:
@@ -482,6 +483,12 @@ class Preprocessor:
         preprocessor.operands = {name: Operand(**one) for name, one in operands}
         preprocessor.summary = state["summary"]
         return preprocessor
+
+
+def _look_of(texts: Sequence[str]) -> str:
+    """Return what numbers with a decimal comma are told, or ""."""
+    comma = all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in texts)
+    return "; they look like numbers with a decimal comma: decimal: ','" if comma else ""
 
 
 def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:

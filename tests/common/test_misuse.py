@@ -536,8 +536,8 @@ def test_a_row_is_told_of_every_column_that_it_lacks():
 )
 def test_a_text_file_is_not_read_as_a_model(name, kind, tmp_path):
     (tmp_path / name).write_text("area,rooms\n1,2\n", "utf-8")
-    for load in (mlpengine.load, Mlp.load):
-        with pytest.raises(CheckpointError, match=f"begins with 'area,rooms': a {kind}, not a mo"):
+    for load, error in ((mlpengine.load, UsageError), (Mlp.load, CheckpointError)):
+        with pytest.raises(error, match=f"begins with 'area,rooms': a {kind}, not a mo"):
             load(tmp_path / name)
 
 
