@@ -263,6 +263,7 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     elif "unexpected extra argument" in text:
         places = [one for one in context.command.params if isinstance(one, click.Argument)]
         text += f"; the command takes {' and '.join(one.human_readable_name for one in places)}"
+    text = re.sub("Directory '(.*)' is a file", r"\1 is a file; name the directory of a run", text)
     text = re.sub(r"(\S+) is not in the range x>=(\S+)", r"must be at least \2 (got \1)", text)
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 

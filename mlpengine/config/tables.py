@@ -220,7 +220,8 @@ def _read(
             ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
         )
     if not path.is_file():  # a run may read it again
-        raise file.wrong(("data", key), "must be a file, not a pipe, a device or a directory")
+        what = "a directory; name a file in it" if path.is_dir() else "a pipe or a device"
+        raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
     how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
     stream = file.config.data.stream
     if stream and path.suffix.lower() != ".npy":

@@ -189,6 +189,7 @@ class Mlp(Network):
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
 
+    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def scratch(
         self,
         batch_size: int,
@@ -210,6 +211,7 @@ class Mlp(Network):
             rematerialization=rematerialization,
         )
 
+    @called_as("mlp.gradients(32)")
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
         """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)

@@ -363,6 +363,8 @@ class _Pass:
             row = self.records + first
             place = f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
             advice = f"quote cells that hold {self.header.delimiter!r}"
+            if len(rows[first]) < width:
+                advice = "add the cells that are missing, empty ones too"
             if width == 1 and not row:
                 advice = "delete lines above the header"
             raise DataError(

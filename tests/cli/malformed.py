@@ -72,7 +72,7 @@ TABLES = {
     "header only": (HEAD, "rows.csv"),
     "one row": (HEAD + "1,2,u,y\n", "need at least as many rows (there are 1)"),
     "not UTF-8": (GOOD.encode() + b"1,2,\xff,y\n", "UTF-8"),
-    "ragged": (changed(3, "1,2"), "line 5"),
+    "ragged": (changed(3, "1,2"), "line 5: 4 cells are needed, as in the header (2 found); add "),
     "too many cells": (changed(3, "1,2,3,4,5,6"), "line 5"),
     "duplicate columns": (GOOD.replace("a,b", "a,a"), "'a'"),
     "open quote": (changed(3, '1,"2,u,y'), "rows.csv: line 5: a quoted cell is never closed"),
@@ -141,6 +141,8 @@ COMMANDS = {
     "evaluate pickles": (["evaluate", "run", "pickle.npy"], "never loaded"),
     "compare with no run": (["compare", "run", "."], "cannot be read (the run has not ended)"),
     "resume no run": (["train", "--resume", "."], "is not the directory of a run"),
+    "resume a config": (["train", "--resume", "c.yaml"], "c.yaml is a file; name the directory"),
+    "check a directory": (["check", "folder.yaml"], "a directory; name a file in it"),
     "resume with a config": (["train", "c.yaml", "--resume", "run"], "--resume"),
     "init without a target": (["init", "rows.csv", "-o", "n.yaml"], "--target"),
     "init with an unknown target": (["init", "rows.csv", "--target", "q", "-o", "n.yaml"], "'q'"),
@@ -165,6 +167,7 @@ def prepare(folder, model):
     (folder / "rows.csv").write_text(GOOD)
     (folder / "c.yaml").write_text(CONFIG)
     (folder / "gone.yaml").write_text(CONFIG.replace("rows.csv", "gone.csv"))
+    (folder / "folder.yaml").write_text(CONFIG.replace("rows.csv", "deep"))
     (folder / "comma.yaml").write_text(CONFIG.replace("rows.csv", "'rows.csv,'"))
     (folder / "bare.csv").write_text("1.5,2,u,v\n" * 9)
     (folder / "less.csv").write_text("a,c\n1,u\n")

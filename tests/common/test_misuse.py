@@ -428,6 +428,30 @@ MISTAKES = {
         "'hello'",
         "",
     ),
+    "classes from 1": (
+        lambda: training_step()(X, Y % 3 + 1),
+        "a class index must lie in 0 to 2",
+        "has 3)",
+        "count classes from 0, or give the network 4 outputs",
+    ),
+    "classes from -1": (
+        lambda: training_step()(X, np.full(8, -1)),
+        "a class index must lie in 0 to 2",
+        "(row 0 has -1)",
+        "ignore_index=-1 leaves such rows out",
+    ),
+    "a monitor by place": (
+        lambda: EarlyStopping("loss", patience=15),
+        "EarlyStopping: got an argument twice",
+        "'loss'",
+        "write EarlyStopping(patience=20, monitor='loss', min_delta=0.0)",
+    ),
+    "a mode of a scratch": (
+        lambda: parts()[0].scratch(8, train=False),
+        "Mlp.scratch: has no argument 'train'",
+        "False",
+        "mlp.scratch(32, training=False)",
+    ),
     "numbers as texts": (
         lambda: MlpRegressor().fit(X, np.array(["a", "b"])[Y % 2]),
         "MlpRegressor: y must be numbers",
