@@ -76,6 +76,8 @@ def _unknown_attribute(owner: object, name: str, value: Any) -> str:
     names = [n for n in (*own, *dir(type(owner))) if n[0] != "_"]
     near = next((path for path, part in within.items() if hasattr(part, name)), None)
     hint = f" - did you mean {near!r}?" if near else suggestion(name, names)
+    if not near and (elsewhere := getattr(type(owner), "_elsewhere", {}).get(name)):
+        hint = f"; {elsewhere}"
     text = f"has no attribute {name!r}, and setting it would change nothing"
     return f"{type(owner).__name__}: {text} (got {quoted(value)}){hint}"
 
@@ -159,5 +161,7 @@ def quoted(value: object) -> str:
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):
         return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{type(value).__name__} {text[:40]}..."
+    text, name = repr(value), type(value).__name__
+    if len(text) <= 60:
+        return text
+    return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import plural, suggestion
 from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
@@ -152,6 +152,7 @@ def _bounded(weights: Array) -> Array:
 class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
+    _elsewhere: ClassVar = {"save": "write joblib.dump(estimator, 'estimator.joblib')"}
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
     _loss: Loss
@@ -610,7 +611,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if self.optimizer not in (None, optimizer.name):
             if self.optimizer not in OPTIMIZERS:
                 known = ", ".join(OPTIMIZERS)
-                raise UsageError(f"optimizer: must be one of {known} (got {self.optimizer!r})")
+                near = suggestion(self.optimizer, OPTIMIZERS)
+                text = f"must be one of {known} (got {self.optimizer!r}){near}"
+                raise UsageError(f"optimizer: {text}")
             optimizer = settings_class(OPTIMIZERS[self.optimizer])()
         optimizer = replace(optimizer, **self._given("lr", "weight_decay"))
         schedule: Any = training.schedule

@@ -77,6 +77,7 @@ class Mlp(Network):
     _elsewhere: ClassVar = {
         "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
         "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
+        "training": "predict leaves dropout out, and so does mlp.scratch(32, training=False)",
         "eval": "none is needed, predict leaves dropout out",
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }

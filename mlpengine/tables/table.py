@@ -160,6 +160,7 @@ class Table:
                 if near and normalize("NFC", near) == normalize("NFC", name):  # they look alike
                     problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
                     continue
+                free = [other for other in free if other != near]
                 problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
         if problems:
             have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")

@@ -452,6 +452,24 @@ MISTAKES = {
         "False",
         "mlp.scratch(32, training=False)",
     ),
+    "a misspelled optimizer": (
+        lambda: MlpClassifier(epochs=1, optimizer="adamm").fit(X, Y % 2),
+        "optimizer: must be one of adam,",
+        "'adamm'",
+        "did you mean 'adam'",
+    ),
+    "PyTorch's mode": (
+        lambda: setattr(parts()[0], "training", False),
+        "Mlp: has no attribute 'training'",
+        "got False",
+        "predict leaves dropout out",
+    ),
+    "chances of numbers": (
+        lambda: MlpRegressor().predict_proba(X),
+        "has no attribute 'predict_proba'",
+        "",
+        "predict_interval(X, level=0.9)",
+    ),
     "numbers as texts": (
         lambda: MlpRegressor().fit(X, np.array(["a", "b"])[Y % 2]),
         "MlpRegressor: y must be numbers",
