@@ -104,7 +104,7 @@ class EpochLogs(Callback):
 class CheckpointEnvironment(TypedDict):
     """The parts of a checkpoint that describe the machine that wrote it."""
 
-    backend: NotRequired[str]
+    backend: str
     blas: Any
     compiler: NotRequired[str | None]
     cores: int

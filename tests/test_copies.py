@@ -467,6 +467,7 @@ def exported() -> set[str]:
         "GradOp",
         "Loss",
         "Optimizer",
+        "OptimizerSettings",
         "Task",
         "Clip",
         "Schedule",

@@ -87,8 +87,14 @@ def _listed(text: str) -> str:
 def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     """Drop the steps that pydantic adds for the members of a union."""
     path: list[int | str] = []
-    for key in loc:
+    for place, key in enumerate(loc, 1):
         inside = isinstance(data, dict) and key in data
+        if (
+            inside
+            and not isinstance(data[key], dict | list)
+            and set(loc[place : place + 1]) & {*data}
+        ):
+            continue  # the name of a member that is a key as well: the next step is beside it
         if inside or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
             data = data[key]
             path.append(key)
@@ -109,7 +115,7 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     valid = list(_fields(model, tuple(parent), data))
-    if isinstance(key, str) and key.partition(":")[0] in valid:
+    if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
     near = suggestion(key, valid)
     if near:

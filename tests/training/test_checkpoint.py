@@ -125,15 +125,6 @@ def test_the_test_above_would_notice_a_lost_generator(tmp_path):
     assert outcome(again) != whole
 
 
-@pytest.mark.parametrize(("name", "warned"), [("dropout", True), ("adam", False)])
-def test_a_state_whose_dropout_drew_from_another_generator_goes_on(name, warned, caplog):
-    loop = make(**SETTINGS[name])
-    generator = np.random.default_rng(0).bit_generator.state
-    loop.load_state_dict(loop.state_dict() | {"dropout": generator})
-    assert loop.run().ending == "epochs"
-    assert ("another generator" in caplog.text) == warned
-
-
 def test_a_stop_before_the_first_step_is_kept(tmp_path):
     store = Checkpoints(tmp_path)
     loop = make(callbacks=[Checkpointer(store, {})])

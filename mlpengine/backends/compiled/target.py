@@ -24,6 +24,7 @@ _log = logging.getLogger("mlpengine")
 
 FLAGS = (
     "-O2",
+    "-g0",  # else zig writes the path of the source into the library, which no two builds share
     "-std=gnu11",
     "-ffp-contract=off",
     "-fno-math-errno",
