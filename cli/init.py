@@ -72,6 +72,10 @@ def command(
     target stays and is reported.  The schema is written beside the config, so that editors
     complete and check it.
     """
+    if Path(data).suffix in (".yaml", ".yml"):
+        raise UsageError(
+            f"{data}: this is a config, not a table; train it with: mlpengine train {data}"
+        )
     with Meter(f"reading {data}") as meter:
         detected = detect(data, progress=meter)
     table = detected.table
@@ -141,6 +145,11 @@ def remarks(facts: Profile) -> list[str]:
         f"column {leak.column!r} is dropped: {leak.reason}"
         for leak in facts.leaks
         if leak.is_target
+    ]
+    lines += [
+        f"column {name!r} is dropped: {why}"
+        for name, why in facts.drop.items()
+        if "correct the " in why
     ]
     lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]

@@ -2,12 +2,14 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from errno import ENOSPC
 from importlib import import_module
+from itertools import pairwise
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -210,7 +212,7 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
         _say("interrupted")
         return EXIT_CODES[signal.SIGINT]
     except click.ClickException as error:
-        _say(_usage(error))
+        _say(_usage(error, args))
         return error.exit_code
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 1
@@ -241,7 +243,7 @@ def explain(error: Exception) -> int:
     raise error
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     """Return a usage error of click in the form of all other errors."""
     text = error.format_message().rstrip(".")
     text = text[:1].lower() + text[1:]
@@ -252,8 +254,29 @@ def _usage(error: click.ClickException) -> str:
         from mlpengine.common.wording import suggestion
 
         names = [name for option in context.command.params for name in option.opts]
-        text = f"no such option {error.option_name!r}{suggestion(error.option_name, names)}"
+        hint = suggestion(error.option_name, names)
+        if "--set" in names:
+            hint = _setting(error.option_name, args) or hint
+        text = f"no such option {error.option_name!r}{hint}"
+    elif "unexpected extra argument" in text and "--set" in args:
+        text += "; --set takes KEY=VALUE, in quotes where it holds blanks"
+    elif "unexpected extra argument" in text:
+        places = [one for one in context.command.params if isinstance(one, click.Argument)]
+        text += f"; the command takes {' and '.join(one.human_readable_name for one in places)}"
+    text = re.sub("Directory '(.*)' is a file", r"\1 is a file; name the directory of a run", text)
+    text = re.sub(r"(\S+) is not in the range x>=(\S+)", r"must be at least \2 (got \1)", text)
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
+
+
+def _setting(option: str, args: Sequence[str]) -> str:
+    """Return `` - write --set KEY=VALUE`` for an option that is the name of a setting, or ""."""
+    from mlpengine.config.problems import path_of
+    from mlpengine.config.schema import Config
+
+    path = path_of(option.lstrip("-").replace("-", "_"), Config)
+    after = next((later for one, later in pairwise([*args, ""]) if one == option), "")
+    inside = next((one for one in args if one.startswith(f"{option}=")), "").partition("=")[2]
+    return f" - write --set {'.'.join(map(str, path))}={inside or after}" if path else ""
 
 
 def _say(text: str) -> None:

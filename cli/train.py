@@ -136,7 +136,9 @@ def command(
     def start() -> Start:
         other = (config, out, origin, seed, seeds)
         if resume is not None and (settings or dry_run or any(one is not None for one in other)):
-            raise UsageError("--resume: a run keeps its settings; give --epochs or none")
+            raise UsageError(
+                "--resume: a run keeps its settings; leave CONFIG out, and give --epochs or none"
+            )
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
         if ranks and (dry_run or profile or fix or refit):

@@ -243,7 +243,9 @@ def _within(kind: Any, value: Any, at: str) -> Any:
 
 
 def _misfit(kind: Any, value: Any) -> _Misfit:
-    return _Misfit(f"must be {expected(kind)} (got {value!r})")
+    names = [one for one in get_args(kind) if isinstance(one, str)]
+    near = suggestion(value, names) if get_origin(kind) is Literal else ""
+    return _Misfit(f"must be {expected(kind)} (got {value!r}){near}")
 
 
 def _check_limit(kind: Any, limit: Any, value: Any) -> None:

@@ -47,6 +47,18 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
 
 
+def first_line(path: Path) -> str:
+    """Return how a file of text begins, and what it is, for a message; "" for other files."""
+    with suppress(OSError, UnicodeDecodeError):
+        with path.open("rb") as file:
+            line = file.read(200).partition(b"\n")[0].decode().strip("\ufeff\r ")
+        if line.isprintable() and line:
+            kind = "config" if path.suffix in (".yaml", ".yml") else "text"
+            kind = "table" if path.suffix in (".csv", ".tsv") else kind
+            return f"it begins with {line[:40]!r}: a {kind}, not a model"
+    return ""
+
+
 def similar_file(path: Path) -> str:
     """Return `` - did you mean 'x'?`` for the file beside a missing one whose name is nearest."""
     with suppress(OSError):

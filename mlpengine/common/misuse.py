@@ -1,6 +1,6 @@
 """What a caller is told who sets an attribute, or gives an argument, that there is not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, currentframe, signature
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
@@ -28,6 +28,9 @@ class KnownAttributes:
     _elsewhere: ClassVar[Mapping[str, str]] = {}
     """What a message says of members that objects of other libraries have, by their names."""
 
+    _settable: ClassVar[frozenset[str] | None] = None
+    """The attributes that callers may set, besides properties; None for a class with no limit."""
+
     if not TYPE_CHECKING:  # to mypy, a class with this method has every attribute
 
         def __getattr__(self, name):
@@ -36,19 +39,34 @@ class KnownAttributes:
             raise AttributeError(f"{text}; {hint}" if hint else text, name=name, obj=self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _known.get(type(self), ()):
-            if not (hasattr(self, name) or name[0] == "_" or name[-1] == "_"):
+        kind = type(self)
+        bound = kind._settable is not None and name not in kind._settable
+        if bound or name not in _known.get(kind, ()):
+            has, private = hasattr(self, name), name[0] == "_" or name[-1] == "_"
+            if not private and (bound or not has):
                 frame = currentframe()
                 caller = frame and frame.f_back
                 ours = caller is None or _is_ours(caller.f_globals["__name__"])
-                if not ours and _is_ours(type(self).__module__):
-                    raise UsageError(_unknown_attribute(self, name, value))
-            _known.setdefault(type(self), set()).add(name)
+                if not ours and _is_ours(kind.__module__):
+                    made_of = name in signature(kind.__init__).parameters or name in vars(self)
+                    if bound and made_of and not hasattr(getattr(kind, name, None), "__set__"):
+                        raise UsageError(_bound_attribute(self, name, value))
+                    if not has:
+                        raise UsageError(_unknown_attribute(self, name, value))
+            _known.setdefault(kind, set()).add(name)
         super().__setattr__(name, value)
 
 
 def _is_ours(module: str) -> bool:
     return module.partition(".")[0] == "mlpengine"
+
+
+def _bound_attribute(owner: object, name: str, value: Any) -> str:
+    """Return the message for an attribute that is read only when the object is made."""
+    kind = type(owner)
+    option = f" with this {name}" * (name in signature(kind.__init__).parameters)
+    text = f"{name} cannot be set afterwards (got {quoted(value)}); make a new {kind.__name__}"
+    return f"{kind.__name__}: {text}{option}"
 
 
 def _unknown_attribute(owner: object, name: str, value: Any) -> str:
@@ -58,6 +76,8 @@ def _unknown_attribute(owner: object, name: str, value: Any) -> str:
     names = [n for n in (*own, *dir(type(owner))) if n[0] != "_"]
     near = next((path for path, part in within.items() if hasattr(part, name)), None)
     hint = f" - did you mean {near!r}?" if near else suggestion(name, names)
+    if not near and (elsewhere := getattr(type(owner), "_elsewhere", {}).get(name)):
+        hint = f"; {elsewhere}"
     text = f"has no attribute {name!r}, and setting it would change nothing"
     return f"{type(owner).__name__}: {text} (got {quoted(value)}){hint}"
 
@@ -78,13 +98,37 @@ def called_as(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 misfit = _misfit(function, args, kwargs)
                 if not misfit:
                     raise
-            name = type(args[0]).__name__ if "self" in signature(function).parameters else ""
-            name = name or function.__name__
-            raise CallError(f"{name}: {misfit}; write {example.format(name=name)}")
+            name, where = function.__name__, function.__name__
+            if "self" in signature(function).parameters:
+                name = type(args[0]).__name__
+                where = name if function.__name__ == "__init__" else f"{name}.{where}"
+            raise CallError(f"{where}: {misfit}; write {example.format(name=name)}")
 
         return call
 
     return decorate
+
+
+def answer_misfits(kinds: Iterable[type]) -> None:
+    """Let the constructors of classes tell a call whose arguments do not fit what they take."""
+
+    def __init__(self: object) -> None:  # noqa: N807
+        """Make one, without options."""
+
+    for kind in kinds:
+        if "__init__" in vars(kind) or not any(
+            "__init__" in vars(one) for one in kind.__mro__[:-1]
+        ):
+            options = [*signature(kind).parameters.values()]
+            texts = [
+                one.name if one.default is one.empty else f"{one.name}={one.default!r}"
+                for one in options
+            ]
+            shown = ", ".join(texts).replace("{", "{{").replace("}", "}}")
+            example = f"{{name}}({shown})"
+            type.__setattr__(
+                kind, "__init__", called_as(example)(vars(kind).get("__init__", __init__))
+            )
 
 
 def _misfit(function: Callable[..., Any], args: Any, kwargs: Any) -> str:
@@ -117,5 +161,7 @@ def quoted(value: object) -> str:
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):
         return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{type(value).__name__} {text[:40]}..."
+    text, name = repr(value), type(value).__name__
+    if len(text) <= 60:
+        return text
+    return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."

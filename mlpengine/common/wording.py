@@ -96,6 +96,13 @@ SYNONYMS = {
     "lr_scheduler": "schedule",
     "alpha": "weight_decay",
     "n_iter_no_change": "patience",
+    "dim": "axis",
+    "keepdim": "keepdims",
+    "val_loss": "loss",
+    "val_acc": "accuracy",
+    "val_accuracy": "accuracy",
+    "mean_squared_error": "mse",
+    "mean_absolute_error": "mae",
 }
 """What other libraries call some of our names."""
 
@@ -104,7 +111,8 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
     """Return the name that was most likely meant, whatever its case, or None."""
     by_case = {normalize("NFC", name.lower()): name for name in names}
     text = normalize("NFC", str(wrong).lower())
-    near = [SYNONYMS.get(text, ""), *get_close_matches(text, by_case, 1, 0.6)]
+    theirs = get_close_matches(text, SYNONYMS, 1, 0.9)
+    near = [*(SYNONYMS[one] for one in theirs), *get_close_matches(text, by_case, 1, 0.6)]
     return next((by_case[name] for name in near if name in by_case), None)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mlpengine.common.wording import SYNONYMS, suggestion
-from mlpengine.config.options import Named, Section
+from mlpengine.config.options import Named, Section, Short
 from mlpengine.config.reader import Document, KeyPath, dotted
 
 _EXPECTED = {
@@ -58,7 +58,13 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
     for path, texts in expected.items():
         value = _value_at(path, document.data)
         text = f"must be {' or '.join(texts)} (got {shown(value)})"
-        if _EXPECTED["model_type"] in texts and isinstance(value, str):
+        if _is_switch(model, path):
+            text = text.replace("must be ", "must be true, false or ", 1)
+        elif isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value):
+            text += f"; write {value.replace(',', '.')}, with a point"
+        elif isinstance(value, str) and re.fullmatch(r"\d+([, ]+\d+)+", value):
+            text += f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
+        elif _EXPECTED["model_type"] in texts and isinstance(value, str):
             text += "; write its keys below it, as key: value with a space after the colon"
         document.report(path, text + suggestion(value, names[path]))
 
@@ -104,6 +110,10 @@ def _value_at(path: KeyPath, data: Any) -> Any:
 
 def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     *parent, key = path
+    section = _value_at(tuple(parent), data)
+    before = ["", *section][[*section].index(key)]
+    if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
+        return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     valid = list(_fields(model, tuple(parent), data))
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
@@ -114,6 +124,18 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key (valid here: {', '.join(valid)})"
+
+
+def _is_switch(model: type[BaseModel], path: KeyPath) -> bool:
+    """Return whether true and false are short forms of the section at `path`."""
+    field: FieldInfo | None = None
+    for key in path:
+        field = model.model_fields.get(str(key))
+        if field is None:
+            return False
+        model = next(_members(field), model)
+    shorts = [one for one in _parts(field) if isinstance(one, Short)] if field else []
+    return any(one.schema == {"type": "boolean"} for one in shorts)
 
 
 def path_of(key: int | str, model: type[BaseModel]) -> KeyPath | None:

@@ -1,6 +1,6 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.wording import suggestion
+from mlpengine.common.files import similar_file
+from mlpengine.common.wording import plural, suggestion
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.errors import DataError, FormulaError
@@ -20,6 +21,7 @@ from mlpengine.features.computed import (
     rows_that_fulfil,
     with_columns,
 )
+from mlpengine.features.kinds import FEW_LEVELS
 from mlpengine.features.splits import PARTS
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
@@ -91,7 +93,19 @@ def read_tables(
     }
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
+    remarks += _many_classes(file, preprocessor, table, sum(map(len, rows.values())))
     return Tables(preprocessor, parts, remarks, _folds(file, table, target, rows["train"]))
+
+
+def _many_classes(file: ConfigFile, fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
+    """Yield a warning where classes are numbers that hardly repeat."""
+    count = len(fitted.classes)
+    if count > FEW_LEVELS and 2 * count > rows and not isinstance(fitted.classes[0], str):
+        name = fitted.target.columns[0] if fitted.target else ""
+        yield (
+            f"{table.source}: column {name!r}: {plural(count, 'different number')} in "
+            f"{plural(rows, 'row')} are taken for classes; data.task: regression predicts numbers"
+        )
 
 
 def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> None:
@@ -202,9 +216,12 @@ def _read(
         places = f"{beside}" if beside.absolute() == here else f"{beside} and {here}"
         known = ", ".join(sorted(DATASETS))
         text = f"there is no such file or data set (looked for {places}; data sets: {known})"
-        raise file.wrong(("data", key), text + suggestion(source, DATASETS))
+        raise file.wrong(
+            ("data", key), text + (similar_file(beside) or suggestion(source, DATASETS))
+        )
     if not path.is_file():  # a run may read it again
-        raise file.wrong(("data", key), "must be a file, not a pipe, a device or a directory")
+        what = "a directory; name a file in it" if path.is_dir() else "a pipe or a device"
+        raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
     how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
     stream = file.config.data.stream
     if stream and path.suffix.lower() != ".npy":
@@ -242,7 +259,8 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         if name and name not in table and not (path == ("data", "drop") and name in data.features):
             target = [] if path == ("data", "target") else data.target or []
             free = [other for other in table.names if other not in target]
-            text = f"{table.source} has no column {name!r}{suggestion(name, free)}"
+            hint = table.header_hint or suggestion(name, free)
+            text = f"{table.source} has no column {name!r}{hint}"
             file.document.report(path, text)
     file.document.check()
 

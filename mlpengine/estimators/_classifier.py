@@ -5,12 +5,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from mlpengine.common.fields import NonNegative, fitting
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import FEATURES, MlpEstimator, rollback_on_error
+from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
 from mlpengine.estimators._sparse import dense
 from mlpengine.features import class_weights
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
@@ -123,7 +123,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return chances
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, reset=reset, multi_output=True, **FEATURES)
+        X, y = checked_data(self, X, y, reset=reset, multi_output=True)
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
             return X, np.asarray(dense(y))

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import plural, suggestion
 from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
@@ -100,6 +100,48 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """Return what scikit-learn's `validate_data` does.
+
+    Raises: DataError naming row and column of a text, or of a number that is not finite.
+    """
+    try:
+        checked = validate_data(estimator, X, *y, **FEATURES, **options)
+        if options.get("y_numeric"):
+            checked[1].astype(np.float64)
+    except ValueError as error:
+        text = str(error).partition("\n")[0]
+        if "could not convert" in text or " contains " in text:
+            for name, data in zip("Xy", (X, *y), strict=False):
+                if place := _unusable_cell(name, data, text):
+                    raise DataError(f"{type(estimator).__name__}: {place}") from None
+        raise
+    return checked
+
+
+def _unusable_cell(name: str, data: Any, text: str) -> str:
+    """Return the place of the first cell that is no finite number, and what to do, or ""."""
+    if issparse(data):
+        return ""
+    cells = np.asarray(data)
+    labels = [*getattr(data, "columns", range(cells.shape[-1] if cells.ndim else 0))]
+    for place, value in np.ndenumerate(cells):
+        cell = value.item() if isinstance(value, np.generic) else value
+        try:
+            if np.isfinite(float(cell)):
+                continue
+        except (TypeError, ValueError):
+            text, advice = f"{name} must be numbers", "encode texts, with OneHotEncoder say"
+        else:
+            advice = "impute such cells, with SimpleImputer say"
+        column = f", column {labels[place[1]]!r}" if len(place) == 2 else ""
+        where = f"{text.rstrip('.')} (row {place[0]}{column} has {cell!r:.60})"
+        if name == "X":
+            return f"{where}; {advice}, or write mlpengine.fit(table, target='y')"
+        return f"{where}; {'MlpClassifier takes classes' if 'must' in text else 'drop the row'}"
+    return ""
+
+
 def _bounded(weights: Array) -> Array:
     """Return weights whose sums are finite and above 0: extreme ones times a power of two."""
     exponent = int(np.frexp(weights.max())[1])
@@ -110,6 +152,7 @@ def _bounded(weights: Array) -> Array:
 class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
+    _elsewhere: ClassVar = {"save": "write joblib.dump(estimator, 'estimator.joblib')"}
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
     _loss: Loss
@@ -568,7 +611,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if self.optimizer not in (None, optimizer.name):
             if self.optimizer not in OPTIMIZERS:
                 known = ", ".join(OPTIMIZERS)
-                raise UsageError(f"optimizer: must be one of {known} (got {self.optimizer!r})")
+                near = suggestion(self.optimizer, OPTIMIZERS)
+                text = f"must be one of {known} (got {self.optimizer!r}){near}"
+                raise UsageError(f"optimizer: {text}")
             optimizer = settings_class(OPTIMIZERS[self.optimizer])()
         optimizer = replace(optimizer, **self._given("lr", "weight_decay"))
         schedule: Any = training.schedule
@@ -641,7 +686,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Return the outputs of the network for features as a caller gives them."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)  # which asks for tags, a tenth of the time of a row
-        checked = x if self._is_plain(x) else validate_data(self, x, reset=False, **FEATURES)
+        checked = x if self._is_plain(x) else checked_data(self, x, reset=False)
         predict, features = self._mean.forward, self._features
         if not issparse(checked):
             return predict(features(checked))

@@ -1,14 +1,14 @@
 """The regressor."""
 
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import FEATURES, MlpEstimator, rollback_on_error
+from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
 from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.features import NumberTarget
 from mlpengine.models.task import Regression
@@ -34,6 +34,10 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     """
 
     _kind = "regression"
+    _elsewhere: ClassVar = {
+        **MlpEstimator._elsewhere,
+        "predict_proba": "MlpClassifier has it; of numbers write predict_interval(X, level=0.9)",
+    }
 
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
@@ -66,7 +70,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         residuals = self._residuals
         if residuals is None:
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
-        x = self._features(dense(validate_data(self, X, reset=False, **FEATURES)))
+        x = self._features(dense(checked_data(self, X, reset=False)))
         task = self._task()
         low, high = residuals.interval(task.predict(self._mean.forward(x)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
@@ -81,15 +85,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return self._task().columns(output)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            reset=reset,
-            multi_output=True,
-            y_numeric=True,
-            **FEATURES,
-        )
+        X, y = checked_data(self, X, y, reset=reset, multi_output=True, y_numeric=True)
         if reset:
             self._flat = y.ndim == 1
         y = y.reshape(len(y), -1).astype(np.float64)

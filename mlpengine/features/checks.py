@@ -72,7 +72,7 @@ class Profile:
     @property
     def suspects(self) -> list[Leak]:
         """Columns that explain nearly all of the target and may be honest predictors."""
-        return [leak for leak in self.leaks if not leak.is_target]
+        return [leak for leak in self.leaks if not leak.is_target and leak.column not in self.drop]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain lists and dictionaries, ready for JSON."""

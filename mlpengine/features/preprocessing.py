@@ -1,5 +1,6 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.fields import options_of
+from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
@@ -90,6 +92,11 @@ class Preprocessor:
 
         Raises: DataError listing every column that cannot be used, or naming the first bad cell.
         """
+        if not isinstance(table, Table):
+            raise CallError(
+                f"Preprocessor.fit: table must be a Table (got {quoted(table)}); write "
+                f"fit(read_table('data.csv')); mlpengine.fit takes data frames, too"
+            )
         options = self.options
         self._read_formulas(table.names)
         table = with_columns(table, self.computed, rows)
@@ -184,7 +191,7 @@ class Preprocessor:
                 problems.append(
                     f"{table.where(name)}: {plural(levels, 'different text')} in "
                     f"{plural(table.n_rows, 'row')} cannot be learned from; "
-                    "put it under drop, or under categorical"
+                    f"put it under drop, or under categorical{_look_of(column.levels)}"
                 )
             elif kind == "mixed":
                 try:
@@ -476,6 +483,12 @@ class Preprocessor:
         preprocessor.operands = {name: Operand(**one) for name, one in operands}
         preprocessor.summary = state["summary"]
         return preprocessor
+
+
+def _look_of(texts: Sequence[str]) -> str:
+    """Return what numbers with a decimal comma are told, or ""."""
+    comma = all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in texts)
+    return "; they look like numbers with a decimal comma: decimal: ','" if comma else ""
 
 
 def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:

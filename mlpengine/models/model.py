@@ -177,8 +177,8 @@ class Model:
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
-        self._warn_of(table if usable.rows is None else table.rows(usable.rows))
         part = make_split(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
+        self._warn_of(table if usable.rows is None else table.rows(usable.rows))
         return self.scorer(task).run(self.forward(part.x), part, full=True)
 
     def scorer(self, task: Task) -> Scorer:
@@ -194,8 +194,9 @@ class Model:
         if output is not None:
             return output
         table = self.table(data)
+        features = self.features(table)  # which names every column that is missing
         self._warn_of(table)
-        return self.forward(self.features(table))
+        return self.forward(features)
 
     def _warn_of(self, table: Table) -> None:
         """Log a line for each thing in a table that training did not see."""

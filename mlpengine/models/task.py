@@ -10,8 +10,8 @@ import numpy as np
 
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import KnownAttributes
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import DataError, UsageError
+from mlpengine.common.wording import plural, suggestion
+from mlpengine.errors import DataError, ShapeError, UsageError
 from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
 from mlpengine.features.prepared import PreparedRows, Windows
 from mlpengine.features.targets import Target
@@ -76,6 +76,14 @@ class Split:
     weights: Array | None = None
     places: RowOrigins | None = None
     windows: Windows | None = None
+
+    def __post_init__(self) -> None:
+        given = {"y": self.y, "truth": self.truth, "weights": self.weights}
+        for name, array in given.items():
+            if array is not None and len(array) != len(self.x):
+                raise ShapeError(
+                    f"Split: {name} needs {plural(len(self.x), 'row')}, as x has (got {len(array)})"
+                )
 
     def __len__(self) -> int:
         return len(self.x)

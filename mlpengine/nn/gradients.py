@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from mlpengine.common.buffers import quiet_runner, zeros
 from mlpengine.common.misuse import KnownAttributes
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import ShapeError, TapeError
+from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.layers import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, Call, Spec
@@ -60,6 +60,11 @@ class Gradients(KnownAttributes):
         flat: (parameters,), the vector of which the last two are views.
         views: the same views by parameter name.
     """
+
+    _elsewhere: ClassVar = {
+        "clip_grad_norm_": "write grads.clip_global_norm_params(1.0)",
+        "zero_grad": "none is needed, backward overwrites the gradients",
+    }
 
     def __init__(
         self,
@@ -182,7 +187,12 @@ class Gradients(KnownAttributes):
         """Scale the gradients so that their norm is at most `max_norm`; return the norm before.
 
         Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1.
+        Raises: UsageError unless `max_norm` is a number of at least 0.
         """
+        if not max_norm >= 0:
+            raise UsageError(
+                f"clip_global_norm_params: max_norm must be at least 0 (got {max_norm})"
+            )
         norm = self._norm()
         if norm > max_norm:
             self.scale_params(clip_coefficient(norm, max_norm))

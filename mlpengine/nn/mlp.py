@@ -73,9 +73,11 @@ class Mlp(Network):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
+    _settable = frozenset()
     _elsewhere: ClassVar = {
         "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
-        "parameters": "write mlp.params.flat, or mlp.state_dict()",
+        "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
+        "training": "predict leaves dropout out, and so does mlp.scratch(32, training=False)",
         "eval": "none is needed, predict leaves dropout out",
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }
@@ -188,6 +190,7 @@ class Mlp(Network):
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
 
+    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def scratch(
         self,
         batch_size: int,
@@ -209,10 +212,12 @@ class Mlp(Network):
             rematerialization=rematerialization,
         )
 
+    @called_as("mlp.gradients(32)")
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
         """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
 
+    @called_as("mlp.compile(batch_size=1); TrainingStep(mlp, loss, optimizer, 32) trains")
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mlpengine.common.files import checked_path, write_atomically
+from mlpengine.common.files import checked_path, first_line, write_atomically
 from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.spec import Array
 
@@ -69,7 +69,8 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
         metadata = json.loads(text, parse_constant=_refuse_constant)
         same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
     except _UNREADABLE as error:
-        raise CheckpointError(f"{path}: must be a readable safetensors file ({error})") from error
+        cause = first_line(path) or error
+        raise CheckpointError(f"{path}: must be a readable safetensors file ({cause})") from error
     header: Any = metadata.get("header") if isinstance(metadata, dict) else None
     if not isinstance(header, dict) or metadata.keys() != {"header", "sha256"}:
         raise CheckpointError(f"{path}: must be written by mlpengine (metadata without our header)")

@@ -1,5 +1,6 @@
 """All ops, grouped by module."""
 
+from mlpengine.common.misuse import answer_misfits
 from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops.activations import (
@@ -155,3 +156,5 @@ __all__ = [
     "Where",
     "losses_of",
 ]
+
+answer_misfits(LOSSES.values())

@@ -157,7 +157,10 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
     """
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
+        label = int(labels.view(np.int64)[row])
+        hint = f"count classes from 0, or give the network {label + 1} outputs"
+        if label < 0:
+            hint = f"ignore_index={label} leaves such rows out"
         raise IndexRangeError(
-            f"{where}: a class index must lie in 0 to {classes - 1} "
-            f"(row {row} has {labels.view(np.int64)[row]})"
+            f"{where}: a class index must lie in 0 to {classes - 1} (row {row} has {label}); {hint}"
         )

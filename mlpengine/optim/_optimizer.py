@@ -138,6 +138,7 @@ class Optimizer(KnownAttributes, ABC):
         or DtypeError for gradients that are not laid out like the parameters.
     """
 
+    _settable = frozenset({"schedule", "decay_schedule", "steps", "flush_every"})
     _elsewhere: ClassVar = {
         "zero_grad": "none is needed, backward overwrites the gradients",
         "param_groups": "write optimizer.lr = 0.001",

@@ -22,8 +22,8 @@ from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
 from mlpengine.common.buffers import Uncopyable
-from mlpengine.common.fields import Positive, check_fields
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.fields import Positive, check_fields, fitting
+from mlpengine.common.misuse import KnownAttributes, answer_misfits
 from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, ShapeError
 from mlpengine.optim._state import State, checked_state
@@ -86,11 +86,14 @@ class Clip(KnownAttributes, ABC):
         checked_state(type(self).__name__, self.state_dict(), state)
 
 
-def clip_rule(clip_norm: float | Clip | None) -> Clip | None:
-    """Return the rule for a largest global norm; a rule is returned as it is, None for none."""
+def clip_rule(clip_norm: float | Clip | None, where: str = "clip_norm") -> Clip | None:
+    """Return the rule for a largest global norm; a rule is returned as it is, None for none.
+
+    Raises: UsageError, led by `where`, for a norm that is no number above zero.
+    """
     if clip_norm is None or isinstance(clip_norm, Clip):
         return clip_norm
-    return NormClip(clip_norm)
+    return NormClip(fitting(where, Positive, clip_norm))
 
 
 class _ScaledByNorm(Clip):
@@ -319,3 +322,6 @@ class _BoundAdaptiveClip(Uncopyable):
 def _units(view: Array) -> Array:
     """Return a parameter or its gradient as (units, entries of a unit)."""
     return view.reshape(len(view) if view.ndim >= 2 else 1, -1)
+
+
+answer_misfits(CLIPS.values())

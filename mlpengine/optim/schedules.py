@@ -19,6 +19,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import answer_misfits
 from mlpengine.errors import UsageError
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
@@ -379,3 +380,6 @@ def _factors(schedule: Schedule, number: int) -> Array:
 def _cosine(first: float, last: float, progress: float) -> float:
     """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
     return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0
+
+
+answer_misfits(SCHEDULES.values())

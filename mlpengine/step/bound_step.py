@@ -15,7 +15,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array, Call
-from mlpengine.step.nonfinite import Fault, locate_nonfinite
+from mlpengine.step.nonfinite import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
@@ -103,6 +103,10 @@ class BoundStep(Uncopyable):
         other rows contribute.  Raises: IndexRangeError where a label or target is the reason.
         """
         quiet_runner()(replay, self.loss.forward)
+        target = self.loss.target
+        if target.dtype.kind == "f" and len(rows := bad_rows(target)):
+            numbers = (rows + first).tolist()
+            return Fault(f"the target is not, in {listed_rows(numbers)}", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
     def layout_errors(self, data: Data, order: Array) -> Iterator[str]:

@@ -285,7 +285,8 @@ class _Work:
         """Check the arguments of `PopulationStep.run_many`, and allocate the results."""
         members = len(self._steps)
         if len(orders) != members:
-            raise ShapeError(f"population: needs {members} orders (got {len(orders)})")
+            text = f"needs {members} orders, one for each member (got {len(orders)})"
+            raise ShapeError(f"population: {text}")
         weights: Sequence[Array | None] = [sample_weight] * members
         if sample_weight is not None and sample_weight.ndim == 2:
             if len(sample_weight) != members:
@@ -387,7 +388,7 @@ def _make_optimizer(
     if not isinstance(made, Optimizer) or made.params is not member.params:
         raise UsageError(
             "population step: optimizer must be a class, or a function that makes one for a member "
-            f"(got {optimizer!r})"
+            f"(got {optimizer!r}); write Adam, say, and its options by name"
         )
     return made
 

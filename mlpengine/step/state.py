@@ -21,7 +21,8 @@ def restoring() -> Iterator[None]:
     except (CheckpointError, NumericalError):
         raise
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise CheckpointError(f"checkpoint: does not fit this run ({error!r})") from error
+        cause = f"it has no {error}" if isinstance(error, KeyError) else repr(error)
+        raise CheckpointError(f"checkpoint: does not fit this run ({cause})") from error
 
 
 def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:

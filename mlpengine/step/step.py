@@ -99,6 +99,7 @@ class TrainingStep(KnownAttributes):
 
     _target: Spec | None = None
 
+    _settable = frozenset()
     _elsewhere: ClassVar = {
         "fit": "write step(x, y) for each batch",
         "lr": "write step.optimizer.lr",
@@ -131,7 +132,7 @@ class TrainingStep(KnownAttributes):
             raise UsageError(
                 "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
             )
-        self.clip = clip_rule(clip_norm)
+        self.clip = clip_rule(clip_norm, "training step: clip_norm")
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
         self.threads = threads
@@ -196,7 +197,9 @@ class TrainingStep(KnownAttributes):
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
         rows = np.asarray(x)
-        bound = self.bound(len(rows) if rows.ndim else 0)
+        if not rows.ndim:
+            raise ShapeError(f"training step: x must be an array of rows (got {quoted(x)})")
+        bound = self.bound(len(rows))
         weights = None if sample_weight is None else np.asarray(sample_weight)
         target = np.asarray(y)
         try:
@@ -448,6 +451,11 @@ class TrainingStep(KnownAttributes):
         Raises: CheckpointError if the state is that of another network or optimizer.
         """
         with restoring():
+            if state.keys() <= self.mlp.params.views.keys():
+                raise CheckpointError(
+                    "training step: needs what step.state_dict() returned (got that of a "
+                    "network); write mlp.load_state_dict(state) for weights alone"
+                )
             self.mlp.load_state_dict(state["weights"])
             self.optimizer.load_state_dict(state["optimizer"])
             if self.clip:

@@ -339,11 +339,15 @@ class _Pass:
         size = max(1, _CELLS // len(readers))
         while reader.line_num < max(lines, 1):
             before = reader.line_num
+            rows: list[list[str]] = []
             try:
-                rows = list(islice(reader, size))
+                rows += islice(reader, size)
             except csv.Error as error:
-                line = start + reader.line_num - 1
-                raise DataError(f"{self.where}: near line {line}: {_advice(error)}") from error
+                place = f"near line {start + reader.line_num - 1}"
+                if "unexpected end" in str(error):  # that of the file: say where the record begins
+                    breaks = sum(cell.count("\n") for row in rows for cell in row)
+                    place = f"line {start + before + len(rows) + breaks}"
+                raise DataError(f"{self.where}: {place}: {_advice(error)}") from error
             if not rows:
                 break
             filled = [row for row in rows if row]
@@ -359,6 +363,8 @@ class _Pass:
             row = self.records + first
             place = f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
             advice = f"quote cells that hold {self.header.delimiter!r}"
+            if len(rows[first]) < width:
+                advice = "add the cells that are missing, empty ones too"
             if width == 1 and not row:
                 advice = "delete lines above the header"
             raise DataError(

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from mlpengine.common.locks import cached_property
-from mlpengine.errors import DataError
+from mlpengine.common.wording import suggestion
+from mlpengine.errors import CallError, DataError
 from mlpengine.tables.cells import MISSING
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -98,6 +99,13 @@ class CsvDialect:
     def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
         """Return what `to_dict` returned.  Raises: DataError."""
         given: dict[str, Any] = dict(options)
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in given if name not in known]:
+            name, value = unknown[0], given[unknown[0]]
+            raise CallError(
+                f"table: has no option {name!r} (got {value!r:.60}){suggestion(name, known)}; the "
+                f"options of text are {', '.join(known)}"
+            )
         if "na_values" in given:
             given["na_values"] = tuple(given["na_values"])
         return cls(**given)

@@ -10,6 +10,7 @@ import numpy as np
 from mlpengine.common.wording import nearest, plural
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
+from mlpengine.tables.reading import DELIMITERS
 
 Kind = Literal["number", "boolean", "date", "text"]
 
@@ -155,15 +156,31 @@ class Table:
         free = [name for name in self.names if name not in wanted and name not in taken]
         for name in wanted:
             if name not in self.columns:
-                near = nearest(name, free)
+                near = None if self.header_hint else nearest(name, free)
                 if near and normalize("NFC", near) == normalize("NFC", name):  # they look alike
                     problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
                     continue
+                free = [other for other in free if other != near]
                 problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
         if problems:
             have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
+            hint = self.header_hint
             what = f"{purpose} needs column" if purpose else "no column"
-            raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}")
+            raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}{hint}")
+
+    @property
+    def header_hint(self) -> str:
+        """What may be wrong with a header in which columns are not found, or ""."""
+        if self.first_line is None:
+            return ""
+        first = self.names[0]
+        marks = [mark for mark in DELIMITERS if mark in first]
+        if len(self.names) == 1 and marks:
+            return f"; its header is one cell, {first!r:.60}: set data.delimiter: {marks[0]!r}"
+        numbers = sum(name.lstrip("+-").replace(".", "", 1).isdigit() for name in self.names)
+        if 2 * numbers < len(self.names):
+            return ""
+        return "; its first line looks like data: add a header line that names the columns"
 
     def select(self, names: Iterable[str]) -> "Table":
         """Return a table of these columns, in this order."""

@@ -1,14 +1,14 @@
 """The operators and methods of nodes and eager tensors."""
 
 from types import MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from mlpengine import ops
 from mlpengine.errors import TapeError
 from mlpengine.tape import elementwise, functions
-from mlpengine.tape.operand import Operand
+from mlpengine.tape.operand import CONDITIONS, Operand
 
 
 class Expression(Operand):
@@ -63,6 +63,14 @@ class Expression(Operand):
         if not _is_number(exponent):
             raise TapeError(f"pow: the exponent must be a number (got {exponent!r})")
         return self._apply(ops.Pow(float(exponent)), self)
+
+    def __lt__(self, other: Any) -> NoReturn:
+        raise TapeError(
+            f"comparison: values of a {type(self).__name__} cannot be compared (with {other!r}); "
+            f"write x.maximum(0.0), x.relu(); {CONDITIONS}"
+        )
+
+    __le__ = __gt__ = __ge__ = __lt__
 
     def __getitem__(self, key: Any) -> Any:
         return self._apply(ops.Slice(key), self)

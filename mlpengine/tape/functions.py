@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine import ops
+from mlpengine.common.misuse import called_as
 from mlpengine.spec import DTypeLike, floating
 from mlpengine.tape.operand import X, apply, unary
 
@@ -57,26 +58,31 @@ def transpose(x: X, *axes: Any) -> X:
     return unary(ops.Transpose(tuple(order) if order else None), x)
 
 
+@called_as("x.sum(axis=0, keepdims=True)")
 def sum(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return the sum over all axes, one or several."""
     return unary(ops.Sum(axis, keepdims), x)
 
 
+@called_as("x.mean(axis=0, keepdims=True)")
 def mean(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return the mean over all axes, one or several."""
     return unary(ops.Mean(axis, keepdims), x)
 
 
+@called_as("x.max(axis=0, keepdims=True)")
 def max(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return the largest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Max(axis, keepdims), x)
 
 
+@called_as("x.min(axis=0, keepdims=True)")
 def min(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return the smallest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Min(axis, keepdims), x)
 
 
+@called_as("x.logsumexp(axis=0, keepdims=True)")
 def logsumexp(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
     """Return log(sum(e**x)) over all axes, one or several."""
     return unary(ops.LogSumExp(axis, keepdims), x)

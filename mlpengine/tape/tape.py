@@ -67,6 +67,8 @@ class Tape(KnownAttributes):
         wants_grad: bool = False,
     ) -> Node:
         """Record external data.  The leading axis is the batch, which a program may resize."""
+        if not np.iterable(shape):
+            raise ShapeError(f"input: shape must be a tuple, such as ({shape},) (got {shape!r})")
         spec = Spec(tuple(shape), np.dtype(dtype))
         if wants_grad and not spec.is_float:
             raise DtypeError(f"input: only float32 and float64 have gradients (got {spec})")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.common.files import checked_path, missing
+from mlpengine.common.files import checked_path, first_line, missing
 from mlpengine.common.misuse import called_as
-from mlpengine.errors import CheckpointError, RunError
+from mlpengine.errors import CheckpointError, RunError, UsageError
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.nn.tensors import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
@@ -23,6 +23,11 @@ def load(run: str | Path) -> Model:
     if not run.exists():
         raise missing(run, "run or model file")
     if not run.is_dir():
+        if begins := first_line(run):
+            raise UsageError(
+                f"{run}: the directory of a run, or a model file, is needed ({begins}); commands "
+                "take the run first, then the table"
+            )
         return Model.load(run)
     if (run / MODEL_FILE).is_file():
         return Model.load(run / MODEL_FILE)

@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable
+from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import html_table, suggestion
 from mlpengine.errors import NumericalError, RunError, UsageError
@@ -188,7 +189,12 @@ class Loop(KnownAttributes, Uncopyable):
                 text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
                 raise UsageError(f"{text}; write {EXAMPLE}")
         self.step, self.task, self.train, self.validation = step, task, train, validation
-        self.epochs, self.early_stopping = epochs, early_stopping
+        self.epochs, self.early_stopping = fitting("loop: epochs", Count, epochs), early_stopping
+        if early_stopping and validation:
+            try:
+                task.watch(early_stopping.monitor)
+            except UsageError as error:
+                raise UsageError(f"loop: early_stopping: monitor: {error}") from None
         self.nonfinite = on_nonfinite or NonfiniteRule()
         program = step.bound(step.batch_size).forward
         self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)

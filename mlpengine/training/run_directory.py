@@ -73,7 +73,9 @@ class RunDirectory:
         if not path.exists():
             raise missing(path, "run")
         if not (path / LOCK_FILE).is_file():
-            raise UsageError(f"{path}: is not the directory of a run (there is no {LOCK_FILE})")
+            raise UsageError(
+                f"{path}: is not the directory of a run, such as runs/NAME (it has no {LOCK_FILE})"
+            )
         try:
             lock = system.open_file(path / LOCK_FILE, os.O_RDWR)
         except OSError as error:

@@ -36,6 +36,14 @@ CONFIGS = {
     "text for a number": (CONFIG + "seed: one\n", "c.yaml:4: seed: must be a whole number"),
     "number for text": (CONFIG + "name: 3\n", "name: must be text"),
     "negative": (CONFIG + "model: {hidden: [-3]}\n", "model.hidden[0]: must be at least 1"),
+    "decimal comma": (CONFIG + "optimizer: {lr: 0,01}\n", "write lr: 0.01"),
+    "decimal comma in a text": (CONFIG + "optimizer: {lr: '0,1'}\n", "write 0.1, with a point"),
+    "a list as text": (CONFIG + "model: {hidden: '8, 4'}\n", "write [8, 4]"),
+    "misspelled name of another library": (CONFIG + "loss: mean_squared_eror\n", "mean 'mse'?"),
+    "delimiter of another file": (
+        CONFIG.replace("target", "delimiter: ';', target"),
+        "its header is one cell, 'a,b,c,y': set data.delimiter: ','",
+    ),
     "infinite": (CONFIG + "optimizer: {lr: .inf}\n", "optimizer.lr: must be"),
     "not a number": (CONFIG + "optimizer: {lr: .nan}\n", "optimizer.lr: must be"),
     "huge hexadecimal number": (
@@ -55,7 +63,7 @@ CONFIGS = {
         "data: {source: rows.csv, target: y}\ntraining: {checkpoint: {every_second: 3}}\n",
         "did you mean 'every_seconds'?",
     ),
-    "report": (CONFIG.replace("false", "maybe"), "report: must be a mapping"),
+    "report": (CONFIG.replace("false", "maybe"), "report: must be true, false or a mapping"),
 }
 """Text of c.yaml, and what `train` says."""
 
@@ -64,10 +72,11 @@ TABLES = {
     "header only": (HEAD, "rows.csv"),
     "one row": (HEAD + "1,2,u,y\n", "need at least as many rows (there are 1)"),
     "not UTF-8": (GOOD.encode() + b"1,2,\xff,y\n", "UTF-8"),
-    "ragged": (changed(3, "1,2"), "line 5"),
+    "ragged": (changed(3, "1,2"), "line 5: 4 cells are needed, as in the header (2 found); add "),
     "too many cells": (changed(3, "1,2,3,4,5,6"), "line 5"),
     "duplicate columns": (GOOD.replace("a,b", "a,a"), "'a'"),
-    "open quote": (changed(3, '1,"2,u,y'), "rows.csv"),
+    "open quote": (changed(3, '1,"2,u,y'), "rows.csv: line 5: a quoted cell is never closed"),
+    "no header": ("\n".join(ROWS[3:]), "first line looks like data: add a header line"),
     "null bytes": (b"a,b\0,c,y\n1,2,u,y\n" * 20, "rows.csv"),
     "no target": (GOOD.replace("y\n", "z\n", 1), "has no column 'y'"),
     "missing target": (
@@ -92,7 +101,27 @@ COMMANDS = {
         "none: there is no such run or model file",
     ),
     "predict an empty directory": (["predict", ".", "rows.csv"], "holds no model"),
-    "predict with a CSV as model": (["predict", "rows.csv", "rows.csv"], "must be a readable"),
+    "predict with a CSV as model": (
+        ["predict", "rows.csv", "run"],
+        "begins with 'a,b,c,y': a table, not a model); commands take the run first",
+    ),
+    "evaluate a config": (["evaluate", "c.yaml", "rows.csv"], "a config, not a model"),
+    "a setting as an option": (["train", "c.yaml", "--lr", "0.1"], "write --set optimizer.lr=0.1"),
+    "a setting as an option, in one word": (
+        ["train", "c.yaml", "--learning-rate=0.1"],
+        "write --set optimizer.lr=0.1",
+    ),
+    "a setting apart from its value": (
+        ["train", "c.yaml", "--set", "optimizer.lr", "0.1"],
+        "--set takes KEY=VALUE",
+    ),
+    "two files": (["train", "c.yaml", "rows.csv"], "the command takes CONFIG"),
+    "no epochs": (["train", "c.yaml", "--epochs", "0"], "'--epochs': must be at least 1 (got 0)"),
+    "init of a config": (["init", "c.yaml", "--target", "y"], "this is a config, not a table"),
+    "init without a header": (
+        ["init", "bare.csv", "--target", "y", "-o", "n.yaml"],
+        "its first line looks like data: add a header line",
+    ),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict text for a number": (["predict", "run", "text.csv"], "text.csv"),
     "predict a file that is not there": (["predict", "run", "none.csv"], "none.csv"),
@@ -112,6 +141,8 @@ COMMANDS = {
     "evaluate pickles": (["evaluate", "run", "pickle.npy"], "never loaded"),
     "compare with no run": (["compare", "run", "."], "cannot be read (the run has not ended)"),
     "resume no run": (["train", "--resume", "."], "is not the directory of a run"),
+    "resume a config": (["train", "--resume", "c.yaml"], "c.yaml is a file; name the directory"),
+    "check a directory": (["check", "folder.yaml"], "a directory; name a file in it"),
     "resume with a config": (["train", "c.yaml", "--resume", "run"], "--resume"),
     "init without a target": (["init", "rows.csv", "-o", "n.yaml"], "--target"),
     "init with an unknown target": (["init", "rows.csv", "--target", "q", "-o", "n.yaml"], "'q'"),
@@ -126,6 +157,7 @@ COMMANDS = {
     "compare with a deep result": (["compare", "deep", "run"], "deep/result.json: cannot be read"),
     "init over a config": (["init", "rows.csv", "--target", "y", "-o", "c.yaml"], "--force"),
     "check without data": (["check", "gone.yaml"], "there is no such file or data set"),
+    "check a name with a comma": (["check", "comma.yaml"], "did you mean 'rows.csv'?"),
 }
 """Arguments in a directory that holds a run, and what the command says."""
 
@@ -135,6 +167,9 @@ def prepare(folder, model):
     (folder / "rows.csv").write_text(GOOD)
     (folder / "c.yaml").write_text(CONFIG)
     (folder / "gone.yaml").write_text(CONFIG.replace("rows.csv", "gone.csv"))
+    (folder / "folder.yaml").write_text(CONFIG.replace("rows.csv", "deep"))
+    (folder / "comma.yaml").write_text(CONFIG.replace("rows.csv", "'rows.csv,'"))
+    (folder / "bare.csv").write_text("1.5,2,u,v\n" * 9)
     (folder / "less.csv").write_text("a,c\n1,u\n")
     (folder / "text.csv").write_text("a,b,c\n1,2,u\nx,2,u\n")
     (folder / "class.csv").write_text(HEAD + "1,2,u,maybe\n")

@@ -28,8 +28,13 @@ from mlpengine import (
     training,
 )
 from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.errors import CallError, MlpEngineError, UsageError
-from mlpengine.estimators import MlpClassifier
+from mlpengine.errors import CallError, CheckpointError, DataError, MlpEngineError, UsageError
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.features import Preprocessor
+from mlpengine.models import Classification, Split
+from mlpengine.optim import OneCycleSchedule
+from mlpengine.settings import EarlyStopping
+from mlpengine.tables import read_table
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((8, 4)).astype("float32"), RNG.integers(0, 3, 8)
@@ -120,6 +125,11 @@ def with_another_optimizer(optimizer):
 STEP = "write TrainingStep(mlp, loss, optimizer, batch_size=32)"
 SIZES = "write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs"
 
+
+def node():
+    return tape.Tape().input((4, 3), name="x")
+
+
 MISTAKES = {
     "arguments swapped": (with_swapped_arguments, "loss", "Adam(lr=0.001", STEP),
     "loss by name": (
@@ -188,7 +198,7 @@ MISTAKES = {
         lambda: Adam(parts()[0].parameters()),
         "'Mlp'",
         "'parameters'",
-        "write mlp.params.flat",
+        "write Adam(mlp)",
     ),
     "an optimizer of nothing": (lambda: Adam(lr=0.1), "Adam: needs model", "", "write Adam(mlp, "),
     "an optimizer of a rate": (lambda: Adam(0.1), "Adam: model", "got 0.1", "write Adam(mlp, "),
@@ -339,6 +349,201 @@ MISTAKES = {
         "5",
         "did you mean 'epochs'",
     ),
+    "a norm below zero": (
+        lambda: parts()[0].gradients(8).clip_global_norm_params(-1),
+        "clip_global_norm_params: max_norm must be at least 0",
+        "got -1",
+        "",
+    ),
+    "PyTorch's clipping": (
+        lambda: parts()[0].gradients(8).clip_grad_norm_(1.0),
+        "'clip_grad_norm_'",
+        "",
+        "write grads.clip_global_norm_params(1.0)",
+    ),
+    "a norm as text": (
+        lambda: TrainingStep(*parts(), 8, clip_norm="1"),
+        "training step: clip_norm must be",
+        "'1'",
+        "write clip_norm=1",
+    ),
+    "another loss": (
+        lambda: setattr(training_step(), "loss", MeanSquaredError()),
+        "TrainingStep: loss cannot be set afterwards",
+        "MeanSquaredError",
+        "make a new TrainingStep with this loss",
+    ),
+    "another norm": (
+        lambda: setattr(training_step(), "clip_norm", 1),
+        "TrainingStep: clip_norm cannot be set afterwards",
+        "got 1",
+        "make a new TrainingStep with this clip_norm",
+    ),
+    "other betas": (
+        lambda: setattr(parts()[2], "betas", (0.1, 0.2)),
+        "Adam: betas cannot be set afterwards",
+        "(0.1, 0.2)",
+        "make a new Adam with this betas",
+    ),
+    "dropout of a network": (
+        lambda: setattr(parts()[0], "dropout", 0.5),
+        "Mlp: dropout cannot be set afterwards",
+        "0.5",
+        "make a new Mlp with this dropout",
+    ),
+    "epochs below zero": (
+        lambda: Loop(training_step(), Classification(3), Split(X, Y, Y), epochs=-1),
+        "loop: epochs must be a whole number of at least 1",
+        "got -1",
+        "",
+    ),
+    "Keras's monitor": (
+        lambda: Loop(
+            training_step(),
+            Classification(3),
+            Split(X, Y, Y),
+            Split(X, Y, Y),
+            epochs=1,
+            early_stopping=EarlyStopping(monitor="val_loss"),
+        ),
+        "loop: early_stopping: monitor: this task has loss, accuracy",
+        "'val_loss'",
+        "did you mean 'loss'",
+    ),
+    "a short truth": (
+        lambda: Split(X, Y, Y[:5]),
+        "Split: truth needs 8 rows",
+        "got 5",
+        "",
+    ),
+    "a network's weights for a step": (
+        lambda: training_step().load_state_dict(parts()[0].state_dict()),
+        "training step: needs what step.state_dict() returned",
+        "that of a network",
+        "write mlp.load_state_dict(state)",
+    ),
+    "a text for rows": (
+        lambda: training_step()("hello", Y),
+        "training step: x must be an array of rows",
+        "'hello'",
+        "",
+    ),
+    "classes from 1": (
+        lambda: training_step()(X, Y % 3 + 1),
+        "a class index must lie in 0 to 2",
+        "has 3)",
+        "count classes from 0, or give the network 4 outputs",
+    ),
+    "classes from -1": (
+        lambda: training_step()(X, np.full(8, -1)),
+        "a class index must lie in 0 to 2",
+        "(row 0 has -1)",
+        "ignore_index=-1 leaves such rows out",
+    ),
+    "a monitor by place": (
+        lambda: EarlyStopping("loss", patience=15),
+        "EarlyStopping: got an argument twice",
+        "'loss'",
+        "write EarlyStopping(patience=20, monitor='loss', min_delta=0.0)",
+    ),
+    "a mode of a scratch": (
+        lambda: parts()[0].scratch(8, train=False),
+        "Mlp.scratch: has no argument 'train'",
+        "False",
+        "mlp.scratch(32, training=False)",
+    ),
+    "a misspelled optimizer": (
+        lambda: MlpClassifier(epochs=1, optimizer="adamm").fit(X, Y % 2),
+        "optimizer: must be one of adam,",
+        "'adamm'",
+        "did you mean 'adam'",
+    ),
+    "PyTorch's mode": (
+        lambda: setattr(parts()[0], "training", False),
+        "Mlp: has no attribute 'training'",
+        "got False",
+        "predict leaves dropout out",
+    ),
+    "chances of numbers": (
+        lambda: MlpRegressor().predict_proba(X),
+        "has no attribute 'predict_proba'",
+        "",
+        "predict_interval(X, level=0.9)",
+    ),
+    "numbers as texts": (
+        lambda: MlpRegressor().fit(X, np.array(["a", "b"])[Y % 2]),
+        "MlpRegressor: y must be numbers",
+        "row 0 has '",
+        "MlpClassifier takes classes",
+    ),
+    "texts as features": (
+        lambda: MlpClassifier().fit([["1", "red"]] * 8, Y),
+        "MlpClassifier: X must be numbers",
+        "(row 0, column 1 has 'red')",
+        "mlpengine.fit(table",
+    ),
+    "a gap in features": (
+        lambda: MlpClassifier().fit(np.where(X[3, 2] == X, np.nan, X), Y),
+        "MlpClassifier: Input X contains NaN",
+        "(row 3, column 2 has ",
+        "SimpleImputer",
+    ),
+    "a gap in numbers": (
+        lambda: training_step(MeanSquaredError(), 1)(X, np.full((8, 1), np.nan)),
+        "loss and gradients must be finite",
+        "the target is not, in rows 0, 1",
+        "",
+    ),
+    "preprocessing of a file": (
+        lambda: Preprocessor("y").fit("a.csv"),
+        "Preprocessor.fit: table must be a Table",
+        "'a.csv'",
+        "fit(read_table('data.csv'))",
+    ),
+    "a schedule's rate": (
+        lambda: OneCycleSchedule(max_lr=0.1, total_steps=100),
+        "OneCycleSchedule: has no argument 'max_lr'",
+        "got 0.1",
+        "write OneCycleSchedule(total_steps=",
+    ),
+    "PyTorch's reduction": (
+        lambda: SoftmaxCrossEntropy(reduction="mean"),
+        "SoftmaxCrossEntropy: has no argument 'reduction'",
+        "'mean'",
+        "write SoftmaxCrossEntropy(class_weights=None",
+    ),
+    "an option of a loss that has none": (
+        lambda: MeanSquaredError(reduction="mean"),
+        "MeanSquaredError: has no argument 'reduction'",
+        "'mean'",
+        "write MeanSquaredError()",
+    ),
+    "Keras's compile": (
+        lambda: parts()[0].compile(optimizer="adam"),
+        "Mlp.compile: has no argument 'optimizer'",
+        "'adam'",
+        "TrainingStep(mlp, loss, optimizer, 32) trains",
+    ),
+    "PyTorch's dim": (
+        lambda: node().sum(dim=0),
+        "sum: has no argument 'dim'",
+        "got 0",
+        "did you mean 'axis'",
+    ),
+    "an option of text": (
+        lambda: read_table("penguins", delimeter=";"),
+        "table: has no option 'delimeter'",
+        "';'",
+        "did you mean 'delimiter'",
+    ),
+    "a number for a shape": (
+        lambda: tape.Tape().input(4),
+        "input: shape must be a tuple",
+        "got 4",
+        "(4,)",
+    ),
+    "NumPy's function of a node": (lambda: np.exp(node()), "np.exp:", "Node", "write x.exp()"),
+    "a condition": (lambda: node() > 0, "comparison:", "with 0", "write x.maximum(0.0)"),
     "an estimator's attribute": (
         lambda: setattr(MlpClassifier(), "hidden_layer_sizes", (5,)),
         "MlpClassifier: has no attribute 'hidden_layer_sizes'",
@@ -357,6 +562,25 @@ def test_a_mistake_is_told_where_it_is_and_what_to_write(call, where, given, rig
     assert where in message
     assert given in message
     assert right in message
+
+
+def test_a_row_is_told_of_every_column_that_it_lacks():
+    rows = {name: [1.0, 2.0, 3.0] * 5 for name in ("area", "rooms", "rent")}
+    rows["city"] = ["Ulm", "Bonn", "Kiel"] * 5
+    model, _ = mlpengine.fit(rows, target="rent", training={"epochs": 1, "folds": None})
+    with pytest.raises(DataError) as caught:
+        model.predict({"arae": 3.0})
+    assert "'area' (did you mean 'arae'?), 'rooms', 'city'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.csv", "table"), ("a.yaml", "config"), ("a", "text")]
+)
+def test_a_text_file_is_not_read_as_a_model(name, kind, tmp_path):
+    (tmp_path / name).write_text("area,rooms\n1,2\n", "utf-8")
+    for load, error in ((mlpengine.load, UsageError), (Mlp.load, CheckpointError)):
+        with pytest.raises(error, match=f"begins with 'area,rooms': a {kind}, not a mo"):
+            load(tmp_path / name)
 
 
 def public_signatures():

@@ -284,7 +284,7 @@ BAD_CALLS = {
         NumericalError,
         "must be finite",
     ),
-    "text as numbers": (lambda x, y: MlpRegressor().fit(x, y), ValueError, "could not convert"),
+    "text as numbers": (lambda x, y: MlpRegressor().fit(x, y), ValueError, "y must be numbers"),
 }
 
 

@@ -270,7 +270,7 @@ def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
     data = part(ROWS, 1)
     strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
     assert make(None, data=strided).many is None
-    few = type(data)(data.x[: BATCH * (MIN_STEPS - 1)], data.y, data.y)
+    few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
     assert make(None, data=few).many is None
     monkeypatch.setattr("mlpengine.step.fused_loop.WORK_AT_ONCE", 6_000)  # a slow step
     assert make(None).many is None
