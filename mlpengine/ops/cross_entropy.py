@@ -158,7 +158,7 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
     if labels.item(labels.argmax()) >= classes:
         row = int(np.flatnonzero(labels >= classes)[0])
         label = int(labels.view(np.int64)[row])
-        hint = f"count classes from 0, or give the network {label + 1} outputs"
+        hint = f"count classes from 0, or give the network {plural(label + 1, 'output')}"
         if label < 0:
             hint = f"ignore_index={label} leaves such rows out"
         raise IndexRangeError(

@@ -378,7 +378,7 @@ def test_an_estimator_of_smoothed_labels_is_calibrated(held_out, monkeypatch):
         estimator = MlpClassifier(preset="realmlp", random_state=0, **held_out)
         estimator.fit(x[:300], y[:300])
         losses[name] = log_loss(y[300:], estimator.predict_proba(x[300:]))
-        monkeypatch.setattr(trainer, "cool", lambda *_: 1.0)
+        monkeypatch.setattr(trainer, "apply_temperature", lambda *_: 1.0)
     assert losses["as it is"] < 0.85 * losses["without"]
 
 
