@@ -3,6 +3,7 @@
 import os
 import stat
 from contextlib import suppress
+from time import sleep
 
 LAUNCHED = {
     "PMI_RANK": "PMI_SIZE",
@@ -11,6 +12,9 @@ LAUNCHED = {
 }
 """Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
 Open MPI, and Slurm."""
+
+FORWARD_SECONDS = 0.5
+"""So long the launcher may take to forward what a rank said, before it ends all and drops it."""
 
 START_SECONDS = 300
 """So long a rank waits for the others to start.  MPI would wait forever for one that has ended."""
@@ -30,4 +34,5 @@ def end_job(code: int) -> None:
     with suppress(KeyError, ValueError, OSError):
         connection = int(os.environ["PMI_FD"])
         if stat.S_ISSOCK(os.fstat(connection).st_mode):
+            sleep(FORWARD_SECONDS)
             os.write(connection, b"cmd=abort exitcode=%d\n" % code)

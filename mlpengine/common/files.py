@@ -51,8 +51,9 @@ def first_line(path: Path) -> str:
     """Return how a file of text begins, and what it is, for a message; "" for other files."""
     with suppress(OSError, UnicodeDecodeError):
         with path.open("rb") as file:
-            line = file.read(200).partition(b"\n")[0].decode().strip("\ufeff\r ")
-        if line.isprintable() and line:
+            start = file.read(200)
+        line = start.partition(b"\n")[0].decode().strip("\ufeff\r ")
+        if line.isprintable() and line and b"\0" not in start:  # model files begin with a number
             kind = "config" if path.suffix in (".yaml", ".yml") else "text"
             kind = "table" if path.suffix in (".csv", ".tsv") else kind
             return f"it begins with {line[:40]!r}: a {kind}, not a model"

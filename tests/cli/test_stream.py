@@ -170,7 +170,10 @@ MISUSE = {
     "directory is a file": ("{directory: t.csv}", "t.csv: cannot be made (File exists)"),
     "window": ("{window: 0}", "data.stream.window: must be at least 1 (got 0)"),
     "unknown key": ("{windw: 2}", "data.stream.windw: unknown key - did you mean 'window'?"),
-    "kind": ("yes please", "data.stream: must be a mapping of keys (got 'yes please')"),
+    "kind": (
+        "yes please",
+        "data.stream: must be true, false or a mapping of keys (got 'yes please')",
+    ),
 }
 
 

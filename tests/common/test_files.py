@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from mlpengine import Mlp
-from mlpengine.common.files import TEMPORARY, flush, unflushed, write_atomically
+from mlpengine.common.files import TEMPORARY, first_line, flush, unflushed, write_atomically
 from mlpengine.config import load_config
 from mlpengine.errors import RunError, UsageError
 from mlpengine.export import export
@@ -143,3 +143,14 @@ def test_files_of_the_first_seconds_are_not_flushed(tmp_path, monkeypatch):
     assert len(flushed) == 6
     with pytest.raises(RunError, match="none: cannot be written"):
         flush(tmp_path / "none")
+
+
+def test_no_model_file_is_taken_for_text(tmp_path):
+    """A model file begins with a number of eight bytes, some of them letters or newlines."""
+    for start in (b"X\n\0\0\0\0\0\0{", b"Xy\0\0\0\0\0\0{", b"\x08\1\0\0\0\0\0\0{"):
+        (tmp_path / "model.safetensors").write_bytes(start)
+        assert first_line(tmp_path / "model.safetensors") == ""
+    (tmp_path / "rows.csv").write_text("area,rooms\n1,2\n")
+    assert first_line(tmp_path / "rows.csv") == (
+        "it begins with 'area,rooms': a table, not a model"
+    )

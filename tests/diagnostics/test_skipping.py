@@ -34,7 +34,7 @@ def failing_step(place):
     ("place", "wanted"),
     [
         ("input", "step 2: .*input is not, in row 2 of the batch.*; training row 42$"),
-        ("target", "step 2: .*layer 1, backward.*; training row 41$"),
+        ("target", r"step 2: .*the target is not, in row 1 of the batch\); training row 41$"),
         ("weight", "step 2: .*layer 0, forward.*; training rows 40, 41, 42, 43$"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_scikit_learn_user(flats):
 
     frame = pd.read_csv("mieten.csv", sep=";", decimal=",", encoding="cp1252", na_values="-")
     x, y = frame.drop(columns="Miete"), frame.Miete
-    with pytest.raises(ValueError, match="could not convert"):
+    with pytest.raises(ValueError, match=r"column .Ort. has .Ulm."):
         MlpRegressor(epochs=2).fit(x, y)
     with pytest.raises(ValueError, match="NaN"):
         MlpRegressor(epochs=2).fit(x.drop(columns="Ort"), y)
