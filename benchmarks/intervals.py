@@ -20,7 +20,7 @@ import numpy as np
 from machine import describe, restart_clean, table
 
 from mlpengine import fit
-from mlpengine.config.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
+from mlpengine.training.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 
 NEW_ROWS = 2_000
 CONFIG = {

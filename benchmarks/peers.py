@@ -106,7 +106,7 @@ def engine_epoch(work: Workload) -> Steps:
     outputs = work.sizes[-1]
     scale = [f"y{i}" for i in range(outputs)], [0.0] * outputs, [1.0] * outputs
     task = Regression(NumberTarget(*scale)) if work.loss == "mse" else Classification(outputs)
-    loop = Loop(step, task, Split(x, y, y), epochs=0)
+    loop = Loop(step, task, Split(x, y, y), epochs=1)
     loop.begin()
     return loop.run_epoch, LOOPED
 
