@@ -34,7 +34,6 @@ WORDS = (
     Word("passed_on", "layer_outputs"),
     Word("sow", "write_seed"),
     Word("rehearse[ds]?", "dry_run"),
-    Word("take_over", "record_result"),
     Word("twins?", "clone"),
     Word("remember", "save_for_backward"),
     Word("larger|smaller|choose", "vmax, vmin, vselect"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, currentframe, signature
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CallError, UsageError
@@ -13,16 +13,13 @@ R = TypeVar("R")
 
 BY_PLACE = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
-_known: dict[type, set[str]] = {}
-"""Names of the attributes of each class that have been set before."""
-
 
 class KnownAttributes:
     """Base of classes whose objects refuse attributes that the library does not set itself.
 
     A class of the caller's own may set what it likes, and so may names with an underscore at either
-    end.  An assignment takes several times as long as without the check: hot loops write to
-    ``vars(self)``.
+    end.  An assignment takes several times as long as without the check: what a hot loop writes
+    stands in an object of its own.
     """
 
     _elsewhere: ClassVar[Mapping[str, str]] = {}
@@ -31,30 +28,51 @@ class KnownAttributes:
     _settable: ClassVar[frozenset[str] | None] = None
     """The attributes that callers may set, besides properties; None for a class with no limit."""
 
-    if not TYPE_CHECKING:  # to mypy, a class with this method has every attribute
+    _known: ClassVar[set[str]]
+    """Names of the attributes, of a class with no limit, that have been set before."""
 
-        def __getattr__(self, name):
-            hint = type(self)._elsewhere.get(name, "")
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(f"{text}; {hint}" if hint else text, name=name, obj=self)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let each name of `_elsewhere` be refused with its hint; a ``__getattr__`` slows reads."""
+        super().__init_subclass__(**kwargs)
+        cls._known = set()
+        for name, hint in vars(cls).get("_elsewhere", {}).items():
+            setattr(cls, name, _Elsewhere(name, hint))
 
     def __setattr__(self, name: str, value: Any) -> None:
         kind = type(self)
-        bound = kind._settable is not None and name not in kind._settable
-        if bound or name not in _known.get(kind, ()):
-            has, private = hasattr(self, name), name[0] == "_" or name[-1] == "_"
-            if not private and (bound or not has):
-                frame = currentframe()
-                caller = frame and frame.f_back
-                ours = caller is None or _is_ours(caller.f_globals["__name__"])
-                if not ours and _is_ours(kind.__module__):
-                    made_of = name in signature(kind.__init__).parameters or name in vars(self)
-                    if bound and made_of and not hasattr(getattr(kind, name, None), "__set__"):
-                        raise UsageError(_bound_attribute(self, name, value))
-                    if not has:
-                        raise UsageError(_unknown_attribute(self, name, value))
-            _known.setdefault(kind, set()).add(name)
-        super().__setattr__(name, value)
+        if name[0] != "_" and name not in kind._known:
+            frame = currentframe()
+            caller = frame and frame.f_back
+            if caller is not None and not _is_ours(caller.f_globals["__name__"]):
+                _check_assignment(self, name, value)
+            if kind._settable is None:
+                kind._known.add(name)
+        object.__setattr__(self, name, value)
+
+
+def _check_assignment(owner: KnownAttributes, name: str, value: Any) -> None:
+    """Raise UsageError unless a caller may set the attribute."""
+    kind = type(owner)
+    if not _is_ours(kind.__module__) or name[-1] == "_":
+        return
+    has = hasattr(owner, name)
+    if kind._settable is not None and name not in kind._settable:
+        made_of = name in signature(kind.__init__).parameters or name in vars(owner)
+        if made_of and not hasattr(getattr(kind, name, None), "__set__"):
+            raise UsageError(_bound_attribute(owner, name, value))
+    if not has:
+        raise UsageError(_unknown_attribute(owner, name, value))
+
+
+class _Elsewhere:
+    """A member that objects of other libraries have: to read it is an error with a hint."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name, self._hint = name, hint
+
+    def __get__(self, owner: object, kind: type) -> NoReturn:
+        text = f"{kind.__name__!r} object has no attribute {self._name!r}; {self._hint}"
+        raise AttributeError(text, name=self._name, obj=owner)
 
 
 def _is_ours(module: str) -> bool:
@@ -69,15 +87,16 @@ def _bound_attribute(owner: object, name: str, value: Any) -> str:
     return f"{kind.__name__}: {text}{option}"
 
 
-def _unknown_attribute(owner: object, name: str, value: Any) -> str:
+def _unknown_attribute(owner: KnownAttributes, name: str, value: Any) -> str:
     """Return the message, with the nearest attribute of the object or of what it refers to."""
     own = {n: v for n, v in vars(owner).items() if n[0] != "_"}
     within = {f"{n}.{name}": v for n, v in own.items() if isinstance(v, KnownAttributes)}
-    names = [n for n in (*own, *dir(type(owner))) if n[0] != "_"]
+    elsewhere = type(owner)._elsewhere
+    names = [n for n in (*own, *dir(type(owner))) if n[0] != "_" and n not in elsewhere]
     near = next((path for path, part in within.items() if hasattr(part, name)), None)
     hint = f" - did you mean {near!r}?" if near else suggestion(name, names)
-    if not near and (elsewhere := getattr(type(owner), "_elsewhere", {}).get(name)):
-        hint = f"; {elsewhere}"
+    if not near and name in elsewhere:
+        hint = f"; {elsewhere[name]}"
     text = f"has no attribute {name!r}, and setting it would change nothing"
     return f"{type(owner).__name__}: {text} (got {quoted(value)}){hint}"
 

@@ -22,12 +22,18 @@ class Step(Protocol):
     loss: Loss
     optimizer: Optimizer
     clip: Clip | None
-    scratch: Scratch
-    grad_norm: float
-    clipped_norm: float
+
+    @property
+    def scratch(self) -> Scratch: ...
 
     @property
     def grads(self) -> Gradients: ...
+
+    @property
+    def grad_norm(self) -> float: ...
+
+    @property
+    def clipped_norm(self) -> float: ...
 
     def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
 

@@ -98,7 +98,8 @@ class Gradients(KnownAttributes):
         if bound is None:
             bound = scratch, self._bind(scratch)
             self._bound[id(scratch)] = bound  # keeps the scratch alive: its id is not reused
-        vars(self)["_last"] = bound  # see `KnownAttributes`
+        if self._last is not bound:
+            self._last = bound
         return bound[1]
 
     def _bind(self, scratch: Scratch) -> Backward:

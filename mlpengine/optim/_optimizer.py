@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, signature
 from itertools import pairwise
@@ -79,6 +80,14 @@ class SharedOptions(TypedDict, total=False):
     groups: Mapping[str, Group] | None
 
 
+@dataclass(slots=True)
+class _Progress:
+    """What each step writes: its number, from 1, and its learning rate."""
+
+    steps: int
+    lr: float
+
+
 class Optimizer(KnownAttributes, ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
@@ -111,9 +120,8 @@ class Optimizer(KnownAttributes, ABC):
     * Frozen parameters (`Flat.frozen`) are neither updated nor decayed.
     * Moments are kept out of the denormal range (see `mlpengine.optim._denormals`).
 
-    `steps` counts the updates; `current_lr` is the rate of the last update, or of the first one if
-    there is none yet.  The other hyper-parameters are attributes too, but are read when the
-    optimizer is created; only `lr` may be set later.
+    The hyper-parameters are attributes, but are read when the optimizer is created; only `lr` may
+    be set later.
 
     For other backends: `moments` maps names to vectors laid out like the parameters, scaled as
     each class documents; `carried` are the numbers that a step reads from the previous step, those
@@ -223,8 +231,7 @@ class Optimizer(KnownAttributes, ABC):
                 f"(got {decay_schedule!r})"
             )
         self.decay_schedule = decay_schedule
-        self.steps = 0
-        self.current_lr = self.scheduled_lr(0)
+        self._progress = _Progress(0, self.scheduled_lr(0))
         self._give_back: Call | None = None
         self._moments: dict[str, Array] = {
             name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
@@ -271,7 +278,7 @@ class Optimizer(KnownAttributes, ABC):
         state = {k: v for k, v in vars(self).items() if k not in BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
         moments = {name: moment.copy() for name, moment in self.moments.items()}
-        return {**state, **copied, "moments": moments}
+        return {**state, **copied, "moments": moments, "_progress": replace(self._progress)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         moments = state.pop("moments")
@@ -295,6 +302,20 @@ class Optimizer(KnownAttributes, ABC):
         if self._give_back is not None:
             give_back, self._give_back = self._give_back, None
             give_back()
+
+    @property
+    def steps(self) -> int:
+        """Number of updates so far."""
+        return self._progress.steps
+
+    @steps.setter
+    def steps(self, value: int) -> None:
+        self._progress.steps = value
+
+    @property
+    def current_lr(self) -> float:
+        """Learning rate of the last update, or of the first one if there is none yet."""
+        return self._progress.lr
 
     @property
     def lr(self) -> float:
@@ -407,9 +428,9 @@ class Optimizer(KnownAttributes, ABC):
 
     def count(self, lr: float, steps: int = 1) -> None:
         """Count steps of which the last had the learning rate `lr`."""
-        own = vars(self)  # see `KnownAttributes`
-        own["current_lr"] = lr
-        own["steps"] += steps
+        progress = self._progress
+        progress.lr = lr
+        progress.steps += steps
 
     @abstractmethod
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
@@ -453,7 +474,7 @@ class Optimizer(KnownAttributes, ABC):
             )
         self.lr = float(state["lr"])
         self.steps = int(state["steps"])
-        self.current_lr = float(state["current_lr"])
+        self._progress.lr = float(state["current_lr"])
         for name, moment in self.moments.items():
             moment[...] = state[f"moments.{name}"]
         self.carried[self.steps % 2] = [state[f"carried.{name}"] for name in self._carried]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
@@ -49,10 +50,21 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 
-BOUND = ("_bound", "_buffers", "_clip", "_full", "_grads", "_quietly", "_update", "scratch")
+BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
 """Attributes that a copy makes for itself."""
 
 EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
+
+
+@dataclass(slots=True)
+class _Result:
+    """What each step writes, or each call of `run_fused`."""
+
+    bound: BoundStep
+    loss: float = nan
+    norm: float = nan
+    clipped: float = nan
+    clipped_steps: int = 0
 
 
 class TrainingStep(KnownAttributes):
@@ -85,11 +97,6 @@ class TrainingStep(KnownAttributes):
         backend: what runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
             deterministic.
         not_compiled: why NumPy runs where compiled code was meant to; empty elsewhere.
-        scratch, grads: the buffers of the last step; of its first shard on this rank, if there
-            are several, but ``grads.flat`` is the gradient of the batch.
-        loss_value: of the last step, mean over its rows.
-        grad_norm, clipped_norm: global norm of the last gradients, before and after clipping.
-        clipped_steps: number of steps of the last `run_fused` whose gradients were clipped.
         bad_rows: rows at fault in the last step that was not finite.
         ranks: the ranks of `comm`, or None.
 
@@ -144,8 +151,6 @@ class TrainingStep(KnownAttributes):
             from mlpengine.step.backend import auto_backend  # 20 ms that few imports need
 
             self.backend, self.not_compiled = auto_backend()
-        self.loss_value = self.grad_norm = self.clipped_norm = nan
-        self.clipped_steps = 0
         self.bad_rows: list[int] = []
         self.shards, self.reduce = shards, reduce
         self.ranks = None if comm is None else Ranks(comm)
@@ -163,8 +168,8 @@ class TrainingStep(KnownAttributes):
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
-        self.scratch, self._grads = self._full.scratch, self._full.grads
-        self._update = tuple(self.optimizer.calls(self._grads.flat))
+        self._result = _Result(self._full)
+        self._update = tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = self._bind_clip()
 
     def _make_buffers(self) -> Buffers:
@@ -188,11 +193,43 @@ class TrainingStep(KnownAttributes):
         return self.threads if fused is None or self.ranks else fused.source.threads
 
     @property
+    def scratch(self) -> Scratch:
+        """The activations of the last step; of its first shard on this rank, if there are several.
+
+        Source: the buffers, which the next step overwrites.
+        """
+        return self._result.bound.scratch
+
+    @property
     def grads(self) -> Gradients:
-        """The gradients of the last step; ranks copy what others have added when this is read."""
+        """The gradients of the last step; ranks copy what others have added when this is read.
+
+        Of several shards they are those of the first one on this rank, but ``grads.flat`` is the
+        gradient of the batch.
+        """
         if isinstance(self._buffers, Shards):
             self._buffers.read_total()
-        return self._grads
+        return self._result.bound.grads
+
+    @property
+    def loss_value(self) -> float:
+        """Loss of the last step before its update, mean over its rows; NaN before the first."""
+        return self._result.loss
+
+    @property
+    def grad_norm(self) -> float:
+        """Global norm of the last gradients before clipping."""
+        return self._result.norm
+
+    @property
+    def clipped_norm(self) -> float:
+        """Global norm of the last gradients after clipping."""
+        return self._result.clipped
+
+    @property
+    def clipped_steps(self) -> int:
+        """Number of steps of the last `run_fused` whose gradients were clipped."""
+        return self._result.clipped_steps
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
@@ -254,8 +291,7 @@ class TrainingStep(KnownAttributes):
 
     def run(self, bound: BoundStep) -> float:
         """Train on the contents of the buffers of `bound`; return the loss before the update."""
-        own = vars(self)  # see `KnownAttributes`
-        own["scratch"], own["_grads"] = bound.scratch, bound.grads
+        self._result.bound = bound
         if bound.fused is not None:
             return self._make_fused(bound, bound.fused)
         try:
@@ -273,13 +309,12 @@ class TrainingStep(KnownAttributes):
             self._begin(optimizer.steps)
         for call in bound.calls:
             call()
-        own = vars(self)  # see `KnownAttributes`
-        own["loss_value"] = value = bound.value
+        result = self._result
+        result.loss = value = bound.value
         if bound.update is not None:
             bound.update.call.loss = value
             return self._make_fused(bound, bound.update)
-        norm, clipped = self._clip()
-        own["grad_norm"], own["clipped_norm"] = norm, clipped
+        result.norm, result.clipped = norm, clipped = self._clip()
         update = optimizer.scheduled_lr(optimizer.steps) * clipped
         if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
             self._raise_nonfinite(bound)
@@ -336,7 +371,9 @@ class TrainingStep(KnownAttributes):
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
-        self._take_targets_as(y)
+        target = self._full.loss.target
+        if y.dtype != target.dtype or y.ndim != target.ndim:
+            self._take_targets_as(y)
         data = x, y, sample_weight
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
@@ -389,7 +426,7 @@ class TrainingStep(KnownAttributes):
         if fused is None or not bound.begin_many(optimizer):
             return 0
         rates, decays = optimizer.next_rates(count)
-        batch, done, self.clipped_steps = self.batch_size, 0, 0
+        batch, done, clips = self.batch_size, 0, 0
         for part in self._runs_of_one_dropout(count):
             if self._draws:
                 self._begin(optimizer.steps)
@@ -410,31 +447,32 @@ class TrainingStep(KnownAttributes):
             if made:
                 last = part.start + made - 1
                 optimizer.count(rates if isinstance(rates, float) else rates.item(last), made)
-            self.clipped_steps += fused.call.clips
+            clips += fused.call.clips
             if made < wanted:
                 break
         if done * batch > len(order):
             bound = self.bound(len(order) % batch)
-        self.scratch, self._grads = bound.scratch, bound.grads
+        result = self._result
+        result.bound, result.clipped_steps = bound, clips
         if done:
-            clipped = fused.call.clipped
-            self.record_result(losses.item(done - 1), norms.item(done - 1), clipped)
+            result.loss, result.norm = losses.item(done - 1), norms.item(done - 1)
+            result.clipped = fused.call.clipped
         return done
 
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
-        optimizer = self.optimizer
+        optimizer, result = self.optimizer, self._result
+        steps = optimizer.steps
         if not fused.call.ranks:
             optimizer.take_moments_back()
-        lr = optimizer.scheduled_lr(optimizer.steps)
+        lr, decay = optimizer.scheduled_lr(steps), optimizer.scheduled_decay(steps)
         if self._draws:
-            self._begin(optimizer.steps)
-        decay = optimizer.scheduled_decay(optimizer.steps)
-        loss, norm, status = fused.make_step(lr, decay, optimizer.steps)
-        self.record_result(loss, norm, norm if status else fused.call.clipped)
+            self._begin(steps)
+        result.loss, result.norm, status = fused.make_step(lr, decay, steps)
+        result.clipped = result.norm if status else fused.call.clipped
         if status:
             self._raise_nonfinite(bound)
         optimizer.count(lr)
-        return loss
+        return result.loss
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next step depends on but the batch; the weights are not copied."""
@@ -504,11 +542,6 @@ class TrainingStep(KnownAttributes):
             )
         return self._full.fused.source.text
 
-    def record_result(self, loss: float, norm: float, clipped: float) -> None:
-        """Set the attributes that describe the last step, after a fused step."""
-        own = vars(self)  # see `KnownAttributes`
-        own["loss_value"], own["grad_norm"], own["clipped_norm"] = loss, norm, clipped
-
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
         step, norm, self.bad_rows = self.optimizer.steps + 1, self.clipped_norm, []
         fault = bound.find_fault()  # raises for a label out of range, which leaves no loss
@@ -553,12 +586,13 @@ class TrainingStep(KnownAttributes):
         A shallow copy shares network, loss, optimizer and clipping rule, and has its own buffers.
         """
         buffers = self._buffers
-        last = next(r for r, b in self._bound.items() if b.scratch is self.scratch)
+        result = self._result
+        last = next(rows for rows, bound in self._bound.items() if bound is result.bound)
         return {
             **{k: v for k, v in vars(self).items() if k not in BOUND},
             "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
             "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
-            "last": last,
+            "last": (last, result.loss, result.norm, result.clipped, result.clipped_steps),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -568,7 +602,8 @@ class TrainingStep(KnownAttributes):
         for rows, given in targets.items():
             for buffer, values in zip(self.bound(rows).targets(), given, strict=True):
                 buffer[...] = values
-        self.scratch, self._grads = self.bound(last).scratch, self.bound(last).grads
+        rows, *numbers = last
+        self._result = _Result(self.bound(rows), *numbers)
 
 
 def _check_parts(mlp: object, loss: object, optimizer: object) -> None:

@@ -193,7 +193,8 @@ class Program(KnownAttributes):
         except RuntimeError as error:
             refuse_second_call("forward", error)
             raise
-        vars(self)["_ran"] = True  # see `KnownAttributes`
+        if not self._ran:
+            self._ran = True
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
