@@ -406,14 +406,15 @@ class Optimizer(KnownAttributes, ABC):
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
         self.take_moments_back()
-        steps = self.steps
+        progress = self._progress
+        steps = progress.steps
         if steps and steps % self.flush_every == 0:
             for run in self._flushes:
                 run()
         lr = self._lr if self.schedule is None else self.scheduled_lr(steps)
         decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
-        self.count(lr)
         number = steps + 1
+        progress.steps, progress.lr = number, lr
         for (factor, share), keep in self._keeps.items():
             keep[()] = 1.0 - lr * factor * (decay * share)
         given = self._hyper_values

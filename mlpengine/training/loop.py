@@ -135,6 +135,16 @@ class Callback:
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
+@dataclass(slots=True)
+class _Counters:
+    """What each epoch, or each batch, writes."""
+
+    batch_rows: Array
+    epoch: int = 0
+    seconds: float = 0.0
+    samples: int = 0
+
+
 class Loop(KnownAttributes, Uncopyable):
     """Trains for a number of epochs and leaves the network with its best weights.
 
@@ -147,8 +157,6 @@ class Loop(KnownAttributes, Uncopyable):
 
     Attributes:
         step: the bound training step, with the buffers, the loss and the norms of the last step.
-        epoch: number of the current epoch, from 1.
-        batch_rows: row numbers, in the training part, of the last batch.
         history: one row for each whole epoch.
         best: the best epoch so far.
         chooses: whether its own validation part chooses the best epoch; else `EnsembleLoop` does.
@@ -203,18 +211,15 @@ class Loop(KnownAttributes, Uncopyable):
         self.batches = Batches(
             used, step.batch_size, seed=seed, windows=windows, drop_last=drop_last
         )
-        self.batch_rows: Array = self.batches.order[:0]
+        self._counters = _Counters(self.batches.order[:0])
         weights = train.weights if step.weighted else None
         count = self.batches.n_rows
         if short := count % step.batch_size:
             step.bound(short)  # bound here, so that no epoch includes the time of binding
         self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order, count)
-        self.epoch = 0
         self.history = History(("loss", *task.headline) if validation else ())
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
         self.chooses = True
-        self.seconds = 0.0
-        self._samples = 0
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
         self._odd_validation = ""
@@ -237,6 +242,21 @@ class Loop(KnownAttributes, Uncopyable):
     def members(self) -> "tuple[Loop, ...]":
         """This loop alone; an `EnsembleLoop` has several."""
         return (self,)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the current epoch, from 1."""
+        return self._counters.epoch
+
+    @property
+    def batch_rows(self) -> Array:
+        """Row numbers, in the training part, of the last batch."""
+        return self._counters.batch_rows
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that epochs have taken."""
+        return self._counters.seconds
 
     @property
     def steps(self) -> int:
@@ -316,7 +336,7 @@ class Loop(KnownAttributes, Uncopyable):
         except NumericalError as error:
             self._call("on_exception", error)
             raise
-        rate = self._samples / self.seconds if self.seconds else 0.0
+        rate = self._counters.samples / self.seconds if self.seconds else 0.0
         done = len(self.history.rows)
         result = Result(ending, done, self.best.epoch, self.seconds, rate, self.history)
         self._call("on_fit_end", result)
@@ -347,8 +367,8 @@ class Loop(KnownAttributes, Uncopyable):
                 f"learning rate, {self.step.optimizer.current_lr:g})"
             )
         spent = perf_counter() - began
-        self.seconds += spent
-        self._samples += self.batches.n_rows
+        self._counters.seconds += spent
+        self._counters.samples += self.batches.n_rows
         self._end_epoch(spent)
         return True
 
@@ -385,7 +405,7 @@ class Loop(KnownAttributes, Uncopyable):
         step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
         many = self.many if self._may_skip else None
         ranks = self.step.ranks
-        self.epoch = len(self.history.rows) + 1
+        self._counters.epoch = len(self.history.rows) + 1
         self.batches.begin()
         if many is not None:
             self._skip_ahead(many)
@@ -401,7 +421,7 @@ class Loop(KnownAttributes, Uncopyable):
             sums[2] += rows
             sums[3] += 1.0
             sums[1] += step.grad_norm
-            vars(self)["batch_rows"] = indices  # see `KnownAttributes`
+            self._counters.batch_rows = indices
             for call in hooks:
                 call(self)
             if self._stop if ranks is None else ranks.stops:
@@ -432,7 +452,7 @@ class Loop(KnownAttributes, Uncopyable):
             done = rows * (made - 1) + last
             sums[:] = total, reduce(add, norms, total_norm), learned + done, steps + made
             batches.cursor += done
-            self.batch_rows = batches.order[batches.cursor - last : batches.cursor]
+            self._counters.batch_rows = batches.order[batches.cursor - last : batches.cursor]
         self._call("on_steps_skipped", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
@@ -483,11 +503,13 @@ class Loop(KnownAttributes, Uncopyable):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps; weights and order are not copied."""
+        sums, counters = [*self._sums], self._counters
+        epoch = {"sums": sums, "seconds": counters.seconds, "samples": counters.samples}
         return {
             **self.step.state_dict(),
             "batches": self.batches.state_dict(),
             "best": self.best.state_dict(),
-            "epoch": {"sums": list(self._sums), "seconds": self.seconds, "samples": self._samples},
+            "epoch": epoch,
             "history": self.history.state_dict(),
             "callbacks": {name: one.state_dict() for name, one in self._states.items()},
         }
@@ -505,7 +527,8 @@ class Loop(KnownAttributes, Uncopyable):
             epoch = state["epoch"]
             loss, norm, rows, steps = map(float, epoch["sums"])
             self._sums[:] = [loss, norm, rows, steps]
-            self.seconds, self._samples = float(epoch["seconds"]), int(epoch["samples"])
+            counters = self._counters
+            counters.seconds, counters.samples = float(epoch["seconds"]), int(epoch["samples"])
             states = state["callbacks"]
             for name in self._states.keys() & states.keys():
                 self._states[name].load_state_dict(states[name])
