@@ -57,10 +57,8 @@ ENVIRONMENT = {
     "OPENBLAS_THREAD_TIMEOUT": "24",
 }
 """Variables that are set unless they are given: pydantic would read the metadata of every installed
-package, for plugins, which takes 20 ms; each thread of OpenBLAS would occupy a core for 30 ms (2^26
-cycles) before it sleeps, from the import of NumPy on.  2^24 cycles are 8 ms; with 2^17, 50
-microseconds, threads sleep between the products of a step, which takes 1.5 times as long on two
-threads (64-512-256-10, 128 rows, NumPy; November 2026)."""
+package, for plugins; each thread of OpenBLAS would occupy a core for 2^26 cycles before it sleeps,
+from the import of NumPy on.  With much fewer than 2^24 they sleep between the products of a step."""
 
 CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
@@ -74,8 +72,7 @@ NEW_OBJECTS = 10_000
 def suppress_collections() -> Iterator[None]:
     """Import modules without searching them for garbage, then or later: they stay.
 
-    That takes a fifth of the time of the imports.  The searches after that, one in 700 new objects
-    by default, take 15 ms of a short run.
+    Searches would take a fifth of the time of the imports.
     """
     gc.disable()
     try:

@@ -1,7 +1,7 @@
 """Quantiles, and evenly spaced rows, of arrays of some hundred or thousand rows.
 
-`np.quantile` takes three times as long for them, and `np.quantile`, `np.median` and `np.unique`
-import `numpy.ma` at their first call, which takes 7 ms of a short run.
+`np.quantile` is slower for them, and `np.quantile`, `np.median` and `np.unique` import `numpy.ma`
+at their first call.
 """
 
 from collections.abc import Sequence

@@ -266,6 +266,5 @@ def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     yield call(np.add, workspace, half, slope)
 
 
-# Forward and backward of float32 256 x 1024 take 2.55 ms, by the derived calls 2.75 ms: medians of
-# 150 interleaved runs, CPU time (2026-11, Intel Xeon with AVX-512 (Sapphire Rapids), one thread).
+# Faster than the derived calls: python benchmarks/ops.py.
 TUNED["gelu", "none"] = Tuned(_gelu, floats=1)

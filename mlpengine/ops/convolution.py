@@ -209,8 +209,8 @@ def _contest(
 ) -> Calls:
     """Yield the calls that make `entry` the winner of the windows in which its pixel is larger.
 
-    The entries are compared in ascending order, so `np.maximum` selects the later winner: 21 us for
-    346,112 windows, where a copy under a mask takes 1,800 us.
+    The entries are compared in ascending order, so `np.maximum` selects the later winner; a copy
+    under a mask would branch at every window.
     """
     yield call(np.greater, pixels, best, better)
     yield call(np.maximum, best, pixels, out=best)

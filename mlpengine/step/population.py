@@ -28,11 +28,10 @@ from mlpengine.step.step import TrainingStep
 TURN = 0.05
 """Seconds for which a thread makes steps of one member before it takes the next.
 
-A member that is new to a core reads its weights and moments from memory: with turns of 4 steps,
-6 milliseconds, a step of 784-256-128-10 took a seventh longer (November 2026)."""
+A member that is new to a core reads its weights and moments from memory."""
 
 SHORTEST = 16
-"""A turn has a stretch divided by this, or more: .3 to 1.5 milliseconds; Python takes .1 of it."""
+"""A turn has a stretch divided by this, or more."""
 
 _log = logging.getLogger("mlpengine")
 

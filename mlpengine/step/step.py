@@ -148,7 +148,7 @@ class TrainingStep(KnownAttributes):
             raise UsageError(f"backend: must be one of {names} (got {backend!r})")
         self.backend, self.not_compiled = backend, ""
         if backend == "auto":
-            from mlpengine.step.backend import auto_backend  # 20 ms that few imports need
+            from mlpengine.step.backend import auto_backend  # slow, and few imports need it
 
             self.backend, self.not_compiled = auto_backend()
         self.bad_rows: list[int] = []
@@ -569,7 +569,7 @@ class TrainingStep(KnownAttributes):
         return measure
 
     def _bind(self, rows: int) -> BoundStep:
-        from mlpengine.step.backend import StepBuilder  # 20 ms that few imports need
+        from mlpengine.step.backend import StepBuilder  # slow, and few imports need it
 
         settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
         builder = StepBuilder(*settings, self._target)

@@ -119,7 +119,7 @@ class LoopDiagnostics(Callback):
         self._optimizer = loop.step.optimizer
 
     def on_train_batch_end(self, loop: Loop) -> None:
-        """Measure the step if it is due or a spike; for most steps the check alone takes 0.4 us."""
+        """Measure the step if it is due or a spike."""
         step, core = loop.step, self.core
         norm, number = step.grad_norm, self._optimizer.steps
         self._pending.append(norm)

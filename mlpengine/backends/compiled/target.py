@@ -358,7 +358,7 @@ def compiler_stamp(command: tuple[str, ...]) -> str:
         file = os.stat(path)
         parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
     if "ziglang" in command:
-        from importlib.metadata import PackageNotFoundError, version  # 20 ms that few need
+        from importlib.metadata import PackageNotFoundError, version  # slow, and few need it
 
         with suppress(PackageNotFoundError):
             parts.append(version("ziglang"))
