@@ -33,6 +33,7 @@ from mlpengine.settings import (
 )
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
+from mlpengine.tables import DATASETS, FORMATS
 
 NAME_OR_NAMES = Short(
     lambda value: [value] if isinstance(value, str) else value, {"type": "string"}
@@ -63,11 +64,17 @@ else:
     SplitSection = section_of(SplitSettings)
 
 
+def _sources() -> str:
+    """Return what a table may be read from, of the formats that are known now."""
+    return f"{', '.join(DATASETS)}, or a file ({' '.join(('.csv', '.tsv', *FORMATS))})."
+
+
 class _Table(Section):
     """The file of the rows, and how it is read."""
 
     source: str = Field(
-        description="digits, diabetes, penguins, or a file (.csv .tsv .npy .npz .parquet)."
+        description=_sources(),
+        json_schema_extra=lambda entry: entry.update(description=_sources()),
     )
     validation_source: str | None = Field(
         default=None, description="A separate file for validation."

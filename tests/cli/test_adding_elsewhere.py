@@ -13,6 +13,7 @@ import mlpengine as package
 from mlpengine.config import json_schema
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY
+from mlpengine.tables import FORMATS, read_table
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from reference_pages import config as reference
@@ -27,7 +28,7 @@ CONFIG = (
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """Return a function that writes and imports a module; what it registers is forgotten."""
-    before = dict(REGISTRY)
+    before = [(known, dict(known)) for known in (REGISTRY, FORMATS)]
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "rows.csv").write_text(
         "\n".join(["a,b,y", *(",".join(map(str, row)) for row in ROWS)])
@@ -40,8 +41,9 @@ def elsewhere(tmp_path, monkeypatch):
 
     yield write
     sys.modules.pop("elsewhere", None)
-    REGISTRY.clear()
-    REGISTRY.update(before)
+    for known, names in before:
+        known.clear()
+        known.update(names)
 
 
 def trained_twice(mlpengine, *settings):
@@ -107,3 +109,63 @@ def test_an_activation(elsewhere, mlpengine):
     assert "saturated" in {check["name"] for check in json.loads(known.out)["checks"]}
     sampled = Path("whole/diagnostics.csv").read_text()
     assert ",0,saturated_share,0.0\n" in sampled
+
+
+def test_a_file_format(elsewhere, mlpengine):
+    elsewhere("""
+        import json
+
+        import numpy as np
+
+        from mlpengine.errors import DataError
+        from mlpengine.tables import FORMATS, Format, Table
+
+
+        def read(path, options):
+            with open(path) as file:
+                rows = [json.loads(line) for line in file]
+            if not rows:
+                raise DataError(f"{path}: holds no rows")
+            values = np.array([[*row.values()] for row in rows], float)
+            return Table.from_arrays(values, names=[*rows[0]], source=path)
+
+
+        FORMATS[".jsonl"] = Format(read)
+    """)
+    for name, rows in (("rows.jsonl", ROWS), ("NEW.JSONL", ROWS[:9])):
+        lines = [json.dumps(dict(zip("aby", row, strict=True))) for row in rows]
+        Path(name).write_text("".join(f"{line}\n" for line in lines))
+    Path("none.jsonl").touch()
+    Path("new.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b, _ in ROWS[:9]))
+
+    # configs: what init proposes, messages, schema and reference
+    proposed = mlpengine("init", "rows.jsonl", "--target", "y", "-o", "own.yaml")
+    assert proposed.code == 0, proposed.err
+    assert mlpengine("check", "own.yaml").code == 0
+    for arguments, text in (
+        (["check", "c.yaml", "--set=data.source=none.jsonl"], "none.jsonl: holds no rows"),
+        (["train", "rows.jsonl"], "this is a table, not a config"),
+        (
+            ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
+            "rows.jsonl: only CSV, Parquet and .npy can be streamed",
+        ),
+    ):
+        assert text in mlpengine(*arguments).err
+    source = json_schema()["$defs"]["DataSection"]["properties"]["source"]
+    assert ".jsonl" in source["description"]
+    assert source["description"] in reference()
+
+    # the bits of a CSV: training, after an interruption too, predictions, evaluation, fit
+    model = trained_twice(mlpengine, "data.source=rows.jsonl")
+    assert mlpengine("train", "c.yaml", "-q", "--out", "csv").code == 0
+    assert model.mlp.params.flat.tobytes() == package.load("csv").mlp.params.flat.tobytes()
+    predicted = []
+    for name in ("NEW.JSONL", "new.csv"):
+        told = mlpengine("predict", "whole", name)
+        assert told.code == 0, told.err
+        predicted.append([line.split(",")[1] for line in told.out.split()])
+    assert predicted[0] == predicted[1]
+    assert len(predicted[0]) == 10
+    assert mlpengine("evaluate", "whole", "NEW.JSONL").code == 0
+    fitted, _ = package.fit("rows.jsonl", "y", training={"epochs": 2})
+    assert fitted.predict(read_table("NEW.JSONL")).shape == (9,)
