@@ -34,7 +34,7 @@ from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
 from mlpengine.tables.table import Column, Kind, Table, column_of, date_column
 
-DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "penguins": "species"}
+DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
 """The data sets that ship with the package, and the target column of each."""
 
 
