@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
+import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
 from mlpengine.common.fields import options_of
 from mlpengine.config.options import (
     FAMILIES,

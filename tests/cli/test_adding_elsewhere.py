@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import mlpengine as package
-from mlpengine.config import json_schema
+from mlpengine.config import json_schema, load_config
+from mlpengine.diagnostics.rules import CERTAIN, RULES
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY
+from mlpengine.settings.run import VERDICTS
 from mlpengine.tables import FORMATS, read_table
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
@@ -28,7 +30,8 @@ CONFIG = (
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """Return a function that writes and imports a module; what it registers is forgotten."""
-    before = [(known, dict(known)) for known in (REGISTRY, FORMATS)]
+    before = [(known, dict(known)) for known in (REGISTRY, FORMATS, VERDICTS)]
+    rules, certain = [*RULES], {*CERTAIN}
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "rows.csv").write_text(
         "\n".join(["a,b,y", *(",".join(map(str, row)) for row in ROWS)])
@@ -44,6 +47,8 @@ def elsewhere(tmp_path, monkeypatch):
     for known, names in before:
         known.clear()
         known.update(names)
+    RULES[:] = rules
+    CERTAIN.intersection_update(certain)
 
 
 def trained_twice(mlpengine, *settings):
@@ -169,3 +174,73 @@ def test_a_file_format(elsewhere, mlpengine):
     assert mlpengine("evaluate", "whole", "NEW.JSONL").code == 0
     fitted, _ = package.fit("rows.jsonl", "y", training={"epochs": 2})
     assert fitted.predict(read_table("NEW.JSONL")).shape == (9,)
+
+
+def test_a_verdict_with_a_fix(elsewhere, mlpengine):
+    elsewhere("""
+        from mlpengine.diagnostics import Verdict, add_rule
+        from mlpengine.settings import Fix, NetworkSettings
+
+
+        def narrow(diagnostics):
+            width = diagnostics.mlp.layers[0].out_dim
+            if width >= 8:
+                return None
+            fix = [Fix(NetworkSettings, "hidden", (8,))]
+            finding = f"it has {width} units (should be 8 or more)"
+            return Verdict("narrow", 0, finding, width, 8, "add units", fix)
+
+
+        def odd(diagnostics):
+            return Verdict("odd", None, "something is odd", 1, 0, "look", no_fix="unknown")
+
+
+        add_rule(narrow, certain=True)
+        add_rule(narrow, certain=True)
+        add_rule(odd, causes={"narrow"})
+    """)
+    text = "layer 0: it has 4 units (should be 8 or more) - add units"
+
+    # configs: schema, reference, messages
+    assert '"narrow"' in json.dumps(json_schema()["$defs"]["DiagnosticsSection"])
+    assert '`"narrow"`' in reference()
+    wrong = mlpengine("check", "c.yaml", "--set=diagnostics.silence=narow")
+    assert "did you mean 'narrow'" in wrong.err
+
+    # before a run, and the config with its fix
+    told = mlpengine("diagnose", "c.yaml", "--json", "--probe-steps", 5, "--fix", "better.yaml")
+    known = json.loads(told.out)
+    (one,) = [verdict for verdict in known["verdicts"] if verdict["name"] == "narrow"]
+    assert (one["text"], one["fix"]) == (text, {"model.hidden": [8]})
+    assert known["certain"].count("narrow") == 1
+    assert f"# narrow: {text} (was [4])" in Path("better.yaml").read_text()
+    assert load_config(Path("better.yaml")).config.model.hidden == [8]
+
+    # a run, after an interruption too, its page, and a second run with the fix
+    trained_twice(mlpengine)
+    for run in ("whole", "part"):
+        names = [v["name"] for v in json.loads(Path(run, "result.json").read_text())["verdicts"]]
+        assert names.count("narrow") == 1
+        assert "odd" not in names
+    assert mlpengine("report", "whole").code == 0
+    page = Path("whole/report.html").read_text()
+    assert "Settings that fix it: <code>--set &#x27;model.hidden=[8]&#x27;</code>" in page
+    told = mlpengine("diagnose", "whole", "--fix", "after.yaml")
+    assert f"LOOK  {text}\n      fix: --set 'model.hidden=[8]'" in told.out
+    assert load_config(Path("after.yaml")).config.model.hidden == [8]
+    told = mlpengine("train", "c.yaml", "--fix", "--json", "-q")
+    *_, second, comparison = map(json.loads, told.out.splitlines())
+    assert comparison["settings"]["model.hidden"] == [[4], [8]]
+    names = {verdict["name"] for verdict in second["verdicts"]}
+    assert ("narrow" in names, "odd" in names) == (False, True)
+    silent = ["--set=diagnostics.silence=[narrow, odd]", "--json", "-q", "--out", "silent"]
+    told = mlpengine("train", "c.yaml", *silent)
+    assert not {"narrow", "odd"} & {v["name"] for v in json.loads(told.out)["verdicts"]}
+
+    # fit in Python and an estimator
+    few = {"folds": None, "epochs": 2, "early_stopping": False}
+    _, result = package.fit("rows.csv", "y", model={"hidden": [4]}, training=few)
+    x = np.array(ROWS, float)
+    estimator = MlpRegressor(4, epochs=2, early_stopping=False).fit(x[:, :2], x[:, 2])
+    for verdicts in (result.verdicts, estimator.verdicts_):
+        assert [str(one) for one in verdicts if one.name == "narrow"] == [text]
