@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.formula import evaluate, variable
-from mlpengine.ops import GradOp
+from mlpengine.ops import Activation, GradOp
 from mlpengine.spec import Array
 
 ROWS = 256
@@ -22,8 +22,7 @@ LARGEST = 2.0**10
 
 def range_of(op: GradOp | None) -> tuple[float, float]:
     """Return the least and the greatest value of an activation."""
-    known: tuple[float, float] = getattr(op, "range", (-inf, inf))
-    return known
+    return op.range if isinstance(op, Activation) else (-inf, inf)
 
 
 def rectifies(op: GradOp | None) -> bool:
