@@ -40,11 +40,12 @@ class Key:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OneOf:
     """Limits a text to `names`, which may be a registry, or to what `others` does not refuse.
 
-    `others` raises UsageError for a text that is wrong.
+    `others` raises UsageError for a text that is wrong.  A registry that nothing has filled yet,
+    as the module is not imported that does, refuses nothing.
     """
 
     names: Collection[str]
@@ -52,7 +53,7 @@ class OneOf:
 
     def __call__(self, text: str) -> str:
         """Return the text.  Raises: UsageError saying what it must be."""
-        if text not in self.names:
+        if text not in self.names and self.names:
             if self.others is None or text.replace("-", "_").isidentifier():
                 known = ", ".join(self.names)
                 near = suggestion(text, self.names)

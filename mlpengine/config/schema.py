@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
+import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
 from mlpengine.common.fields import options_of
 from mlpengine.config.options import (
     FAMILIES,
@@ -33,6 +34,7 @@ from mlpengine.settings import (
 )
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
+from mlpengine.tables import DATASETS, FORMATS
 
 NAME_OR_NAMES = Short(
     lambda value: [value] if isinstance(value, str) else value, {"type": "string"}
@@ -63,11 +65,17 @@ else:
     SplitSection = section_of(SplitSettings)
 
 
+def _sources() -> str:
+    """Return what a table may be read from, of the formats that are known now."""
+    return f"{', '.join(DATASETS)}, or a file ({' '.join(('.csv', '.tsv', *FORMATS))})."
+
+
 class _Table(Section):
     """The file of the rows, and how it is read."""
 
     source: str = Field(
-        description="digits, diabetes, penguins, or a file (.csv .tsv .npy .npz .parquet)."
+        description=_sources(),
+        json_schema_extra=lambda entry: entry.update(description=_sources()),
     )
     validation_source: str | None = Field(
         default=None, description="A separate file for validation."

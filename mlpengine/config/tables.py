@@ -224,7 +224,7 @@ def _read(
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
     how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
     stream = file.config.data.stream
-    if stream and path.suffix.lower() != ".npy":
+    if stream:
         unread = _unread(file)
         return store_table(path, Path(stream.directory), skip=unread, progress=progress, **how)
     return read_table(path, progress=progress, **how)

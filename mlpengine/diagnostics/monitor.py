@@ -11,12 +11,12 @@ from mlpengine.common.buffers import Uncopyable, replay
 from mlpengine.common.misuse import KnownAttributes
 from mlpengine.diagnostics.baseline import NO_EXTREME, Extreme
 from mlpengine.diagnostics.buffers import Workspace
-from mlpengine.diagnostics.probes import RECTIFIERS, BoundProbes
+from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.samples import NET_INDEX, Columns, Series
 from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
-from mlpengine.diagnostics.units import UnitWindow
+from mlpengine.diagnostics.units import UnitWindow, rectifies
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.nn import Gradients, Mlp, Scratch
@@ -122,7 +122,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         self.windows = {
             number: UnitWindow(layer.out_dim, mlp.dtype, steps_per_epoch)
             for number, layer in enumerate(mlp.layers)
-            if layer.activation is not None and layer.activation.name in RECTIFIERS
+            if rectifies(layer.activation)
         }
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ from mlpengine.common.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.probes import BOUNDED, RECTIFIERS, SATURATED
-from mlpengine.diagnostics.rules import DEAD, START, start_advice
-from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
+from mlpengine.diagnostics.rules import DEAD, SATURATED, START, start_advice
 from mlpengine.diagnostics.trial import Rows, Step, clone, restored
+from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp
@@ -84,19 +83,17 @@ def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
     net.gradients(len(x)).bind(scratch)
     net.forward(x, scratch)
     for number, (layer, y) in enumerate(zip(net.layers, scratch.activations, strict=True)):
-        name = layer.activation.name if layer.activation else "identity"
-        if name in RECTIFIERS:
+        if rectifies(layer.activation):
             share = float(np.mean(y.max(axis=0) <= 0))
             text = f"layer {number}: {percent(share)} of the units fire on no row"
             advice = " - look at the initial weights, biases and the features"
             good = share <= DEAD
             yield Check("dead", good, text + ("" if good else advice), {"share": share})
-        elif name in BOUNDED:
-            middle = 0.5 if name == "sigmoid" else 0.0
-            share = float(np.mean(np.abs(y - middle) > SATURATED * (1 - middle)))
+        elif isfinite(saturation(layer.activation)):
+            share = float(np.mean(is_saturated(layer.activation, y)))
             text = f"layer {number}: {percent(share)} of the activations are saturated"
             advice = " - make the initial weights or the features smaller"
-            good = share <= MANY_SATURATED
+            good = share <= SATURATED
             yield Check("saturated", good, text + ("" if good else advice), {"share": share})
 
 

@@ -21,7 +21,7 @@ from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._parameters import check_parameters, described
+from mlpengine.estimators._parameters import FURTHER, check_parameters, described
 from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
@@ -193,8 +193,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
         preset: str = "plain",
-        shards: int = 1,
         comm: Any = None,
+        **further: Any,
     ) -> None:
         """Store the parameters, which `fit` checks.
 
@@ -212,7 +212,11 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
         self.dtype, self.random_state, self.preset = dtype, random_state, preset
-        self.shards, self.comm = shards, comm
+        self.comm = comm
+        for name in FURTHER:
+            setattr(self, name, further.pop(name, None))
+        if further:
+            raise TypeError(f"unknown: {', '.join(further)}")
 
     @property
     def mlp_(self) -> Mlp:
@@ -625,7 +629,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             network = replace(network, dropout_schedule="constant")
         if callable(self.schedule):
             schedule = self.schedule
-        options = self._given("epochs", "batch_size", "clip_norm")
+        options = self._given("epochs", "batch_size", "clip_norm", *FURTHER)
         if options.get("clip_norm") == np.inf:
             options["clip_norm"] = None
         early = training.early_stopping or EarlyStopping()
@@ -641,7 +645,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
                 schedule=schedule,
                 early_stopping=early if ends_early else None,
                 folds=folds,
-                shards=self.shards,
                 threads=self.threads,
                 backend=self.backend,
                 dtype=self._dtype.name,

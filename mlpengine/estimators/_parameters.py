@@ -1,6 +1,7 @@
 """The parameters of estimators: the option that each is, which has its limits and its meaning."""
 
 from collections.abc import Callable, Mapping
+from inspect import Parameter as Argument
 from inspect import signature
 from textwrap import fill
 from typing import Any, NamedTuple
@@ -111,9 +112,26 @@ PARAMETERS = {
         "A number is the `seed` of a config, which gives the same bits.",
         checked=False,
     ),
-    "shards": Parameter(TrainingSettings, "shards"),
 }
 """The parameters that are options of a run; None is that of the recipe."""
+
+WITHOUT = {
+    "calibration": "that of the recipe; scikit-learn has CalibratedClassifierCV",
+    "seeds": "a mean of networks is that of `folds`",
+    "refit": "with `folds`, or without `early_stopping`, all rows train",
+    "metrics": "scikit-learn has scorers",
+    "rematerialization": "verdicts read every activation",
+}
+"""Options of training that estimators do not have, and why."""
+
+FURTHER = {
+    name: Parameter(TrainingSettings, name)
+    for name in options_of(TrainingSettings)
+    if name not in WITHOUT.keys() | PARAMETERS.keys()
+}
+"""The options of training that are parameters as they are."""
+
+PARAMETERS |= FURTHER
 
 OWN = {
     "class_weight": "Of a classifier, weights by label, which multiply those of the rows, or "
@@ -133,7 +151,10 @@ OWN = {
 
 
 def described(init: Callable[..., None]) -> Callable[..., None]:
-    """Write what the parameters of a constructor mean into its docstring."""
+    """Let a constructor have `FURTHER` parameters, and write what all mean into its docstring."""
+    *own, _ = signature(init).parameters.values()
+    further = [Argument(name, Argument.KEYWORD_ONLY, default=None) for name in FURTHER]
+    init.__signature__ = signature(init).replace(parameters=[*own, *further])  # type: ignore[attr-defined]
     lines = [(init.__doc__ or "").rstrip(), "", "        Args:"]
     for name in list(signature(init).parameters)[1:]:
         text = OWN.get(name, "")

@@ -15,7 +15,7 @@ from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
 from mlpengine.tables._lines import EncodingError, Source, read_header, wide_encoding
 from mlpengine.tables.progress import Progress
-from mlpengine.tables.reader import DATASETS, READERS, read_table
+from mlpengine.tables.reader import DATASETS, format_of, read_table
 from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.table import Table
 
@@ -54,7 +54,7 @@ def detect(source: str, progress: Progress | None = None) -> Detected:
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
     require_file(source)
-    if not is_csv or os.path.splitext(source)[1].lower() in READERS:
+    if not is_csv or format_of(source):
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []
     try:

@@ -25,6 +25,7 @@ from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_ROWS, rows_within, yardsticks
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
+from mlpengine.settings import DiagnosticsSettings
 from mlpengine.spec import Array
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
@@ -96,7 +97,8 @@ class LoopDiagnostics(Callback):
     def __init__(
         self, path: Path | None = None, *, every: int | None = None, silence: Collection[str] = ()
     ) -> None:
-        self._path, self._every, self._silence = path, every, silence
+        self._path, self._every = path, every
+        self._silence = DiagnosticsSettings(silence=tuple(silence)).silence
         self._state: Mapping[str, Any] | None = None
         self._log: SampleLog | None = None
         self._measured = False
