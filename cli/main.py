@@ -58,7 +58,7 @@ ENVIRONMENT = {
 }
 """Variables that are set unless they are given: pydantic would read the metadata of every installed
 package, for plugins; each thread of OpenBLAS would occupy a core for 2^26 cycles before it sleeps,
-from the import of NumPy on.  With much fewer than 2^24 they sleep between the products of a step."""
+from the import of NumPy on.  With far fewer than 2^24 it sleeps between the products of a step."""
 
 CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
