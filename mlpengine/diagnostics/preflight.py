@@ -1,12 +1,13 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.structure import finite
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
@@ -45,9 +46,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
-        plain = asdict(self)
-        plain["numbers"] = {k: None if isnan(v) else v for k, v in self.numbers.items()}
-        return plain
+        return {name: finite(value) for name, value in vars(self).items()}
 
 
 def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
