@@ -280,13 +280,13 @@ def _sample(diagnostics: Diagnostics) -> dict[str, Any]:
 
 
 def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
+    lines = [""]
+    for verdict in verdicts:
+        lines.append(f"LOOK  {verdict}")
+        lines += [f"      fix: {verdict.fix_text}"] if verdict.fix else []
     if verdicts:
-        return ["", *(line for verdict in verdicts for line in _verdict_lines(verdict))]
+        return lines
     return [] if any(not c.good for c in checks) else ["", "nothing unusual"]
-
-
-def _verdict_lines(verdict: Verdict) -> list[str]:
-    return [f"LOOK  {verdict}", *([f"      fix: {verdict.fix_text}"] if verdict.fix else [])]
 
 
 def _spectra_lines(shapes: list[Spectrum]) -> list[str]:
