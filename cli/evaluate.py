@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from mlpengine.common.structure import finite
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.errors import UsageError
@@ -26,7 +27,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 
 from .outcome import NOT_MET, metrics_table, mistakes, title
-from .session import finite, resolved_config
+from .session import resolved_config
 from .streams import say
 
 EPILOG = """\b

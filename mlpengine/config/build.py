@@ -133,7 +133,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
     config = file.config
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
-    if config.training.members and not config.kinds:
+    if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     with _errors_of_settings(file):
         return Trainer(
@@ -233,7 +233,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     Raises: ConfigError if they do not.
     """
     config, in_dim = file.config, preprocessor.n_features
-    masked = bool(config.trained_kinds)
+    masked = bool(config.training.settings.trained_kinds)
     front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
     sizes = [in_dim, *config.model.hidden, out_dim]
     with file.errors_at("model"):

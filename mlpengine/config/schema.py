@@ -26,7 +26,6 @@ from mlpengine.config.sweep import SweepSection
 from mlpengine.settings import (
     DiagnosticsSettings,
     FeatureSettings,
-    Kind,
     NetworkSettings,
     RunSettings,
     SplitSettings,
@@ -35,10 +34,7 @@ from mlpengine.settings import (
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
 from mlpengine.tables import DATASETS, FORMATS
-
-NAME_OR_NAMES = Short(
-    lambda value: [value] if isinstance(value, str) else value, {"type": "string"}
-)
+from mlpengine.tables.reading import CsvDialect
 
 ALL_OR_NOTHING = Short(
     lambda value: (
@@ -70,8 +66,8 @@ def _sources() -> str:
     return f"{', '.join(DATASETS)}, or a file ({' '.join(('.csv', '.tsv', *FORMATS))})."
 
 
-class _Table(Section):
-    """The file of the rows, and how it is read."""
+class _Source(Section):
+    """The file of the rows."""
 
     source: str = Field(
         description=_sources(),
@@ -81,28 +77,17 @@ class _Table(Section):
         default=None, description="A separate file for validation."
     )
     test_source: str | None = Field(default=None, description="A separate file for the test.")
-    delimiter: Literal[",", ";", "\t", "|"] | None = Field(
-        default=None, description="Delimiter of CSV; by default inferred from the file."
-    )
-    decimal: Literal[".", ","] | None = Field(
-        default=None, description="Decimal mark; by default 1.5 and 1,5 are both read."
-    )
-    thousands: Literal[",", ".", " ", "'"] | None = Field(
-        default=None, description="Mark between groups of three digits, if there is one."
-    )
-    text_encoding: str = Field(
-        default="utf-8", description="Encoding of the file, such as cp1252 or utf-16."
-    )
-    na_values: Annotated[list[str], NAME_OR_NAMES] = Field(
-        default=[], description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."
-    )
-    date_format: str | dict[str, str] | None = Field(
-        default=None,
-        description=(
-            "Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, dd-month-yy, or "
-            "mm/dd/yyyy HH:MM AM; or column: format, where they differ."
-        ),
-    )
+
+
+if TYPE_CHECKING:
+    _Dialect: TypeAlias = _Source
+else:
+    _Dialect = section_of(CsvDialect, _Source)
+
+
+class _Table(_Dialect):
+    """The file of the rows, how it is read and divided."""
+
     split: SplitSection = section(SplitSection, "Shares of rows.")
     stream: Annotated[StreamSection | None, OFF_OR_DEFAULTS] = Field(
         default=None,
@@ -251,21 +236,9 @@ class Config(Section):
             seed=self.seed,
         )
 
-    @property
-    def kinds(self) -> list[Kind]:
-        """The kinds of networks in each fold, linear last; none where all networks are alike."""
-        kinds: list[Kind] = self.training.settings.kinds
-        return kinds
-
-    @property
-    def trained_kinds(self) -> list[Kind]:
-        """The kinds that are trained by steps."""
-        kinds: list[Kind] = self.training.settings.trained_kinds
-        return kinds
-
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":
-        kinds = self.kinds
+        kinds = self.training.settings.kinds
         needed = {
             "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
             "periodic": ("model.front.embedding", self.model.front.embedding != "none"),

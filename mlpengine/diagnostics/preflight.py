@@ -1,14 +1,15 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.structure import finite
 from mlpengine.common.wording import plural
-from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
+from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, SATURATED, START, start_advice
@@ -44,9 +45,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
-        plain = asdict(self)
-        plain["numbers"] = {k: None if isnan(v) else v for k, v in self.numbers.items()}
-        return plain
+        return {name: finite(value) for name, value in vars(self).items()}
 
 
 def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
@@ -174,18 +173,10 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
 def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
-    `known` are further arguments of `Diagnostics`, such as the names of features.
+    `known` are further arguments of `Diagnostics`, those that `mlpengine.training.diagnose.facts`
+    returns.
     """
-    outputs = step.mlp.sizes[-1]
-    arguments: dict[str, Any] = {
-        "steps_per_epoch": -(-len(rows) // batch_size),
-        "loss": step.loss,
-        "optimizer": step.optimizer,
-        "baseline": baseline_loss(step.loss, rows.y, outputs, rows.weights),
-        "feature_sizes": feature_sizes(rows.sample(CHECKED_ROWS).x),
-    }
-    every = max(1, min(50, steps // 10))
-    diagnostics = Diagnostics(step.mlp, every=every, **{**arguments, **known})
+    diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
         batches, losses = rows.batches(batch_size, seed=1), []
         for number in range(1, steps + 1):

@@ -11,6 +11,7 @@ from pathlib import Path
 from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._c import to_c
 from mlpengine.export._feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
@@ -26,17 +27,11 @@ def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
     return to_onnx(model)
 
 
-def _to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
-    from mlpengine.export._c import to_c
-
-    return to_c(model, name)
-
-
 FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
     "safetensors": to_safetensors,
     "npz": to_npz,
     "onnx": _to_onnx,
-    "c": _to_c,
+    "c": to_c,
 }
 """The formats, which are also the suffixes of their files."""
 
@@ -82,7 +77,7 @@ def export(
     if name is None:
         data, exported = FORMATS[chosen](model)
     elif chosen == "c":
-        data, exported = _to_c(model, name)
+        data, exported = to_c(model, name)
         write_atomically(Path(path).with_suffix(".h"), exported.header.encode())
     else:
         raise UsageError(f"export: name is for the format c (the format is {chosen})")

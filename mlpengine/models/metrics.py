@@ -28,6 +28,9 @@ HIGHER_IS_BETTER = frozenset(
 )
 """First words of the names of metrics that are better when they are higher."""
 
+BINS = 15
+"""Bins of `calibration_error`."""
+
 OWN: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
 
@@ -177,9 +180,7 @@ def brier(target: Array, probabilities: Array, weight: Array | None = None) -> f
     return _mean(_columns((chance - target) ** 2).mean(axis=1), weight)
 
 
-def calibration_error(
-    target: Array, probabilities: Array, weight: Array | None = None, bins: int = 15
-) -> float:
+def calibration_error(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean distance of confidence and accuracy over equal bins of the confidence.
 
     The confidence is the probability of the predicted class, or of the more likely answer of each
@@ -196,8 +197,8 @@ def calibration_error(
         right = ((chance > 0.5) == (target > 0.5)).ravel()
         rows = None if weight is None else np.repeat(weight, chance[0].size)
     mass = np.ones(len(right)) if rows is None else np.asarray(rows, np.float64)
-    number = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
-    gaps = np.bincount(number, mass * (right - confidence), minlength=bins)
+    number = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    gaps = np.bincount(number, mass * (right - confidence), minlength=BINS)
     return float(np.abs(gaps).sum() / mass.sum())
 
 

@@ -366,8 +366,8 @@ class Model:
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             mlp, members = _networks(description, state)
-            loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
-            _check_options(loss, options)
+            loss, options = description["loss"], description.get("loss_options", {})
+            _check_loss(loss, options)
             model = cls(mlp, preprocessor, loss, options, members)
             model = replace(model, shares=_shares(description, len(model.networks)))
             if "record" in description:
@@ -433,16 +433,12 @@ def _networks(
     return members[0], members
 
 
-def _check_options(loss: str, options: object) -> None:
-    """Check the structure of a loss's options in a file."""
-    kind = REGISTRY[loss]
+def _check_loss(loss: object, options: object) -> None:
+    """Check the name of a loss in a file, and the structure of its options."""
+    kind = REGISTRY.get(loss, object) if isinstance(loss, str) else object
+    if not issubclass(kind, Loss):
+        raise CheckpointError(f"loss: must be the name of one (got {loss!r})")
     if is_dataclass(kind):
         conform(options, kind, "loss_options")
     elif options != {}:
         raise CheckpointError(f"loss_options: {loss} has none (got {options!r:.60})")
-
-
-def _loss_name(name: object) -> str:
-    if not isinstance(name, str) or not issubclass(REGISTRY.get(name, object), Loss):
-        raise CheckpointError(f"loss: must be the name of one (got {name!r})")
-    return name
