@@ -85,6 +85,7 @@ SYNONYMS = {
     "kaiming": "he_normal",
     "momentum": "sgd",
     "learning_rate": "lr",
+    "members": "kinds",
     "learning_rate_init": "lr",
     "hidden_layer_sizes": "hidden",
     "max_iter": "epochs",

@@ -156,7 +156,7 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if kinds:
-        lines.append(f"kinds of networks: {', '.join(kinds)} (training.members)")
+        lines.append(f"kinds of networks: {', '.join(kinds)} (training.kinds)")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
     if dates := _dates(profile, target):
@@ -211,11 +211,11 @@ def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] =
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
     if one_network or any(alone):
-        for key in ("folds", "members"):
+        for key in ("folds", "kinds"):
             proposed["training"].pop(key, None)
-    members = proposed["training"].get("members", [])
-    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
-        members.remove("piecewise")
+    kinds = proposed["training"].get("kinds", [])
+    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in kinds:
+        kinds.remove("piecewise")
     fill_missing(config, proposed)
     return lines
 
@@ -277,13 +277,13 @@ def _folds(rows: int, kinds: Sequence[str]) -> list[str]:
     count = folds_for(rows)
     if count is None:
         return []
-    members = f"  members: [{', '.join(kinds)}]  # kinds, one of each in each fold"
+    line = f"  kinds: [{', '.join(kinds)}]  # of networks, one of each in each fold"
     return [
         f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
         "  # one, no row is lost to validation, and the score out of fold is of all rows. To",
         "  # train one network, remove this line.",
         f"  folds: {count}",
-        *([members] if kinds else []),
+        *([line] if kinds else []),
     ]
 
 

@@ -238,14 +238,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":
-        kinds = self.training.settings.kinds
+        kinds = self.training.settings.fold_kinds
         needed = {
             "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
             "periodic": ("model.front.embedding", self.model.front.embedding != "none"),
         }
         for kind, (setting, given) in needed.items():
             if kind in kinds and not given:
-                raise rule(f"{kind} needs {setting}; or leave it out", "training", "members")
+                raise rule(f"{kind} needs {setting}; or leave it out", "training", "kinds")
         return self
 
     @model_validator(mode="after")

@@ -103,9 +103,9 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
     linear_model = {"hidden": (), "activation": "relu", "dropout": 0.0}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        kinds = config.training.settings.kinds or ["plain"]
-        members = Fix(TrainingSettings, "members", (*kinds, "linear"))
-        fix = [] if "linear" in kinds else [members]
+        kinds = config.training.settings.fold_kinds or ["plain"]
+        several = Fix(TrainingSettings, "kinds", (*kinds, "linear"))
+        fix = [] if "linear" in kinds else [several]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )

@@ -181,7 +181,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         early_stopping: bool | None = None,
         validation_fraction: float | None = None,
         folds: int | None = None,
-        members: str | Sequence[str] | None = None,
+        kinds: str | Sequence[str] | None = None,
         importances: bool = False,
         patience: int | None = None,
         min_delta: float = 0.0,
@@ -199,7 +199,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Store the parameters, which `fit` checks.
 
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, and folds.  None is that of the recipe `preset`; ``members="auto"`` has the kinds of
+        recipe, and folds.  None is that of the recipe `preset`; ``kinds="auto"`` has the kinds of
         networks that `init` proposes, too.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
@@ -207,7 +207,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self.lr, self.schedule, self.weight_decay = lr, schedule, weight_decay
         self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
-        self.folds, self.members, self.importances = folds, members, importances
+        self.folds, self.kinds, self.importances = folds, kinds, importances
         self.patience, self.min_delta = patience, min_delta
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
@@ -299,9 +299,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
-        if self.members == "auto" and not can_be_linear(settings.network.activation):
+        if self.kinds == "auto" and not can_be_linear(settings.network.activation):
             kinds = trained(kinds)
-        training = replace(settings.training, members=tuple(kinds))
+        training = replace(settings.training, kinds=tuple(kinds))
         task = self._task()
         if not self.verbose:
             task.headline = ()  # nobody reads more than the loss of an epoch
@@ -421,13 +421,13 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _kinds(self, x: Any, *, folded: bool) -> tuple[list[Kind], list[Array]]:
         """Return the kinds of networks in each fold, none where all are alike, and edges of bins.
 
-        Raises: UsageError for `members` that cannot be.
+        Raises: UsageError for `kinds` that cannot be.
         """
         rows, columns = x.shape
         edges: list[Array] = []
-        if self.members is None:
+        if self.kinds is None:
             return [], []
-        if self.members != "auto":
+        if self.kinds != "auto":
             kinds = self._given_kinds(folded=folded)
             if "piecewise" in kinds:
                 edges = quantile_edges(x)
@@ -441,21 +441,19 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return ([] if kinds in (["plain"], ["periodic"]) else kinds), edges
 
     def _given_kinds(self, *, folded: bool) -> list[Kind]:
-        """Return `members`, in order.  Raises: UsageError."""
-        given = self.members
+        """Return `kinds`, in order.  Raises: UsageError."""
+        given = self.kinds
         kinds = [given] if isinstance(given, str) else [*(given or ())]
         known = get_args(Kind)
         if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= {*known}:
-            raise UsageError(
-                f"members: must be different ones of {', '.join(known)} (got {given!r})"
-            )
+            raise UsageError(f"kinds: must be different ones of {', '.join(known)} (got {given!r})")
         ordered = in_order(cast("list[Kind]", kinds))
         if not trained(ordered):
-            raise UsageError(f"members: needs a kind besides {LINEAR} (got {given!r})")
+            raise UsageError(f"kinds: needs a kind besides {LINEAR} (got {given!r})")
         if "periodic" in kinds and self.preset != "realmlp":
-            raise UsageError(f"members: periodic needs preset='realmlp' (got {self.preset!r})")
+            raise UsageError(f"kinds: periodic needs preset='realmlp' (got {self.preset!r})")
         if not folded:
-            raise UsageError(f"members: needs folds, or enough rows for them (got {given!r})")
+            raise UsageError(f"kinds: needs folds, or enough rows for them (got {given!r})")
         return ordered
 
     def _importances(
@@ -481,8 +479,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if first:
             self._begin(x, y)
             settings = self._settings(MIDDLE, self._seed(), folds=self.folds)
-            if self.folds is not None or self.members is not None:
-                text = "folds and members must be None"
+            if self.folds is not None or self.kinds is not None:
+                text = "folds and kinds must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
         else:
             self._check_outputs(y)

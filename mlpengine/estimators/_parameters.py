@@ -73,7 +73,7 @@ PARAMETERS = {
         "None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000 rows; "
         "fewer of fewer rows, one network of fewer than 20 and of more than 100,000.",
     ),
-    "members": Parameter(
+    "kinds": Parameter(
         TrainingSettings,
         '"periodic" needs the preset "realmlp". `shares_` are those of the kinds in the mean. '
         '"auto" is what ``mlpengine init`` proposes: all but "periodic" for 100 to 4,000 rows, '

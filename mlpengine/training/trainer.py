@@ -253,8 +253,8 @@ class Trainer(KnownAttributes):
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
-        if LINEAR in training.kinds:
-            with at_setting("training", "members"):
+        if LINEAR in training.fold_kinds:
+            with at_setting("training", "kinds"):
                 first.like(learned_activation=True)  # whose activations must be element-wise
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
@@ -450,10 +450,10 @@ class Trainer(KnownAttributes):
         folds, train = self.folds, self.train
         if folds is None:
             return self._calibrated(fitted, self.validation, fitted.mean.forward)
-        if self.settings.training.kinds and self.numbers is not None:
+        if self.settings.training.fold_kinds and self.numbers is not None:
             mean, shares = best_mean(
                 fitted.mean,
-                self.settings.training.kinds,
+                self.settings.training.fold_kinds,
                 (self.loss, plain_loss(self.loss)),
                 train,
                 folds,

@@ -43,7 +43,7 @@ SMALLER = {
     "split: {test: 0.2}": "split: {validation: 0.1, test: 0.2}",
     "encoding: piecewise": "encoding: none",
     "  folds: 8\n": "",
-    "  members: [plain, piecewise, linear]": "  #",
+    "  kinds: [plain, piecewise, linear]": "  #",
 }
 
 

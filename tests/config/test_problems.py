@@ -31,6 +31,10 @@ MISTAKES = {
         SOUND + "training: {lr: 1}",
         "training.lr: unknown key - did you mean 'optimizer.lr'?",
     ),
+    "key under its old name": (
+        SOUND + "training: {members: [plain, linear]}",
+        "training.members: unknown key - did you mean 'kinds'?",
+    ),
     "unknown key": (
         SOUND + "model: {foo: 1}",
         "model.foo: unknown key (valid here: preset, hidden, act",
