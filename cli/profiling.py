@@ -26,8 +26,8 @@ class Profiler:
         for loop in session.loop.members:
             self._time(loop.step, "run", STEP)
             self._time(loop, "fill", GATHERING)
-            if loop.many is not None:
-                self._time(loop.many, "make", STEP)
+            if loop.fused_steps is not None:
+                self._time(loop.fused_steps, "make", STEP)
             self._time(loop.evaluator, "run", "evaluation")
         for saver in session.checkpointers:
             self._time(saver.checkpoints, "save", "checkpoints")

@@ -7,8 +7,8 @@ import numpy as np
 from mlpengine.common.palette import shown_name
 from mlpengine.common.quantiles import median
 from mlpengine.common.wording import plural
+from mlpengine.diagnostics.derived import validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.readings import validation_losses
 from mlpengine.diagnostics.run_rules import (
     BEHIND,
     NARROW,

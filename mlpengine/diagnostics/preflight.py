@@ -173,8 +173,8 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
 def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
-    `known` are further arguments of `Diagnostics`, those that `mlpengine.training.diagnose.facts`
-    returns.
+    `known` are further arguments of `Diagnostics`, those that
+    `mlpengine.training.diagnose.diagnostic_inputs` returns.
     """
     diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
@@ -187,7 +187,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> 
                 diagnostics.failure = str(error)
                 break
             losses.append(loss)
-            diagnostics.observe(
+            diagnostics.after_step(
                 step.scratch,
                 step.grads,
                 number,

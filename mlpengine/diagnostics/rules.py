@@ -14,8 +14,7 @@ from mlpengine.common.quantiles import median
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
-from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.readings import (
+from mlpengine.diagnostics.derived import (
     AIM,
     dropout_gain,
     input_size,
@@ -30,6 +29,7 @@ from mlpengine.diagnostics.readings import (
     worst,
     zero_logits,
 )
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings

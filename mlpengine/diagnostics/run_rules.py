@@ -9,8 +9,7 @@ import numpy as np
 
 from mlpengine.common.quantiles import median, quantiles
 from mlpengine.common.wording import plural
-from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.readings import (
+from mlpengine.diagnostics.derived import (
     LEARNED,
     rounded,
     start_ratio,
@@ -21,6 +20,7 @@ from mlpengine.diagnostics.readings import (
     usual_lr,
     validation_losses,
 )
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.optim import Adam, Optimizer, Sgd

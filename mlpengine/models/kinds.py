@@ -93,15 +93,15 @@ def best_mean(
     losses: tuple[Loss, Loss],
     train: Split,
     folds: Array,
-    readings: Sequence[Array],
+    projections: Sequence[Array],
     *,
     threads: int = 1,
 ) -> tuple[Mean, dict[Kind, float]]:
     """Return the mean of all `kinds` with the shares that are best out of fold, and these shares.
 
     `mean` is that of the kinds that were trained by steps.  Linear networks, which read one of
-    `readings`, are fitted here.  `losses` are that of training, which linear networks minimize, and
-    that of scores, which chooses.  Networks of kinds without a share are left out.
+    `projections`, are fitted here.  `losses` are that of training, which linear networks minimize,
+    and that of scores, which chooses.  Networks of kinds without a share are left out.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_kind(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -112,7 +112,7 @@ def best_mean(
 
     if LINEAR in kinds:
         linear, output = linear_networks(
-            networks[0], losses[0], train, folds, readings, mean_loss, threads=threads
+            networks[0], losses[0], train, folds, projections, mean_loss, threads=threads
         )
         networks += linear
         outputs = np.concatenate([outputs, output[None]])
@@ -135,10 +135,10 @@ def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Arra
     return read
 
 
-def readings(numbers: Numbers, n_features: int) -> list[Array]:
-    """Return which columns (n_features, columns) linear networks may read.
+def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
+    """Return the matrices (n_features, columns) whose products with x linear networks may read.
 
-    The first reading is that of the plain kind.  Where numbers are clipped smoothly, which bends
+    The first is that of the plain kind.  Where numbers are clipped smoothly, which bends
     them, the second takes them from the components of their bins, times the widths of the bins:
     they are straight up to one bin beyond the range of the training rows, and constant from there.
     """

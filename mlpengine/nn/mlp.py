@@ -152,10 +152,10 @@ class Mlp(Network):
         """
         mask = np.asarray(kept, np.bool_)
         if MASK not in self.params.views:
-            raise UsageError(f"select_inputs: needs a front with masked=True (got {self.front})")
-        write_into(self.params.views[MASK], mask.astype(self.dtype), "select_inputs: kept")
+            raise UsageError(f"mask_inputs: needs a front with masked=True (got {self.front})")
+        write_into(self.params.views[MASK], mask.astype(self.dtype), "mask_inputs: kept")
         if not mask.any():
-            raise UsageError("select_inputs: layer 0 needs a number to read (got none)")
+            raise UsageError("mask_inputs: layer 0 needs a number to read (got none)")
         self.weights[0] *= (mask.size / mask.sum()) ** 0.5
 
     @property

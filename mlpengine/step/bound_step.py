@@ -47,14 +47,14 @@ class BoundStep(Uncopyable):
         return program if program is not None and program.computes_outputs else None
 
     @property
-    def many(self) -> "Executor | None":
+    def fused_steps(self) -> "Executor | None":
         """What makes many whole steps in one call, each on rows that it gathers, or None."""
         return self.fused
 
-    def begin_many(self, optimizer: Optimizer) -> bool:
-        """Return whether `many` can run, which changes the moments of the optimizer."""
+    def prepare_fused_steps(self, optimizer: Optimizer) -> bool:
+        """Return whether `fused_steps` can run, which changes the moments of the optimizer."""
         optimizer.take_moments_back()
-        return self.many is not None
+        return self.fused_steps is not None
 
     @property
     def value(self) -> float:

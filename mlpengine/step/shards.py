@@ -238,13 +238,13 @@ class Shards:
         return len(self._programs) == len(self.scratches)
 
     @property
-    def many(self) -> "Executor | None":
+    def fused_steps(self) -> "Executor | None":
         """The update, if it can compute the gradients of a whole batch, too."""
         return self.update if self.shared is not None and self._has_programs else None
 
-    def begin_many(self) -> bool:
-        """Return whether `many` can run; the ranks agree on that at the first step."""
-        if self.many is None or self.ranks is None:
+    def prepare_fused_steps(self) -> bool:
+        """Return whether `fused_steps` can run; the ranks agree on that at the first step."""
+        if self.fused_steps is None or self.ranks is None:
             return False
         shared = self._share_update(self.ranks, self.update)
         if shared is not None:
@@ -296,11 +296,11 @@ class BoundShards(BoundStep):
         return self.parts[0][1].forward if self.parts else None
 
     @property
-    def many(self) -> "Executor | None":
-        return self.shards.many
+    def fused_steps(self) -> "Executor | None":
+        return self.shards.fused_steps
 
-    def begin_many(self, optimizer: Optimizer) -> bool:
-        return self.shards.begin_many()
+    def prepare_fused_steps(self, optimizer: Optimizer) -> bool:
+        return self.shards.prepare_fused_steps()
 
     @property
     def value(self) -> float:

@@ -58,7 +58,7 @@ EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
 
 @dataclass(slots=True)
 class _Result:
-    """What each step writes, or each call of `run_fused`."""
+    """What each step writes, or each call of `make_fused_steps`."""
 
     bound: BoundStep
     loss: float = nan
@@ -228,7 +228,7 @@ class TrainingStep(KnownAttributes):
 
     @property
     def clipped_steps(self) -> int:
-        """Number of steps of the last `run_fused` whose gradients were clipped."""
+        """Number of steps of the last `make_fused_steps` whose gradients were clipped."""
         return self._result.clipped_steps
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -377,13 +377,13 @@ class TrainingStep(KnownAttributes):
         data = x, y, sample_weight
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
-        self.run_into(data, order, losses, norms)
+        self.make_steps(data, order, losses, norms)
         return losses, norms
 
     def count_steps(self, data: Data, order: Array, where: str) -> int:
         """Return how many full batches `order` names.
 
-        Raises: ShapeError or DataError, beginning with `where`, unless `run_into` can make a step
+        Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
         on each.
         """
         if order.dtype != np.int64 or order.ndim != 1 or order.size % self.batch_size:
@@ -395,17 +395,17 @@ class TrainingStep(KnownAttributes):
             raise DataError(f"{where}: {misfit}")
         return order.size // self.batch_size
 
-    def run_into(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
+    def make_steps(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
         """Make the steps of `run_many`, on arguments known to fit, and write the results."""
         bound, batch = self._full, self.batch_size
-        many = bound.many is not None and order.flags.c_contiguous
-        done = self.run_fused(bound, data, order, losses, norms) if many else 0
+        many = bound.fused_steps is not None and order.flags.c_contiguous
+        done = self.make_fused_steps(bound, data, order, losses, norms) if many else 0
         for i in range(done, len(losses)):  # a step that failed does so again, and raises
             bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm
 
-    def run_fused(
+    def make_fused_steps(
         self,
         bound: BoundStep,
         data: Data,
@@ -420,10 +420,10 @@ class TrainingStep(KnownAttributes):
         where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
         exceeds `max_norm`, updates nothing and is the last one.
         """
-        optimizer, fused, count = self.optimizer, bound.many, len(losses)
+        optimizer, fused, count = self.optimizer, bound.fused_steps, len(losses)
         if self.ranks is not None and not self._agreed:
             self._compare_ranks(self.ranks)
-        if fused is None or not bound.begin_many(optimizer):
+        if fused is None or not bound.prepare_fused_steps(optimizer):
             return 0
         rates, decays = optimizer.next_rates(count)
         batch, done, clips = self.batch_size, 0, 0

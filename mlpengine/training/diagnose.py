@@ -109,7 +109,7 @@ class LoopDiagnostics(Callback):
         self.core = Diagnostics(
             loop.step.mlp,
             every=self._every,
-            **facts(loop.step, loop.train, loop.validation),
+            **diagnostic_inputs(loop.step, loop.train, loop.validation),
         )
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
@@ -131,7 +131,7 @@ class LoopDiagnostics(Callback):
             return
         loss, lr, clipped = step.loss_value, self._optimizer.current_lr, step.clipped_norm
         rows = loop.batch_rows
-        sampled = core.look(step.scratch, step.grads, number, loss, norm, clipped, lr, rows)
+        sampled = core.sample(step.scratch, step.grads, number, loss, norm, clipped, lr, rows)
         if sampled and self._log is not None:
             self._log.add(number, core.values)
 
@@ -145,7 +145,7 @@ class LoopDiagnostics(Callback):
         self._pending += norms
         core.clipped += loop.step.clipped_steps
         if loop.steps == core.due:
-            core.pass_by(loop.steps)
+            core.skip(loop.steps)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Add the losses of an epoch."""
@@ -221,7 +221,7 @@ class LoopDiagnostics(Callback):
         self._state = state
 
 
-def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
+def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
     For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.

@@ -29,7 +29,7 @@ from mlpengine.features.batches import steps_of_epoch
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
-from mlpengine.models.kinds import Mean, best_mean, equal_shares, inputs_of, readings
+from mlpengine.models.kinds import Mean, best_mean, equal_shares, inputs_of, linear_projections
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Front, Mlp
@@ -457,7 +457,7 @@ class Trainer(KnownAttributes):
                 (self.loss, plain_loss(self.loss)),
                 train,
                 folds,
-                readings(self.numbers, train.x.shape[1]),
+                linear_projections(self.numbers, train.x.shape[1]),
                 threads=self.threads,
             )
             fitted = replace(fitted, mean=mean, shares=shares)

@@ -351,7 +351,7 @@ def watched(mlp, lr, **options):
         value = loss(scratch.output, y, grads.d_output)
         mlp.backward(scratch, grads)
         adam.step(mlp, grads)
-        seen.observe(scratch, grads, step, loss=value)
+        seen.after_step(scratch, grads, step, loss=value)
     return seen, value
 
 

@@ -154,9 +154,9 @@ def test_rows_out_of_fold_choose_the_reading():
     both = np.hstack([x, x**2])
     y = (x**2).sum(axis=1, keepdims=True)
     train = Split(both.astype("f4"), y.astype("f4"), y)
-    readings = [np.eye(4)[:, :2], np.eye(4)[:, 2:], np.eye(4)[:, 3:]]
+    projections = [np.eye(4)[:, :2], np.eye(4)[:, 2:], np.eye(4)[:, 3:]]
     networks, output = linear_networks(
-        Mlp([4, 3, 1]), MeanSquaredError(), train, np.arange(80) % 4, readings,
+        Mlp([4, 3, 1]), MeanSquaredError(), train, np.arange(80) % 4, projections,
         lambda output: float(np.mean((output - y) ** 2)),
     )  # fmt: skip
     np.testing.assert_allclose(output, y, atol=0.05)

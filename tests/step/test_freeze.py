@@ -150,7 +150,7 @@ def test_diagnostics_do_not_blame_frozen_layers():
     x, y = rows()
     for number in range(1, 60):
         loss = step(x[:16], y[:16])
-        diagnostics.observe(step.scratch, step.grads, number, loss=loss)
+        diagnostics.after_step(step.scratch, step.grads, number, loss=loss)
     assert not [v for v in verdicts(diagnostics) if v.layer in mlp.frozen]
 
 
