@@ -30,7 +30,7 @@ PREFERRED = ("accuracy", "r2", "loss")
 """What decides which run is better: the first of these that both have measured."""
 
 
-Metrics: TypeAlias = dict[str, float | None]
+OptionalMetrics: TypeAlias = dict[str, float | None]
 
 
 class Score(NamedTuple):
@@ -103,8 +103,8 @@ def checked_result(run: Path) -> dict[str, Any]:
     where = str(run / RESULT_FILE)
     try:
         for part in SHOWN_PARTS:
-            conform(result.get(part, {}), Metrics, f"{where}: {part}")
-        conform(result.get("spread", {}), dict[str, dict[str, Metrics]], f"{where}: spread")
+            conform(result.get(part, {}), OptionalMetrics, f"{where}: {part}")
+        conform(result.get("spread", {}), dict[str, dict[str, OptionalMetrics]], f"{where}: spread")
         if result.get("spread"):
             conform(result.get("members"), int, f"{where}: members")
     except CheckpointError as error:

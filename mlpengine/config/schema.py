@@ -7,12 +7,10 @@ from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
 import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
-from mlpengine.common.fields import options_of
+from mlpengine.common.fields import Count, Positive, options_of
 from mlpengine.config.options import (
     FAMILIES,
     OFF_OR_DEFAULTS,
-    Count,
-    Positive,
     Section,
     Short,
     annotation_of,

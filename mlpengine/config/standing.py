@@ -8,7 +8,7 @@ from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models import baselines
-from mlpengine.models.kinds import Mean
+from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.spec import Array
@@ -42,7 +42,9 @@ class Held(NamedTuple):
     total: int
 
 
-def held_out(data: LoadedData, mean: Mean, known: tuple[str, Split, Array] | None = None) -> Held:
+def held_out(
+    data: LoadedData, mean: NetworkMean, known: tuple[str, Split, Array] | None = None
+) -> Held:
     """Return rows of the test part, or else out of fold, of the validation or training part.
 
     `known` are name, rows and outputs of that part, if they were computed before.

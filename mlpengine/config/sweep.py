@@ -11,8 +11,9 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from mlpengine.common.fields import Count, Positive
 from mlpengine.common.wording import VARIABLE
-from mlpengine.config.options import Count, Positive, Section, rule
+from mlpengine.config.options import Section, rule
 from mlpengine.errors import UsageError
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
@@ -24,7 +25,7 @@ BEST = "best.yaml"
 JOURNAL = "journal"
 """The storage that lies in the sweep's directory."""
 
-Metric: TypeAlias = Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"]
+SweepMetric: TypeAlias = Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"]
 
 
 def _storage(text: str) -> str:
@@ -113,7 +114,7 @@ class SweepSection(Section):
     seconds: Positive | None = Field(
         default=None, description="No trial begins after this many seconds."
     )
-    metric: Metric = Field(
+    metric: SweepMetric = Field(
         default="loss",
         description="The metric of the best trial: of validation rows, or out of fold.",
     )

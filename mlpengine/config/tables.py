@@ -26,7 +26,7 @@ from mlpengine.features.splits import PARTS
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reader import store_table
 from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.rows import usable_rows
@@ -165,7 +165,7 @@ def reading_of(file: ConfigFile) -> CsvDialect:
 
 def read_source(
     file: ConfigFile,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     table: Table | None = None,
     fitted: Preprocessor | None = None,
 ) -> tuple[Table, list[str]]:
@@ -205,7 +205,7 @@ def _read(
     file: ConfigFile,
     key: str,
     source: str,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     fitted: Preprocessor | None = None,
 ) -> Table:
     if source in DATASETS:

@@ -9,7 +9,7 @@ from math import isfinite, nan
 import numpy as np
 
 from mlpengine.common.quantiles import median
-from mlpengine.diagnostics.trial import Rows, Step, restored
+from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
@@ -47,7 +47,7 @@ class LrRange:
     reason: str
 
 
-def lr_range(step: Step, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
+def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
     """Train several times with an exponentially growing rate; restore all state afterwards."""
     measured = rows.sample(MEASURED_ROWS).take(slice(None))
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
@@ -57,7 +57,7 @@ def lr_range(step: Step, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRan
 
 
 def _sweep(
-    step: Step,
+    step: StepLike,
     rows: Rows,
     batch_size: int,
     measured: tuple[Array, Array, Array | None],

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, replay
 from mlpengine.common.misuse import KnownAttributes
-from mlpengine.diagnostics.baseline import NO_EXTREME, Extreme
+from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
@@ -96,7 +96,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         optimizer: Optimizer | None = None,
         target_range: tuple[float, float] = (nan, nan),
         weight_scale: float | None = None,
-        extreme: Extreme = NO_EXTREME,
+        extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
         self.mlp = mlp
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)

@@ -13,7 +13,7 @@ from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, SATURATED, START, start_advice
-from mlpengine.diagnostics.trial import Rows, Step, clone, restored
+from mlpengine.diagnostics.trial import Rows, StepLike, clone, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
@@ -170,7 +170,7 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
     return value
 
 
-def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
+def probe(step: StepLike, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
     `known` are further arguments of `Diagnostics`, those that
@@ -202,7 +202,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> 
     return diagnostics
 
 
-def suggest_lr(step: Step, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
+def suggest_lr(step: StepLike, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
     """Sweep the learning rate, and compare the configured one with the result."""
     sweep, configured = lr_range(step, rows, batch_size), step.optimizer.lr
     numbers = {"suggestion": sweep.suggestion, "configured": configured}

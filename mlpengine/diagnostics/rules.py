@@ -68,14 +68,14 @@ SCALED_BY_HAND = (0.5, 2.5)  # the initializers: 0.95 to 1.5
 NO_SCALE = "a config does not scale the initial weights"
 
 
-class Rule(NamedTuple):
+class VerdictRule(NamedTuple):
     """What returns a verdict, or None, and the names of the verdicts that explain that one."""
 
     check: Callable[[Diagnostics], Verdict | None]
     causes: frozenset[str]
 
 
-RULES: list[Rule] = []
+RULES: list[VerdictRule] = []
 """The rules, causes first."""
 
 CERTAIN = {"leak"}
@@ -99,7 +99,7 @@ def add_rule(
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
     RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
-    RULES.append(Rule(check, frozenset(causes)))
+    RULES.append(VerdictRule(check, frozenset(causes)))
     VERDICTS.update(dict.fromkeys(names))
     CERTAIN.update(names if certain else ())
 

@@ -38,7 +38,7 @@ from mlpengine.features.sources import Source
 from mlpengine.models.calibration import Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
-from mlpengine.models.kinds import Mean
+from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Mlp
@@ -47,7 +47,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
 from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
-from mlpengine.settings.features import Task as TaskKind
+from mlpengine.settings.features import TaskName as TaskKind
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -711,9 +711,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         )
 
     @property
-    def _mean(self) -> Mean:
+    def _mean(self) -> NetworkMean:
         """The mean of the networks."""
-        return Mean([member.mlp for member in self._members], self._task(), self._shares)
+        return NetworkMean([member.mlp for member in self._members], self._task(), self._shares)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_members")

@@ -9,7 +9,7 @@ from mlpengine.backends.scalar.text import Functions, Names, comment_text, const
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
-from mlpengine.export.network_c import Forward, export_c, real_of
+from mlpengine.export.network_c import PredictionCode, export_c, real_of
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Mlp
@@ -127,7 +127,9 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
         outputs=table.outputs,
         about=table.about,
         body=prediction(
-            Forward([f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw),
+            PredictionCode(
+                [f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw
+            ),
             table.outputs,
             has_table=True,
         ),

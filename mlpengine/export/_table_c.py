@@ -23,7 +23,7 @@ from mlpengine.backends.scalar.text import (
     indented,
 )
 from mlpengine.errors import UsageError
-from mlpengine.export.network_c import Forward, Real
+from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.features import Preprocessor
 from mlpengine.features.computed import ComputedColumn
 from mlpengine.features.numbers import CLIP, FAR, Numbers
@@ -169,7 +169,7 @@ def _fitting(values: Array, what: str, real: str) -> list[float]:
     return numbers
 
 
-def prediction(forward: Forward, outputs: int, *, has_table: bool) -> str:
+def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> str:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
     With a table, features of ``x`` are what the network reads, and its outputs become predictions.

@@ -142,7 +142,7 @@ def real_of(mlp: Mlp) -> Real:
 
 
 @dataclass(frozen=True)
-class Forward:
+class PredictionCode:
     """The statements that predict a row.
 
     Attributes:
@@ -170,7 +170,7 @@ def forward_of(
     output: str = "",
     *,
     batched: bool = False,
-) -> Forward:
+) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
     `places` are the C expressions of the parameters by name, `source` and `output` those of what
@@ -194,6 +194,6 @@ def forward_of(
     except UnsupportedError as error:
         raise UsageError(f"export: an activation must have a C form (got {error})") from error
     source = source or program.place_of(scratch.input)
-    return Forward(
+    return PredictionCode(
         program.statements, program.size, source, output or program.place_of(scratch.output)
     )

@@ -15,9 +15,9 @@ from mlpengine.features.leaks import Leak, find_leaks
 from mlpengine.features.outliers import Outlier, find_outliers
 from mlpengine.features.sources import LIMIT
 from mlpengine.features.targets import ClassTarget, check_target, marked_text
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
-from mlpengine.tables.progress import Progress, section, tracked
+from mlpengine.tables.progress import OnProgress, section, tracked
 from mlpengine.tables.table import Column, Table, number_text
 
 MOSTLY_MISSING = 0.5
@@ -57,7 +57,7 @@ class Profile:
 
     source: str
     n_rows: int
-    task: Task | None
+    task: TaskName | None
     columns: list[ColumnProfile]
     duplicates: int
     classes: dict[str, int] = field(default_factory=dict)
@@ -148,8 +148,8 @@ def profile(
     table: Table,
     target: str | Sequence[str] | None = None,
     *,
-    task: Task | None = None,
-    progress: Progress | None = None,
+    task: TaskName | None = None,
+    progress: OnProgress | None = None,
 ) -> Profile:
     """Describe every column of a table, and how the columns relate to the target.
 
@@ -197,7 +197,7 @@ def profile(
 
 
 def _relations(
-    table: Table, target: str, task: Task | None, progress: Progress | None
+    table: Table, target: str, task: TaskName | None, progress: OnProgress | None
 ) -> tuple[dict[str, int], list[Leak]]:
     column = table[target]
     classes: dict[str, int] = {}

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
 from mlpengine.tables import cells as _cells
 from mlpengine.tables.table import Column
@@ -121,7 +121,7 @@ def _spelling(level: str) -> str:
     return "text" if _cells.dates([level], frozenset()) is None else "date"
 
 
-def task_of(columns: list[Column]) -> Task:
+def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
     One column of text or booleans is classification, and so are whole numbers with two values, or

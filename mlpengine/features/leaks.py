@@ -9,9 +9,9 @@ import numpy as np
 
 from mlpengine.features.categories import codes_into
 from mlpengine.features.sources import LIMIT
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
-from mlpengine.tables.progress import Progress, tracked
+from mlpengine.tables.progress import OnProgress, tracked
 from mlpengine.tables.table import Column, Table
 
 ANSWER = 0.97
@@ -88,8 +88,8 @@ def find_leaks(
     table: Table,
     names: Sequence[str],
     target: Array,
-    task: Task,
-    progress: Progress | None = None,
+    task: TaskName,
+    progress: OnProgress | None = None,
 ) -> list[Leak]:
     """Return the leaks of these columns of a table into the target.
 
@@ -115,7 +115,7 @@ def find_leaks(
 
 
 def _suspects(
-    table: Table, names: Sequence[str], target: Array, task: Task, labels: Labels
+    table: Table, names: Sequence[str], target: Array, task: TaskName, labels: Labels
 ) -> list[str]:
     """Return the columns that must be examined one by one, in order.
 
@@ -136,7 +136,7 @@ def _suspects(
     return list(kept)
 
 
-def _is_suspect(values: Array, target: Array, task: Task, labels: Labels) -> Array:
+def _is_suspect(values: Array, target: Array, task: TaskName, labels: Labels) -> Array:
     """Return whether columns, given as the rows of a matrix, may be leaks."""
     bounded = np.asarray(np.abs(values).max(axis=1) <= LIMIT)  # not NaN either
     values = np.where(bounded[:, None], values, 0.0)
@@ -197,7 +197,7 @@ def find_leak(
     name: str,
     column: Column,
     target: Array,
-    task: Task,
+    task: TaskName,
     others: Mapping[str, Column] | None = None,
     labels: "Labels | None" = None,
 ) -> Leak | None:

@@ -14,7 +14,7 @@ from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
 from mlpengine.features.computed import (
     ComputedColumn,
-    Operand,
+    FormulaColumn,
     computed_columns,
     row_filter,
     rows_that_fulfil,
@@ -38,7 +38,7 @@ from mlpengine.features.targets import (
     target_from_state,
 )
 from mlpengine.formula import Expr
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
 from mlpengine.tables.cells import dates
 from mlpengine.tables.reading import CsvDialect
@@ -84,7 +84,7 @@ class Preprocessor:
         self.target: Target | None = None
         self.computed: list[ComputedColumn] = []
         self.row_filter: Expr | None = None
-        self.operands: dict[str, Operand] = {}
+        self.operands: dict[str, FormulaColumn] = {}
         self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
@@ -137,7 +137,9 @@ class Preprocessor:
         self.categories = [
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
-        self.operands = {name: Operand.of(table[name]) for name in used_columns(self.computed)}
+        self.operands = {
+            name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
+        }
         computed = {column.name for column in self.computed}
         ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
         self.summary = describe(table, rows, ranges, self.categories)
@@ -375,7 +377,7 @@ class Preprocessor:
         return self.numbers
 
     @property
-    def task(self) -> Task | None:
+    def task(self) -> TaskName | None:
         """The task, None without a target."""
         return self.target.task if self.target else None
 
@@ -480,7 +482,7 @@ class Preprocessor:
             preprocessor.target = target_from_state(state["target"])
         preprocessor._read_formulas(state["reads"])
         operands = state["operands"].items()
-        preprocessor.operands = {name: Operand(**one) for name, one in operands}
+        preprocessor.operands = {name: FormulaColumn(**one) for name, one in operands}
         preprocessor.summary = state["summary"]
         return preprocessor
 

@@ -6,16 +6,15 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from mlpengine.common.structure import conform
 from mlpengine.errors import CheckpointError
-from mlpengine.features.computed import Operand
+from mlpengine.features.computed import FormulaColumn
 from mlpengine.features.kinds import FeatureKind
 from mlpengine.features.options import Options
 from mlpengine.features.sources import LIMIT, PARTS
 from mlpengine.features.summary import SummaryState, check_summary
+from mlpengine.features.targets import Label
 
 VERSION = 1
 """Of the state: no other one can be read."""
-
-Label = str | int | float | bool
 
 
 class NumbersState(TypedDict):
@@ -77,7 +76,7 @@ class PreprocessorState(TypedDict):
     categories: list[CategoryState]
     target: ClassState | NumberState | MultiLabelState | None
     reads: list[str]
-    operands: dict[str, Operand]
+    operands: dict[str, FormulaColumn]
     summary: SummaryState
 
 

@@ -22,7 +22,7 @@ Place = tuple[str, int]
 """A kind of buffer and its number among those of that kind."""
 
 
-class Step(NamedTuple):
+class FunctionCall(NamedTuple):
     """One function: its node, its output buffer and its work buffers."""
 
     node: Expr
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
     given: tuple[Expr, ...]
     outputs: tuple[Expr, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[FunctionCall, ...]
     places: Mapping[Expr, Place]
     floats: int
     masks: int
@@ -213,7 +213,7 @@ class _Planner:
             all(self._in_place(steps, n) for n in self.given[:alike]),
         )
 
-    def _step(self, time: int, node: Expr) -> Step:
+    def _step(self, time: int, node: Expr) -> FunctionCall:
         function = FUNCTIONS[node.name]
         kind = MASK if node.is_mask else FLOAT
         own = self.own.get(node)
@@ -231,7 +231,7 @@ class _Planner:
             work.append(tuple(places))
         self.place[node] = out
         self.holder[out] = node
-        return Step(node, out, *work)
+        return FunctionCall(node, out, *work)
 
     def _free(
         self,
@@ -282,7 +282,7 @@ class _Planner:
         due = self.time[owner]
         return until < due or (until == due and node is not None and _may_alias(owner, node))
 
-    def _in_place(self, steps: Sequence[Step], given: Expr) -> bool:
+    def _in_place(self, steps: Sequence[FunctionCall], given: Expr) -> bool:
         """Return whether the first output may be the buffer of `given`."""
         if self.outputs[0] is given:
             return True

@@ -22,7 +22,7 @@ ROWS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Mean:
+class NetworkMean:
     """One network, or several whose mean is the prediction.
 
     Networks of several kinds follow each other kind by kind, those of a kind in the order of their
@@ -88,7 +88,7 @@ def equal_shares(kinds: int) -> tuple[float, ...]:
 
 
 def best_mean(
-    mean: Mean,
+    mean: NetworkMean,
     kinds: Sequence[Kind],
     losses: tuple[Loss, Loss],
     train: Split,
@@ -96,7 +96,7 @@ def best_mean(
     projections: Sequence[Array],
     *,
     threads: int = 1,
-) -> tuple[Mean, dict[Kind, float]]:
+) -> tuple[NetworkMean, dict[Kind, float]]:
     """Return the mean of all `kinds` with the shares that are best out of fold, and these shares.
 
     `mean` is that of the kinds that were trained by steps.  Linear networks, which read one of
@@ -120,7 +120,9 @@ def best_mean(
     count = len(networks) // len(best)
     used = [network for k, network in enumerate(networks) if best[k // count]]
     shares = tuple(share for share in best if share)
-    return Mean(used, task, shares if len(shares) > 1 else ()), dict(zip(kinds, best, strict=True))
+    return NetworkMean(used, task, shares if len(shares) > 1 else ()), dict(
+        zip(kinds, best, strict=True)
+    )
 
 
 def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:

@@ -16,11 +16,11 @@ import numpy as np
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 
-Kind = Literal["labels", "probabilities", "numbers"]
+PredictionKind = Literal["labels", "probabilities", "numbers"]
 """What a metric compares with the targets: class numbers (0 and 1 for several labels), their
 probabilities, or numbers in the units of the target."""
 
-Function = Callable[[Array, Array, Array | None], float]
+MetricFunction = Callable[[Array, Array, Array | None], float]
 
 HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
@@ -38,14 +38,14 @@ OWN: dict[str, "OwnMetric"] = {}
 class OwnMetric(NamedTuple):
     """A metric of one's own: a function of targets, predictions and weights."""
 
-    function: Function
-    of: Kind
+    function: MetricFunction
+    of: PredictionKind
     higher_is_better: bool
 
 
 def metric(
-    *, of: Kind = "numbers", higher_is_better: bool = False
-) -> Callable[[Function], Function]:
+    *, of: PredictionKind = "numbers", higher_is_better: bool = False
+) -> Callable[[MetricFunction], MetricFunction]:
     """Register a function as a metric of its name, in this process.
 
     It takes the targets of all rows, what is predicted for them (`of`), and the row weights or
@@ -58,7 +58,7 @@ def metric(
     Raises: UsageError for a name that another metric has.
     """
 
-    def register(function: Function) -> Function:
+    def register(function: MetricFunction) -> MetricFunction:
         name = function.__name__
         known = OWN.get(name)
         same = known and known.function.__module__ == function.__module__

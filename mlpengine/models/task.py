@@ -140,7 +140,7 @@ class Task(KnownAttributes, ABC):
     headline: tuple[str, ...]
     """The metrics that are computed after every epoch."""
 
-    kinds: ClassVar[tuple[metrics.Kind, ...]]
+    kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
     """What metrics of one's own may be of."""
 
     patterns: ClassVar[tuple[str, ...]] = ()

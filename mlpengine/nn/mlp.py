@@ -19,7 +19,7 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
     ACTIVATIONS,
-    Activation,
+    ActivationLike,
     Network,
     activation_from_dict,
     activation_op,
@@ -87,8 +87,8 @@ class Mlp(Network):
         self,
         sizes: Sequence[int],
         *,
-        activation: Activation | Sequence[Activation] = "relu",
-        output_activation: Activation = None,
+        activation: ActivationLike | Sequence[ActivationLike] = "relu",
+        output_activation: ActivationLike = None,
         dropout: float | Sequence[float] = 0.0,
         initializer: str | None = None,
         seed: int = 0,
@@ -487,7 +487,9 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
         raise CheckpointError(f"parameters: {'; '.join(problems[:SHOWN])}{more}")
 
 
-def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> list[Activation]:
+def _one_each(
+    activation: ActivationLike | Sequence[ActivationLike], hidden: int
+) -> list[ActivationLike]:
     if activation is None or isinstance(activation, str | GradOp):
         return [activation] * hidden
     if not isinstance(activation, Sequence):

@@ -18,12 +18,17 @@ from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
 
 from .chart import DASHES, LEVELS, array_of, opacity
-from .charts import dependence_charts, gradient_charts, prediction_charts, shades, training_charts
+from .charts import (
+    Data,
+    dependence_charts,
+    gradient_charts,
+    prediction_charts,
+    shades,
+    training_charts,
+)
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
 from .svg import grid, strip
-
-Data = Mapping[str, Any]
 
 KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
 

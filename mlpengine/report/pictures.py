@@ -27,14 +27,14 @@ from .chart import (
     LEVELS,
     Band,
     Bars,
-    Cells,
     Chart,
     Diagonal,
-    Key,
+    HeatMap,
+    HorizontalLine,
+    LegendEntry,
     Line,
     Mark,
     Points,
-    Rule,
     Shape,
     Spans,
     opacity,
@@ -242,9 +242,9 @@ def _draw_shape(axes: Axes, chart: Chart, shape: Shape) -> None:
             axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color="C0", alpha=0.85)
         case Spans(x, low, high):
             axes.vlines(x, low, high, color="C0", linewidth=1.5)
-        case Cells():
+        case HeatMap():
             _draw_cells(axes, shape)
-        case Rule(value):
+        case HorizontalLine(value):
             if chart.shows(shape):
                 axes.axhline(value, **RULE)
         case Mark(value):
@@ -256,7 +256,7 @@ def _draw_shape(axes: Axes, chart: Chart, shape: Shape) -> None:
             axes.plot(ends, ends, **RULE)
 
 
-def _draw_cells(axes: Axes, cells: Cells) -> None:
+def _draw_cells(axes: Axes, cells: HeatMap) -> None:
     rows = len(cells.levels)
     shades = ListedColormap([_shade(level) for level in range(1, LEVELS + 1)])
     blank = np.ma.masked_equal(cells.levels, 0)
@@ -279,7 +279,7 @@ def _look(color: int) -> dict[str, Any]:
     return {"color": f"C{color - 1}", "linestyle": (0, dashes) if dashes else "-"}
 
 
-def _handle(key: Key) -> Artist:
+def _handle(key: LegendEntry) -> Artist:
     """Return the sign of an entry of a legend."""
     match key.kind:
         case "rule":

@@ -20,7 +20,7 @@ from mlpengine.step.nonfinite import Fault, bad_rows, listed_rows, locate_nonfin
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
-Data = tuple[Array, Array, Array | None]
+StepData = tuple[Array, Array, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
 
 
@@ -62,7 +62,7 @@ class BoundStep(Uncopyable):
         return float(self.loss.value)
 
     @property
-    def buffers(self) -> Data:
+    def buffers(self) -> StepData:
         """The buffers that a batch is written into."""
         return self.scratch.input, self.loss.target, self.loss.sample_weight
 
@@ -72,7 +72,7 @@ class BoundStep(Uncopyable):
         if self.loss.sample_weight is not None:
             yield self.loss.sample_weight
 
-    def gather(self, data: Data, order: Array) -> None:
+    def gather(self, data: StepData, order: Array) -> None:
         """Copy the rows `order` of `data` into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if rows is not None and buffer is not None:
@@ -109,7 +109,7 @@ class BoundStep(Uncopyable):
             return Fault(f"the target is not, in {listed_rows(numbers)}", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
-    def layout_errors(self, data: Data, order: Array) -> Iterator[str]:
+    def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if text := _misfit(rows, buffer):

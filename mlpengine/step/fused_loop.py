@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 
 from mlpengine.spec import Array
-from mlpengine.step.bound_step import Data
+from mlpengine.step.bound_step import StepData
 from mlpengine.step.step import TrainingStep
 
 WORK_AT_ONCE = 2**28
@@ -33,7 +33,7 @@ class CompiledSteps:
     """
 
     def __init__(
-        self, step: TrainingStep, data: Data, order: Array, rows: int, max_steps: int
+        self, step: TrainingStep, data: StepData, order: Array, rows: int, max_steps: int
     ) -> None:
         self._step, self._bound = step, step.bound(step.batch_size)
         short, program = rows % step.batch_size, self._bound.fused
@@ -69,7 +69,9 @@ def steps_at_once(step: TrainingStep) -> int:
     return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
 
 
-def compiled_steps(step: TrainingStep, data: Data, order: Array, rows: int) -> CompiledSteps | None:
+def compiled_steps(
+    step: TrainingStep, data: StepData, order: Array, rows: int
+) -> CompiledSteps | None:
     """Return the batches of `order`, of which an epoch has so many rows, as machine code.
 
     The result is None, and steps must run one by one, if whole steps are not machine code, if the

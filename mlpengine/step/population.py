@@ -21,7 +21,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, ArrayLike, Spec
-from mlpengine.step.bound_step import Data
+from mlpengine.step.bound_step import StepData
 from mlpengine.step.fused_loop import steps_at_once
 from mlpengine.step.step import TrainingStep
 
@@ -294,7 +294,7 @@ class _Work:
                     f"(got {sample_weight.shape})"
                 )
             weights = [*sample_weight]
-        self._data: list[Data] = [(x, y, w) for w in weights]
+        self._data: list[StepData] = [(x, y, w) for w in weights]
         self._orders = [np.ascontiguousarray(order) for order in orders]
         self._counts = [0] * members
         for k in self._active:

@@ -23,7 +23,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Optimizer
 from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, Call, call
-from mlpengine.step.bound_step import BoundStep, Data
+from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.nonfinite import Fault
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shared_update import SharedUpdate, share_update
@@ -310,7 +310,7 @@ class BoundShards(BoundStep):
         for _, part in self.parts:
             yield from part.targets()
 
-    def gather(self, data: Data, order: Array) -> None:
+    def gather(self, data: StepData, order: Array) -> None:
         for rows, part in self.parts:
             part.gather(data, order[rows])
 

@@ -37,7 +37,7 @@ from mlpengine.optim.clipping import Apply, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, ArrayLike, Spec
-from mlpengine.step.bound_step import BoundStep, Data
+from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, Shards
 from mlpengine.step.state import pack, restoring, unpack
@@ -380,7 +380,7 @@ class TrainingStep(KnownAttributes):
         self.make_steps(data, order, losses, norms)
         return losses, norms
 
-    def count_steps(self, data: Data, order: Array, where: str) -> int:
+    def count_steps(self, data: StepData, order: Array, where: str) -> int:
         """Return how many full batches `order` names.
 
         Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
@@ -395,7 +395,7 @@ class TrainingStep(KnownAttributes):
             raise DataError(f"{where}: {misfit}")
         return order.size // self.batch_size
 
-    def make_steps(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
+    def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
         """Make the steps of `run_many`, on arguments known to fit, and write the results."""
         bound, batch = self._full, self.batch_size
         many = bound.fused_steps is not None and order.flags.c_contiguous
@@ -408,7 +408,7 @@ class TrainingStep(KnownAttributes):
     def make_fused_steps(
         self,
         bound: BoundStep,
-        data: Data,
+        data: StepData,
         order: Array,
         losses: Array,
         norms: Array,

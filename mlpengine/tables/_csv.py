@@ -24,7 +24,7 @@ from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import Opener, readable
 from mlpengine.tables._lines import (
     Header,
-    Source,
+    TextSource,
     line_count,
     long_cells,
     parser,
@@ -241,7 +241,7 @@ class _Pass:
 
         The stream starts with a header line, or after it if `header` is given.
         """
-        source = Source(stream, self.where)
+        source = TextSource(stream, self.where)
         self.header = header or read_header(source, self.options.reading.delimiter)
         source.next_line = self.header.first_line
         names = self.header.names
@@ -263,7 +263,7 @@ class _Pass:
             raise DataError(f"{self.where}: {_NO_ROWS}")
         return readers
 
-    def _body(self, source: Source, readers: list[_ColumnReader]) -> None:
+    def _body(self, source: TextSource, readers: list[_ColumnReader]) -> None:
         cutter = Cutter(self.header.delimiter, len(readers))
         begin = source.offset
 
@@ -300,7 +300,7 @@ class _Pass:
                     convert()
                     converted.result()
 
-    def _expect(self, source: Source, size: int, readers: list[_ColumnReader]) -> None:
+    def _expect(self, source: TextSource, size: int, readers: list[_ColumnReader]) -> None:
         """Tell the columns how many rows follow those so far, which take so many bytes."""
         if self.spill is not None:  # which keeps rows in a file
             return
@@ -332,7 +332,7 @@ class _Pass:
                 reader.append(values)
 
     @long_cells()
-    def _parse(self, source: Source, lines: int, readers: list[_ColumnReader]) -> None:
+    def _parse(self, source: TextSource, lines: int, readers: list[_ColumnReader]) -> None:
         """Read at least this many lines with the csv module."""
         start = source.next_line
         reader = parser(source, self.header.delimiter)
@@ -401,7 +401,7 @@ def read_csv(
     origin = None
     if not reading.regular:
         with readable(where), open_file() as stream:
-            source = Source(stream, where)
+            source = TextSource(stream, where)
             delimiter = (header or read_header(source, options.reading.delimiter)).delimiter
             origin = np.array(record_lines(source, delimiter))
     columns: dict[str, Column] = {}
@@ -477,7 +477,7 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
     Raises: DataError as `read_csv`.
     """
     with readable(where):
-        source = Source(stream, where)
+        source = TextSource(stream, where)
         header = read_header(source, options.reading.delimiter)
         is_empty = True
         while content := whole_records(source, header.delimiter, _CHUNK):

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from mlpengine.common.files import similar_file
 from mlpengine.common.system import read_pipe
 from mlpengine.errors import DataError, MlpEngineError, UsageError
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.progress import OnProgress
 
 Opener = Callable[[], BinaryIO]
 
@@ -113,7 +113,7 @@ def readable(where: str) -> Iterator[None]:
 class _Watched(io.FileIO):
     """A file that reports how much of it is read."""
 
-    def __init__(self, path: str | os.PathLike[str], progress: Progress) -> None:
+    def __init__(self, path: str | os.PathLike[str], progress: OnProgress) -> None:
         super().__init__(path)
         self.progress, self.size = progress, os.fstat(self.fileno()).st_size
 
@@ -167,7 +167,7 @@ def transcoded(stream: BinaryIO, encoding: str) -> BinaryIO:
 
 
 def opener(
-    path: str | os.PathLike[str], progress: Progress | None = None, encoding: str = "utf-8"
+    path: str | os.PathLike[str], progress: OnProgress | None = None, encoding: str = "utf-8"
 ) -> Opener:
     """Return a function that opens a file as UTF-8, and unpacks it if its name ends in .gz.
 

@@ -50,7 +50,7 @@ class EncodingError(DataError):
     """A file has another encoding than it should."""
 
 
-class Source:
+class TextSource:
     """A stream of UTF-8 text, read in blocks of whole lines or line by line.
 
     Attributes:
@@ -182,7 +182,7 @@ class Header(NamedTuple):
 
 
 @long_cells()
-def read_header(source: Source, delimiter: str | None) -> Header:
+def read_header(source: TextSource, delimiter: str | None) -> Header:
     """Read the header line; if the delimiter is None, infer it from the first lines.
 
     Raises: DataError for a file without one, and for names that are empty or repeated.
@@ -204,12 +204,12 @@ def read_header(source: Source, delimiter: str | None) -> Header:
     return Header(names, delimiter, reader.line_num + 1)
 
 
-def parser(source: Source, delimiter: str) -> Any:
+def parser(source: TextSource, delimiter: str) -> Any:
     """Return a reader of the csv module over the next lines."""
     return csv.reader(source.lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
 
 
-def _sample(source: Source) -> list[str]:
+def _sample(source: TextSource) -> list[str]:
     sample: list[str] = []
     for line in source.lines():
         columns = 1 + max(map(line.count, DELIMITERS))
@@ -226,7 +226,7 @@ def _sample(source: Source) -> list[str]:
 
 
 @long_cells()
-def record_lines(source: Source, delimiter: str) -> list[int]:
+def record_lines(source: TextSource, delimiter: str) -> list[int]:
     """Return the line in which each of the next records starts, counted from 0."""
     reader = parser(source, delimiter)
     starts, end = [], 0
@@ -237,7 +237,7 @@ def record_lines(source: Source, delimiter: str) -> list[int]:
     return starts
 
 
-def whole_records(source: Source, delimiter: str, size: int) -> bytes:
+def whole_records(source: TextSource, delimiter: str, size: int) -> bytes:
     """Return the next lines, about `size` bytes, up to where a record ends; empty at the end."""
     parts, length = [], 0
     while block := source.block():

@@ -13,8 +13,8 @@ from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
-from mlpengine.tables._lines import EncodingError, Source, read_header, wide_encoding
-from mlpengine.tables.progress import Progress
+from mlpengine.tables._lines import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reader import DATASETS, format_of, read_table
 from mlpengine.tables.reading import DEFAULT, CsvDialect, DecimalMark, Thousands
 from mlpengine.tables.table import Table
@@ -47,7 +47,7 @@ class Detected:
     notes: list[str]
 
 
-def detect(source: str, progress: Progress | None = None) -> Detected:
+def detect(source: str, progress: OnProgress | None = None) -> Detected:
     """Read a table and infer how its cells are spelled.
 
     Raises: DataError for a file that cannot be read.
@@ -104,7 +104,7 @@ def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table,
 
 def _header(source: str, reading: CsvDialect) -> Any:
     with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
-        return read_header(Source(stream, source), reading.delimiter)
+        return read_header(TextSource(stream, source), reading.delimiter)
 
 
 def _encoding(source: str) -> str:

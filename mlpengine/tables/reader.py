@@ -29,10 +29,10 @@ from mlpengine.tables._files import (
     transcoded,
 )
 from mlpengine.tables.cells import EXACT, sorted_levels
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
-from mlpengine.tables.table import Column, Kind, Table, column_of, date_column
+from mlpengine.tables.table import Column, ColumnKind, Table, column_of, date_column
 
 DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
 """The data sets that ship with the package, and the target column of each."""
@@ -44,7 +44,7 @@ def read_table(
     missing: Iterable[str] | None = None,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     **spelling: Any,
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
@@ -94,7 +94,7 @@ def store_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     skip: Iterable[str] = (),
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     **spelling: Any,
 ) -> Table:
     """Return what `read_table` returns, with columns in a file below `directory`.
@@ -369,7 +369,7 @@ class _ParquetColumn:
         self._spill = spill
         self._segments: list[Segment] = []
         self._codes: dict[str, int] = {}
-        self._kind: Kind = "number"
+        self._kind: ColumnKind = "number"
         self._dtype = np.dtype(np.float64)
 
     def add(self, column: Column) -> None:

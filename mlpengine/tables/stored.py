@@ -20,7 +20,7 @@ import numpy as np
 from mlpengine.common import system
 from mlpengine.common.files import make_directory, read_file, write_all, write_atomically, writing
 from mlpengine.spec import Array
-from mlpengine.tables.table import Column, Kind, Table
+from mlpengine.tables.table import Column, ColumnKind, Table
 
 VERSION = 1
 ALIGNMENT = mmap.ALLOCATIONGRANULARITY
@@ -65,7 +65,7 @@ class StoredColumn(Column):
         offset: int,
         count: int,
         dtype: str,
-        kind: Kind,
+        kind: ColumnKind,
         levels: Sequence[str],
     ) -> None:
         for name, value in (

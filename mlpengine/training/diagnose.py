@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import (
     NO_EXTREME,
-    Extreme,
+    ExtremeValue,
     best_constant,
     extreme_feature,
     extreme_target,
@@ -249,7 +249,7 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
     return arguments
 
 
-def extreme_value(loss: Loss, train: Split, sizes: Array) -> Extreme:
+def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features in memory, or of the targets of a regression."""
     known = NO_EXTREME
     if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:

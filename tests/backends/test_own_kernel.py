@@ -10,7 +10,7 @@ from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.lower import KERNELS
 from mlpengine.backends.compiled.rows import columns
-from mlpengine.backends.compiled.statements import Loop, load, store
+from mlpengine.backends.compiled.statements import ForLoop, load, store
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
@@ -65,7 +65,7 @@ class CenteredRows(Kernel):
             f"const real mean = sum_lanes(sum) / {x.columns};",
             *columns(x.columns, layout.lanes, [centered]),
         ]
-        body = [Loop("i", "first", "last", row)]
+        body = [ForLoop("i", "first", "last", row)]
         writer.add(name, "rows", y.rows, self.text, body, self.reads, self.writes)
 
 

@@ -22,7 +22,7 @@ from mlpengine.diagnostics import (
     verdicts,
 )
 from mlpengine.diagnostics.baseline import (
-    Extreme,
+    ExtremeValue,
     extreme_feature,
     extreme_target,
     feature_sizes,
@@ -309,7 +309,7 @@ def test_a_batch_far_above_the_noise_scale(scale, expected):
 @pytest.mark.parametrize("column", [-1, 1])
 def test_a_value_far_from_all_others_is_an_outlier(column):
     seen = seen_with()
-    seen.extreme = Extreme(7, column, 400.0)
+    seen.extreme = ExtremeValue(7, column, 400.0)
     (verdict,) = verdicts(seen)
     assert (verdict.name, verdict.value) == ("outlier", 400.0)
     assert ("target" if column < 0 else "feature '1'") in verdict.finding

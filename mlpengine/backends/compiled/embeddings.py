@@ -7,12 +7,12 @@ from math import pi
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.rows import columns
-from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
+from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement, load, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import dense
 from mlpengine.backends.scalar.text import constant, indented
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values, padded_length
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.ops import PeriodicEmbedding
 
 
@@ -20,10 +20,10 @@ from mlpengine.ops import PeriodicEmbedding
 class _Waves(Kernel):
     """The operands of a `PeriodicEmbedding` in both directions; `weight` may be None."""
 
-    x: Value
-    frequency: Value
-    phase: Value
-    weight: Value | None
+    x: MatrixValue
+    frequency: MatrixValue
+    phase: MatrixValue
+    weight: MatrixValue | None
 
     @property
     def _outputs(self) -> int:
@@ -46,11 +46,11 @@ class _Waves(Kernel):
 
 
 @dataclass(eq=False, repr=False)
-class Embedding(_Waves):
+class PeriodicForward(_Waves):
     """The forward rule of `PeriodicEmbedding`."""
 
-    bias: Value | None
-    y: Value
+    bias: MatrixValue | None
+    y: MatrixValue
 
     def __post_init__(self) -> None:
         self.text = f"{self.y.name} = {self.x.name} embedded"
@@ -58,7 +58,7 @@ class Embedding(_Waves):
         self.writes = [self.y]
 
     @classmethod
-    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Embedding] | None":
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[PeriodicForward] | None":
         if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind == "backward":
             return None
         (out,) = instruction.writes
@@ -81,15 +81,15 @@ class Embedding(_Waves):
             body += [
                 f"vec wave[{self._vector_count(layout)}];",
                 *self._each_wave(layout, [f"wave[k / LANES] = v_cos({angle});"]),
-                Loop("q", 0, outputs, mixed),
+                ForLoop("q", 0, outputs, mixed),
             ]
         row_body: list[Statement] = [
             f"const real *restrict x = {layout.at(self.x, 'i', '0')};",
             f"real *restrict y = {layout.at(self.y, 'i', '0')};",
             f"memcpy(y, x, {features} * sizeof(real));",
-            Loop("j", 0, self.frequency.rows, body),
+            ForLoop("j", 0, self.frequency.rows, body),
         ]
-        rows = [Loop("i", "first", "last", row_body)]
+        rows = [ForLoop("i", "first", "last", row_body)]
         writer.add(name, "rows", self.y.rows, self.text, rows, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
@@ -128,11 +128,11 @@ class Embedding(_Waves):
 class EmbeddingSums(_Waves):
     """The gradients of the parameters of a `PeriodicEmbedding`, summed over the rows."""
 
-    dy: Value
-    d_frequency: Value
-    d_phase: Value
-    d_weight: Value | None
-    d_bias: Value | None
+    dy: MatrixValue
+    d_frequency: MatrixValue
+    d_phase: MatrixValue
+    d_weight: MatrixValue | None
+    d_bias: MatrixValue | None
 
     text = "embedding, summed"
     sums_rows = True
@@ -178,14 +178,14 @@ class EmbeddingSums(_Waves):
             terms += [
                 "const vec wave = v_cos(angle);",
                 "vec through = {0};",
-                Loop("q", 0, outputs, mixed),
+                ForLoop("q", 0, outputs, mixed),
                 "const vec slope = -through * v_sin(angle);",
             ]
-            each_row.append(Loop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
+            each_row.append(ForLoop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
             added = _added(f"{self.d_weight.name} + {row}", mine)
             bias = f"{self.d_bias.name}[j * {outputs} + q]"
             more = f"{bias} = by_bias[q] + (begin ? {bias} : 0);"
-            ends = [Loop("q", 0, outputs, [*self._each_wave(layout, added), more])]
+            ends = [ForLoop("q", 0, outputs, [*self._each_wave(layout, added), more])]
         terms += [
             "by_phase[k / LANES] += slope;",
             "by_frequency[k / LANES] = multiply_add(slope, splat(x), by_frequency[k / LANES]);",
@@ -202,15 +202,15 @@ class EmbeddingSums(_Waves):
             *_added(f"{self.d_phase.name} + {place}", "by_phase[k / LANES]"),
             *_added(f"{self.d_frequency.name} + {place}", turns),
         ]
-        body = [*zeros, Loop("i", "begin", "end", rows), *self._each_wave(layout, stores), *ends]
-        loop, count = [Loop("j", "first", "last", body)], self.frequency.rows
+        body = [*zeros, ForLoop("i", "begin", "end", rows), *self._each_wave(layout, stores), *ends]
+        loop, count = [ForLoop("j", "first", "last", body)], self.frequency.rows
         writer.add(name, "reduce", count, self.text, loop, self.reads, self.writes)
 
 
 def _added(place: str, value: str) -> list[Statement]:
     """Return the statements that store a vector, added to what is there unless `begin` is 0."""
     return [
-        Block(
+        Scope(
             [
                 f"vec total = {value};",
                 If("begin", [f"total += {load(place, 'n')};"]),

@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.lower import Lowered
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import Phase
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.values import Value
+from mlpengine.backends.values import MatrixValue
 
 STREAM_BYTES = 1 << 20
 """Bytes of a batch's values above which rows are processed in chunks, each from the first op to the
@@ -77,7 +77,7 @@ def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
     return max(rows, min(batch, 8))  # a product of fewer rows reads weights too often
 
 
-def _copy(writer: Writer, value: Value, phase: Phase, *, incoming: bool) -> None:
+def _copy(writer: Writer, value: MatrixValue, phase: Phase, *, incoming: bool) -> None:
     """Copy between the caller's array and the padded one."""
     mine, caller = value.name, f"{value.name}_np"
     ends = [f"{mine}, {writer.layout.stride(value)}", f"{caller}, {value.columns}"]

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.dropout import Draw
-from mlpengine.backends.compiled.embeddings import Embedding, EmbeddingSums
+from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
 from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 
 KERNELS: list[type[Kernel]] = [
     Product,
@@ -20,7 +20,7 @@ KERNELS: list[type[Kernel]] = [
     CrossEntropyRows,
     SoftmaxRows,
     Draw,
-    Embedding,
+    PeriodicForward,
     EmbeddingSums,
     Map,
 ]
@@ -31,7 +31,7 @@ class Lowered(NamedTuple):
     """The kernels of a program in order, fused, and its values."""
 
     kernels: list[Kernel]
-    values: list[Value]
+    values: list[MatrixValue]
 
 
 def lower(instructions: Iterable[InstructionLike], lanes: int, names: Mapping[int, str]) -> Lowered:
@@ -68,7 +68,7 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
             yield kernel
 
 
-def _any_length(kernels: list[Kernel], lanes: int) -> list[Value]:
+def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
     """Return the values that are written and read as rows of any length."""
     written = [v for kernel in kernels if not kernel.whole_vectors for v in kernel.writes]
     vectors = {v for kernel in kernels for v in kernel.read_by_vectors(lanes)}
@@ -93,7 +93,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
 
 def mark_stored(kernels: list[Kernel]) -> None:
     """Mark the values that stay in registers: only the kernel that computes them reads them."""
-    readers: dict[Value, set[int]] = {}
+    readers: dict[MatrixValue, set[int]] = {}
     for i, kernel in enumerate(kernels):
         for value in kernel.reads:
             readers.setdefault(value, set()).add(i)

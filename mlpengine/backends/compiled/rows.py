@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mlpengine.backends.compiled.statements import Block, If, Loop, Statement
+from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement
 
 
 def columns(
@@ -12,10 +12,10 @@ def columns(
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
-        parts.append(Loop(variable, 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
+        parts.append(ForLoop(variable, 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
     if count % lanes:
         head = f"const int64_t {variable} = {whole}, n = {count % lanes};"
-        parts.append(Block([head, *body]))
+        parts.append(Scope([head, *body]))
     return parts
 
 

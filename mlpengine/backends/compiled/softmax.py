@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.rows import columns, masked
-from mlpengine.backends.compiled.statements import Loop, Statement, load, store
+from mlpengine.backends.compiled.statements import ForLoop, Statement, load, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import softmax
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import LogSoftmax, Softmax
 
 
@@ -18,9 +18,9 @@ from mlpengine.ops import LogSoftmax, Softmax
 class SoftmaxRows(Kernel):
     """Softmax of each row of x or its `logarithm`; with `dy` the gradient, and x is the value."""
 
-    x: Value
-    dy: Value | None
-    out: Value
+    x: MatrixValue
+    dy: MatrixValue | None
+    out: MatrixValue
     logarithm: bool
     text: str
 
@@ -41,7 +41,7 @@ class SoftmaxRows(Kernel):
 
     def emit(self, writer: Writer, name: str) -> None:
         row = self._gradient(writer.layout, self.dy) if self.dy else self._value(writer.layout)
-        body = [Loop("i", "first", "last", row)]
+        body = [ForLoop("i", "first", "last", row)]
         writer.add(name, "rows", self.out.rows, self.text, body, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
@@ -71,7 +71,7 @@ class SoftmaxRows(Kernel):
             *self._loop(layout, last),
         ]
 
-    def _gradient(self, layout: Layout, slope: Value) -> Sequence[Statement]:
+    def _gradient(self, layout: Layout, slope: MatrixValue) -> Sequence[Statement]:
         y, dy, dx = (layout.at(value, "i", "j") for value in (self.x, slope, self.out))
         entry = [f"const vec y = {load(y, 'n')}, dy = {load(dy, 'n')};"]
         if self.logarithm:

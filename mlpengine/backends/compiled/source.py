@@ -16,17 +16,17 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import (
-    Function,
+    CFunction,
     If,
     Phase,
     Statement,
     print_function,
     print_head,
 )
-from mlpengine.backends.compiled.target import Target
+from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
-from mlpengine.backends.values import Value
+from mlpengine.backends.values import MatrixValue
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -41,7 +41,7 @@ CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
 
 
-class Source(NamedTuple):
+class CSource(NamedTuple):
     """A program as C.
 
     Attributes:
@@ -70,7 +70,7 @@ class Source(NamedTuple):
 def make_source(
     instructions: Sequence[InstructionLike],
     *,
-    target: Target,
+    target: CompileTarget,
     dtype: "np.dtype[np.floating]",
     batch: int,
     threads: int = 1,
@@ -80,7 +80,7 @@ def make_source(
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     names: Mapping[int, str] | None = None,
-) -> Source:
+) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
     `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
@@ -124,7 +124,7 @@ def make_source(
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
         *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
-    return Source(
+    return CSource(
         "\n".join(parts),
         layout.arrays,
         layout.nbytes,
@@ -137,7 +137,7 @@ def make_source(
     )
 
 
-def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
+def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[str]:
     single, info = dtype.itemsize == 4, np.finfo(dtype)
     yield "#define _GNU_SOURCE"
     yield "#include <stdint.h>"
@@ -189,7 +189,7 @@ def _step_defines(
 
 
 def _output_defines(
-    layout: Layout, output: Value | None, gathered: Sequence[Array | None]
+    layout: Layout, output: MatrixValue | None, gathered: Sequence[Array | None]
 ) -> Iterator[str]:
     """Yield the definitions with which entry.h computes outputs, of rows of the first buffer."""
     if output is not None and gathered:
@@ -249,7 +249,7 @@ def _header(name: str) -> str:
     return files(__package__).joinpath(f"{name}.h").read_text(encoding="utf-8")
 
 
-def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Function:
+def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
     """Return the function that calls all functions of a phase.
 
     With `in_turn` the rows are summed in the phase ``rows``, each value as soon as it is computed:
@@ -280,10 +280,10 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
     if phase == "rows":
         rows_of_part = "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;"
         calls = [rows_of_part, "(void)stop, (void)begin, (void)end;", *calls]
-    return Function(phase, phase, (), calls, text, parameters)
+    return CFunction(phase, phase, (), calls, text, parameters)
 
 
-def _in_units(functions: Sequence[Function], layout: Layout, others: int) -> Iterator[str]:
+def _in_units(functions: Sequence[CFunction], layout: Layout, others: int) -> Iterator[str]:
     """Yield the functions; the second unit has the first products, the first unit all others.
 
     Each unit takes about as long to compile: what the first one has beside products takes as long
@@ -307,7 +307,7 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
     yield "#endif"
 
 
-def _printed(functions: Sequence[Function], layout: Layout) -> Iterator[str]:
+def _printed(functions: Sequence[CFunction], layout: Layout) -> Iterator[str]:
     for function in functions:
         if function.tile is not None:
             yield from _printed([function.tile], layout)

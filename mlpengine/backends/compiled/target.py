@@ -112,7 +112,7 @@ place of 0.96 s with 12 and 13, and a step takes as long (the same machine, GCC 
 
 
 @dataclass(frozen=True)
-class Target:
+class CompileTarget:
     """A compiler and the processor that it compiles for.
 
     Attributes:
@@ -228,7 +228,7 @@ def chosen_level() -> str:
     return name
 
 
-def find_target(command: tuple[str, ...], level: str = "native") -> Target:
+def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarget:
     """Return the target of the compiler `command` for a level of this processor, by running it.
 
     Raises: CompileError if it cannot be queried; UsageError if the processor lacks the level.
@@ -254,7 +254,7 @@ def find_target(command: tuple[str, ...], level: str = "native") -> Target:
             raise CompileError(f"compiler: {shlex.join(command)} must know {flags}")
     features = sorted(m for m in macros if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
     cpu = " ".join([platform.machine(), cpu_model(), *features])
-    return Target(command, about, cpu, name, flag, *levels[name][:2])
+    return CompileTarget(command, about, cpu, name, flag, *levels[name][:2])
 
 
 def _first_accepted(

@@ -6,7 +6,7 @@ Sizes are arguments, so that layers of one kind share a function; its name comes
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 
-from mlpengine.backends.rules import Rule
+from mlpengine.backends.rules import VectorRule
 from mlpengine.backends.scalar.text import Functions, constant, constants, indented
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import Expr, c_statements, where
@@ -53,7 +53,7 @@ def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) ->
 
 def dense(
     functions: Functions,
-    rule: Rule | None,
+    rule: VectorRule | None,
     stored: Sequence[str],
     *,
     batched: bool = False,
@@ -107,7 +107,12 @@ def softmax(functions: Functions, *, log: bool = False) -> str:
 
 
 def back_dense(
-    functions: Functions, rule: Rule | None, reads: Sequence[str], *, batched: bool, about: str
+    functions: Functions,
+    rule: VectorRule | None,
+    reads: Sequence[str],
+    *,
+    batched: bool,
+    about: str,
 ) -> str:
     """Return the function of an input gradient: ``f(dy, w, dx, *reads, [rows,] in, out)``.
 
@@ -141,7 +146,7 @@ def back_dense(
     )
 
 
-def each(functions: Functions, rule: Rule, *, about: str) -> str:
+def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
     """Return the function of an element-wise rule: ``f(*reads, *writes, n)``."""
     names = {name: name for name in (*rule.given, *rule.outputs)}
     body = [
