@@ -412,16 +412,6 @@ class Preprocessor:
         return self._fitted().names + one_hot
 
     @property
-    def n_numbers(self) -> int:
-        """How many of the features, the first ones, are numbers, booleans and dates."""
-        return len(self._fitted().sources)
-
-    @property
-    def n_components(self) -> int:
-        """How many of the features, those after the numbers, are components of bins."""
-        return len(self._fitted().bins)
-
-    @property
     def n_features(self) -> int:
         """Columns of the feature matrix."""
         one_hot = sum(category.size for category in self.categories if not category.embedded)

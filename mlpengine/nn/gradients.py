@@ -171,10 +171,6 @@ class Gradients(KnownAttributes):
             self._shorter[rows] = Gradients(self.mlp, rows, memory=self._memory)
         return self._shorter[rows]
 
-    def zero_params(self) -> None:
-        """Set all parameter gradients to zero; not needed in training, as backward overwrites."""
-        self.flat.fill(0)
-
     def scale_params(self, factor: float) -> None:
         """Multiply every parameter gradient by `factor`."""
         self._scale[...] = factor
