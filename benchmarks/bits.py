@@ -70,7 +70,7 @@ the same block of random bytes as the last row."""
 
 def draw(count: int) -> list[Case]:
     """Return random networks; their widths lie around multiples of a vector."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)  # with 0, the first one is among CASES
     widths = [1, 2, 3, 5, 8, 15, 16, 17, 24, 31, 33, 48, 64, 100, 128, 200, 257]
     return [
         Case(
