@@ -85,7 +85,7 @@ def outputs(request, tmp_path_factory):
     encoding, *parts = done.stdout.split(b"\0")
     results = dict(zip(CALLS, zip(parts[::2], map(int, parts[1::2]), strict=False), strict=True))
     encoding = encoding.decode()
-    assert encoding == request.param or request.param == "C" and encoding in ("utf-8", "cp1252")
+    assert encoding == request.param or (request.param == "C" and encoding in ("utf-8", "cp1252"))
     return folder, encoding, results, done.stderr.decode(encoding)
 
 
