@@ -201,7 +201,7 @@ def test_step_binds_each_gradients_object_once(monkeypatch: pytest.MonkeyPatch) 
     model = make_model()
     sgd, bound = Sgd(model), []
     calls = sgd.calls
-    monkeypatch.setattr(sgd, "calls", lambda flat: bound.append(flat) or calls(flat))
+    monkeypatch.setitem(vars(sgd), "calls", lambda flat: bound.append(flat) or calls(flat))
     many = [make_grads(model) for _ in range(_optimizer.BOUND_AT_ONCE + 1)]
     for grads in [*many[:2], *many[:2]]:
         sgd.step(model, grads)

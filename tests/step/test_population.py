@@ -291,7 +291,7 @@ def test_an_interrupt_ends_all_threads_after_the_steps_in_hand(monkeypatch):
         first(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(step.steps[0], "run_into", interrupted)
+    monkeypatch.setitem(vars(step.steps[0]), "run_into", interrupted)
     with pytest.raises(KeyboardInterrupt):
         step.run_many(x, y, np.tile(np.arange(60), (3, 10_000)))
     made = [s.optimizer.steps for s in step.steps]
