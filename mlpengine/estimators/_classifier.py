@@ -8,6 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from mlpengine.common.fields import NonNegative, fitting
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
@@ -44,6 +45,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def _kind(self) -> str:  # type: ignore[override]
         return "multilabel" if self._several else "classification"
 
+    @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -75,6 +77,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
 
+    @called_as("{name}().partial_fit(X, y, classes=[0, 1])")
     @rollback_on_error
     def partial_fit(
         self,
@@ -108,6 +111,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         self._partial_fit(X, codes, sample_weight)
         return self
 
+    @called_as("estimator.predict(X)")
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
         output = self._output(X)
@@ -115,6 +119,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         labels: Array = predicted if self._kind == "multilabel" else self.classes_[predicted]
         return labels
 
+    @called_as("estimator.predict_proba(X)")
     def predict_proba(self, X: Any) -> Array:
         """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)

@@ -16,6 +16,7 @@ from warnings import catch_warnings
 
 import numpy as np
 
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, importing
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, answers_of, read_csv, read_csv_blocks
@@ -39,6 +40,7 @@ DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "pe
 """The data sets that ship with the package, and the target column of each."""
 
 
+@called_as("read_table('data.csv', delimiter=';')")
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,
@@ -78,6 +80,8 @@ def read_table(
     name = os.fspath(source)
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
+    if name.lower().endswith((".yaml", ".yml")):
+        raise DataError(f"{name}: is a config, not a table; name a file of CSV or Parquet")
     read = READERS.get(os.path.splitext(name)[1].lower())
     if read is not None:
         require_file(name)
