@@ -80,8 +80,7 @@ def read_table(
     name = os.fspath(source)
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
-    if name.lower().endswith((".yaml", ".yml")):
-        raise DataError(f"{name}: is a config, not a table; name a file of CSV or Parquet")
+    _refuse_config(name)
     read = READERS.get(os.path.splitext(name)[1].lower())
     if read is not None:
         require_file(name)
@@ -156,6 +155,7 @@ def read_blocks(
         )
         return
     name = os.fspath(source)
+    _refuse_config(name)
     suffix = os.path.splitext(name)[1].lower()
     if suffix in PARQUET:
         require_file(name)
@@ -166,6 +166,12 @@ def read_blocks(
             yield from read_csv_blocks(stream, name, options)
         return
     yield read_table(source, text=text, numbers=numbers, **spelling)
+
+
+def _refuse_config(name: str) -> None:
+    """Raise DataError for the name of a config."""
+    if name.lower().endswith((".yaml", ".yml")):
+        raise DataError(f"{name}: is a config, not a table; name a file of CSV or Parquet")
 
 
 _BATCH, _BUFFER = 1 << 16, 1 << 20
