@@ -143,6 +143,11 @@ SYNONYMS = {
     "quantile": "levels",
     "quantiles": "levels",
     "kernel_initializer": "initializer",
+    "weight_init": "initializer",
+    "init_method": "initializer",
+    "n": "count",
+    "n_members": "count",
+    "n_estimators": "count members",
     "init": "initializer",
     "act": "activation",
     "activation_fn": "activation",
@@ -207,7 +212,7 @@ _SENTENCES = {
         "the training itself says how many steps there are; leave it out"
     ),
     "last_epoch": "the optimizer counts the steps, optimizer.steps; leave it out",
-    "anneal_strategy three_phase t_mult cycle_momentum amsgrad foreach capturable": _NONE,
+    "anneal_strategy three_phase t_mult cycle_momentum amsgrad foreach capturable fused": _NONE,
     "differentiable maximize dampening centered momentum_decay max_fun": _NONE,
     "momentum nesterov nesterovs_momentum": (
         "the optimizer sgd has it, and the first of Adam's betas is alike: "
@@ -239,6 +244,12 @@ _SENTENCES = {
         "task.watch('macro_f1') adds one"
     ),
     "callbacks": "mlpengine.fit(table, target='y', callbacks=[...]) and Loop take them",
+    "batch_size": (
+        "the step has it, TrainingStep(mlp, loss, optimizer, batch_size=32); predictions take all "
+        "rows at once"
+    ),
+    "delta": "a loss has it: Huber(delta=1.0)",
+    "dtype converters": "text=['a'] reads columns as texts, and numbers=['b'] as numbers",
     "epochs n_epochs num_epochs max_iter": (
         "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20) runs epochs"
     ),

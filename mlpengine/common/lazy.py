@@ -34,9 +34,9 @@ def lazy_names(
         """Return where a name is, or the nearest one, for a message."""
         from mlpengine.common.wording import suggestion  # which no import needs
 
-        for room in rooms:
-            if name in getattr(import_module(f"{package}.{room}"), "__all__", ()):
-                return f"; it is in {package}.{room}"
+        for part in rooms:
+            if name in getattr(import_module(f"{package}.{part}"), "__all__", ()):
+                return f"; it is in {package}.{part}"
         return suggestion(name, listed())
 
     return find, listed

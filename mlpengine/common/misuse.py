@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, currentframe, signature
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, get_origin
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 
@@ -193,6 +194,8 @@ def _option(near: Parameter, value: Any) -> str:
     if default is near.empty or (default is None and isinstance(value, str)):
         return ""
     fits = default is None or type(value) is type(default)
+    if isinstance(value, Real) and value < 0:  # such as n_jobs=-1
+        return "" if default is None else f"{near.name}={default!r}"
     return f"{near.name}={quoted(value if fits else default)}"
 
 
@@ -202,6 +205,7 @@ KINDS: dict[Any, tuple[type, str]] = {
     np.ndarray: (np.ndarray, "an array"),
     Mapping: (Mapping, "a mapping"),
     Sequence: (Sequence, "a sequence"),
+    NoneType: (NoneType, "None"),
 }
 """What an annotation says that an argument must be."""
 
@@ -216,14 +220,23 @@ def _odd_kind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str
         if parameter.kind is not Parameter.VAR_KEYWORD
     ]
     for parameter, value in given:
-        name, said = parameter.name, get_origin(parameter.annotation) or parameter.annotation
-        kind, words = KINDS.get(said, (said, ""))
-        if not words and not (isinstance(said, type) and _is_ours(said.__module__)):
-            continue
-        if not isinstance(value, kind):
-            words = words or f"of the class {kind.__name__}"
-            return f"{name} must be {words} (got {quoted(value)})"
+        said = parameter.annotation
+        several = get_args(said) if get_origin(said) in (Union, UnionType) else [said]
+        kinds = [known for one in several if (known := _kind(one))]
+        if len(kinds) == len(several) and not isinstance(value, tuple(one for one, _ in kinds)):
+            words = " or ".join(words for _, words in kinds)
+            return f"{parameter.name} must be {words} (got {quoted(value)})"
     return ""
+
+
+def _kind(said: Any) -> tuple[type, str] | None:
+    """Return the class that an annotation stands for, and words for it; None for other ones."""
+    said = get_origin(said) or said
+    if said in KINDS:
+        return KINDS[said]
+    if isinstance(said, type) and _is_ours(said.__module__):
+        return said, f"of the class {said.__name__}"
+    return None
 
 
 def quoted(value: object) -> str:

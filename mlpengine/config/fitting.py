@@ -264,12 +264,12 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
         name = getattr(value if isinstance(value, type) else type(value), "name", None)
         if isinstance(name, str):
             raise CallError(
-                f"{NAME}: {key} must be a name, or a dict of its options (got {quoted(value)}); "
+                f"{NAME}: {key} must be a name, or a mapping of its options (got {quoted(value)}); "
                 f"write {key}={name!r}"
             )
         if key in SECTIONS and not isinstance(value, Mapping):
             raise CallError(
-                f"{NAME}: {key} must be a dict of keys (got {quoted(value)}); write "
+                f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
                 f"{key}={SECTIONS[key]}"
             )
         if key not in Config.model_fields and path:

@@ -79,6 +79,8 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
         return ""
     if re.fullmatch(r"[+-]?\d+,\d+", value):
         return f"; write {value.replace(',', '.')}, with a point"
+    if re.fullmatch(r"\d+", value) and ("whole" in text or "list" in text):
+        return f"; write {value}, without quotes"
     if re.fullmatch(r"\d+([, ]+\d+)+", value):
         return f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
     if share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):

@@ -1,5 +1,6 @@
 """The classifier."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -146,9 +147,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             return weights
         if self._kind == "multilabel":
             return super()._class_weighted(y, weights)
-        if isinstance(given, str):
-            if given != "balanced":
-                raise UsageError(f"class_weight: must be balanced, or weights by label ({given!r})")
+        if not isinstance(given, Mapping):
+            if not isinstance(given, str) or given != "balanced":
+                raise UsageError(
+                    "class_weight: must be balanced, or weights by label, such as "
+                    f"{{0: 1.0, 1: 2.0}} (got {given!r:.60})"
+                )
             each = class_weights(y, len(self.classes_))
         else:
             known = self.classes_.tolist()

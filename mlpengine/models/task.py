@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.fields import Count, fitting
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted
 from mlpengine.common.wording import plural, suggestion
@@ -159,7 +160,7 @@ class Task(KnownAttributes, ABC):
 
     @called_as("{name}(1), the number of outputs")
     def __init__(self, outputs: int) -> None:
-        self.outputs = outputs
+        self.outputs: int = fitting(f"{type(self).__name__}: outputs", Count, outputs)
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         """Return encoded targets in the form and dtype that the loss takes."""

@@ -63,6 +63,7 @@ class Gradients(KnownAttributes):
 
     _elsewhere: ClassVar = {
         "clip_grad_norm_": "write grads.clip_global_norm_params(1.0)",
+        "clip_grad_value_": "write grads.clip_global_norm_params(1.0), which scales all alike",
         "zero_grad": "none is needed, backward overwrites the gradients",
     }
 

@@ -87,6 +87,7 @@ class Mlp(Network):
         **dict.fromkeys(("named_parameters", "get_weights"), "write mlp.state_dict()"),
         **dict.fromkeys(("add", "append"), "sizes are given at once, Mlp([4, 8, 3])"),
         "set_weights": "write mlp.load_state_dict(state)",
+        "predict_proba": "predict returns logits; MlpClassifier has it",
         "requires_grad_": "write mlp.freeze([0])",
         "zero_grad": "none is needed, backward overwrites the gradients",
         **dict.fromkeys(("coefs_", "intercepts_"), "write mlp.weights and mlp.biases"),

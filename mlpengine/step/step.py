@@ -135,6 +135,11 @@ class TrainingStep(KnownAttributes):
             raise UsageError(
                 "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
             )
+        if dropout_schedule is not None and not callable(dropout_schedule):
+            raise UsageError(
+                "training step: dropout_schedule must be callable "
+                f"(got {quoted(dropout_schedule)}), such as CosineSchedule(1000)"
+            )
         self.clip = clip_rule(clip_norm, "training step: clip_norm")
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted

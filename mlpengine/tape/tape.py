@@ -71,7 +71,13 @@ class Tape(KnownAttributes):
         if not np.iterable(shape) or isinstance(shape, str):
             right = "(32, 4)" if isinstance(shape, str) else f"({shape},)"
             raise ShapeError(f"input: shape must be a tuple, such as {right} (got {shape!r})")
-        spec = Spec(tuple(shape), np.dtype(dtype))
+        try:
+            spec = Spec(tuple(shape), np.dtype(dtype))
+        except TypeError as error:
+            raise DtypeError(
+                f"input: dtype must be one of NumPy's (got {dtype!r}); a name is written "
+                f"input({tuple(shape)}, name='x')"
+            ) from error
         if wants_grad and not spec.is_float:
             raise DtypeError(f"input: only float32 and float64 have gradients (got {spec})")
         return self._leaf("input", spec, name, wants_grad=wants_grad)

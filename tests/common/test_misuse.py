@@ -5,6 +5,7 @@ import pydoc
 from dataclasses import is_dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mlpengine
@@ -608,6 +609,60 @@ MISTAKES = {
         "int64[8]",
         "write loss(output, target)",
     ),
+    "gradients for their output": (
+        lambda: by_hand("loss(scratch.output, Y, grads)"),
+        "SoftmaxCrossEntropy: d_output must be an array or None",
+        "got Gradients(...)",
+        "loss(scratch.output, y, grads.d_output)",
+    ),
+    "a number of jobs": (
+        lambda: MlpClassifier(n_jobs=-1),
+        "MlpClassifier: has no argument 'n_jobs'",
+        "got -1",
+        "write MlpClassifier(hidden=[64, 64], epochs=50, threads=1)",
+    ),
+    "a loss's option of an estimator": (
+        lambda: MlpRegressor(loss="huber", delta=2),
+        "MlpRegressor: has no argument 'delta'",
+        "got 2",
+        "a loss has it: Huber(delta=1.0)",
+    ),
+    "a schedule of dropout by name": (
+        lambda: TrainingStep(*parts(), 8, dropout_schedule="cosine"),
+        "training step: dropout_schedule must be callable",
+        "'cosine'",
+        "such as CosineSchedule(1000)",
+    ),
+    "class weights as a list": (
+        lambda: MlpClassifier(class_weight=[1, 2, 3]).fit(X, Y),
+        "class_weight: must be balanced, or weights by label",
+        "[1, 2, 3]",
+        "{0: 1.0, 1: 2.0}",
+    ),
+    "Xavier's initializer": (
+        lambda: Mlp([4, 8, 3], initializer="xavier"),
+        "initializer: must be one of he_normal",
+        "'xavier'",
+        "did you mean 'glorot_uniform'?",
+    ),
+    "a task of labels": (
+        lambda: Classification(["a", "b"]),
+        "Classification: outputs must be a whole number",
+        "['a', 'b']",
+        "",
+    ),
+    "a name by place": (
+        lambda: tape.Tape().input((4, 3), "x"),
+        "input: dtype must be one of NumPy's",
+        "'x'",
+        "input((4, 3), name='x')",
+    ),
+    "a data frame to read": (
+        lambda: read_table(pd.DataFrame({"a": [1]})),
+        "read: needs a path, a data set or an open file",
+        "DataFrame [1, 1]",
+        "mlpengine.fit takes data frames",
+    ),
     "features and targets swapped": (
         lambda: training_step()(Y, X),
         "training step: x must be (rows, 4)",
@@ -833,7 +888,7 @@ MISTAKES = {
     ),
     "fit's model by name": (
         lambda: mlpengine.fit(COLUMNS, "price", model="realmlp"),
-        "fit: model must be a dict of keys",
+        "fit: model must be a mapping of keys",
         "'realmlp'",
         "write model={'preset': 'realmlp'}",
     ),
