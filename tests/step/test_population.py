@@ -417,7 +417,7 @@ def test_misuse_is_refused(name):
 ORDERS = np.zeros((3, 10), np.int64)
 BAD_ROWS = {
     "members": (ORDERS[:2], {}, ShapeError, r"needs 3 orders, one for each member \(got 2\)"),
-    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"member 0: order must be int64"),
+    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"member 0: order must be an array of int64"),
     "length": ([ORDERS[0], ORDERS[0, :7], ORDERS[0]], {}, ShapeError, "member 1: .*multiple of 5"),
     "row": (
         np.add(ORDERS, [[0], [0], [60]]),
