@@ -145,24 +145,28 @@ def check_fields(owner: Any, where: str = "") -> None:
     for name, option in options_of(type(owner)).items():
         value = getattr(owner, name)
         if value is not option.default:
-            object.__setattr__(owner, name, fitting(f"{where}: {name}", option.type, value))
+            default = MISSING if option.given else option.default
+            fit = fitting(f"{where}: {name}", option.type, value, default)
+            object.__setattr__(owner, name, fit)
     if isinstance(owner, Checked):
         for name, text in owner.problems():
             raise UsageError(f"{where}: {name}: {text}")
 
 
-def fitting(where: str, kind: Any, value: Any) -> Any:
+def fitting(where: str, kind: Any, value: Any, default: Any = MISSING) -> Any:
     """Return a value in the form of a type: a float for a whole number, a tuple for a list.
 
-    Raises: UsageError, led by `where`, for a value that the type or its limits refuse.
+    Raises: UsageError, led by `where`, for a value that the type or its limits refuse; it shows
+        `default` as a value that fits.
     """
     try:
         return _fitting(kind, value)
     except _Misfit as error:
-        hint = ""
+        name = where.rpartition(": ")[2]
+        hint = "" if default in (MISSING, None, ()) else f"; write {name}={default!r}, say"
         if isinstance(value, str) and "number" in error.text:
             with suppress(ValueError):
-                hint = f"; write {where.rpartition(': ')[2]}={float(value):g}"
+                hint = f"; write {name}={float(value):g}"
         raise UsageError(f"{where}{error.at} {error.text}{hint}") from None
 
 

@@ -103,7 +103,6 @@ def load_data(
     if is_new and not config.data.stream:
         _warn_of_new_rows(tables)
     loss, task = loss_and_task(file, tables.preprocessor)
-    _watch(file, task)
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
     if stream and config.training.dtype != "float32":
@@ -211,6 +210,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     if isinstance(task, Regression) and len(set(task.column_names)) < len(task.column_names):
         listed = ", ".join(task.column_names)
         raise file.wrong(("data", "target"), f"predictions need names of their own ({listed})")
+    _watch(file, task)
     return loss, task
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, replay
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.probes import BoundProbes
@@ -80,6 +80,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
 
+    @called_as("Diagnostics(mlp)")
     def __init__(
         self,
         mlp: Mlp,

@@ -235,7 +235,7 @@ def alone(x: Array) -> Array:
     Rows of several classes that are otherwise equal show that the features do not tell the class.
     """
     _, place, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
-    one: Array = counts[place] == 1
+    one: Array = counts[place.ravel()] == 1  # NumPy 2.0.0 gives place as (rows, 1)
     return one
 
 

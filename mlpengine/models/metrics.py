@@ -9,10 +9,11 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 
@@ -43,6 +44,7 @@ class OwnMetric(NamedTuple):
     higher_is_better: bool
 
 
+@called_as("@mlpengine.metric(of='numbers') above a function of target, predicted and weight")
 def metric(
     *, of: PredictionKind = "numbers", higher_is_better: bool = False
 ) -> Callable[[MetricFunction], MetricFunction]:
@@ -57,6 +59,10 @@ def metric(
 
     Raises: UsageError for a name that another metric has.
     """
+    if of not in get_args(PredictionKind):
+        raise UsageError(
+            f"metric: of must be one of {', '.join(get_args(PredictionKind))} (got {of!r})"
+        )
 
     def register(function: MetricFunction) -> MetricFunction:
         name = function.__name__

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
@@ -220,6 +220,7 @@ class Network(KnownAttributes):
         """float32 or float64, of everything."""
         return self.params.flat.dtype
 
+    @called_as("mlp.freeze([0])")
     def freeze(self, layers: Iterable[int]) -> None:
         """Keep the parameters of these layers as they are, and train all others.
 
@@ -236,6 +237,8 @@ class Network(KnownAttributes):
         Raises: UsageError for a layer that does not exist, or if no layer is left to train.
         """
         count = len(self.layers)
+        if not np.iterable(layers) or isinstance(layers, str):
+            raise UsageError(f"freeze: layers must be a list (got {layers!r}); write freeze([0])")
         numbers = set()
         for number in layers:
             if not isinstance(number, int | np.integer) or not -count <= number < count:

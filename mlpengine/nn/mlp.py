@@ -79,6 +79,18 @@ class Mlp(Network):
         "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
         "training": "predict leaves dropout out, and so does mlp.scratch(32, training=False)",
         "eval": "none is needed, predict leaves dropout out",
+        **dict.fromkeys(("to", "cuda", "cpu"), "all runs on the processor; leave it out"),
+        **dict.fromkeys(("evaluate", "score"), "write loss(mlp.predict(x), y)"),
+        **dict.fromkeys(
+            ("summary", "modules"), "print(mlp) shows it, and mlp.layers has the parts"
+        ),
+        **dict.fromkeys(("named_parameters", "get_weights"), "write mlp.state_dict()"),
+        **dict.fromkeys(("add", "append"), "sizes are given at once, Mlp([4, 8, 3])"),
+        "set_weights": "write mlp.load_state_dict(state)",
+        "predict_proba": "predict returns logits; MlpClassifier has it",
+        "requires_grad_": "write mlp.freeze([0])",
+        "zero_grad": "none is needed, backward overwrites the gradients",
+        **dict.fromkeys(("coefs_", "intercepts_"), "write mlp.weights and mlp.biases"),
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }
 
@@ -114,7 +126,8 @@ class Mlp(Network):
         each = _one_each(activation, hidden)
         if len(each) != hidden:
             raise UsageError(
-                f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden})"
+                f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden}); "
+                f"write activation={[*each[:1]] * hidden}"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
         try:
@@ -143,6 +156,7 @@ class Mlp(Network):
             front.initialize(self.params.views, weights_rng)
         self._thread = local()  # .scratch is that of `predict` in this thread
 
+    @called_as("mlp.mask_inputs(kept), with a bool for each number")
     def mask_inputs(self, kept: ArrayLike) -> None:
         """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
 
@@ -164,6 +178,7 @@ class Mlp(Network):
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
+    @called_as("mlp.initialize_from(x, seed=0)")
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 
@@ -227,6 +242,7 @@ class Mlp(Network):
 
         return CompiledMlp(self.scratch(batch_size, training=False))
 
+    @called_as("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
 
@@ -246,10 +262,12 @@ class Mlp(Network):
             "scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
         )
 
+    @called_as("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
         grads.bind(scratch).run()
 
+    @called_as("mlp.predict(x)")
     def predict(self, x: ArrayLike) -> Array:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
 
@@ -260,9 +278,15 @@ class Mlp(Network):
         """
         rows = np.asarray(x)
         if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
-            one_row = "; for one row write predict(x[None])" if rows.shape == self.sizes[:1] else ""
+            advice = ""
+            if rows.shape == self.sizes[:1]:
+                advice = "; for one row write predict([x])"
+            elif not rows.ndim:
+                advice = f", {quoted(x)}; mlpengine.load('runs/name').predict reads tables"
+            elif rows.ndim > 2:
+                advice = "; write predict(np.reshape(x, (len(x), -1)))"
             raise ShapeError(
-                f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape}){one_row}"
+                f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape}){advice}"
             )
         if not hasattr(self._thread, "scratch"):
             self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
@@ -278,6 +302,7 @@ class Mlp(Network):
         """Return copies of the parameters by name (``0.weight``, ``0.bias``, ``2.weight``, ...)."""
         return {name: view.copy() for name, view in self.params.views.items()}
 
+    @called_as("mlp.load_state_dict(other.state_dict()); Mlp.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy the parameters from `state`, all or none.
 
@@ -368,11 +393,13 @@ class Mlp(Network):
         mlp.load_state_dict(state)
         return mlp
 
+    @called_as("mlp.save('network.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write architecture and parameters to a safetensors file, atomically."""
         write_tensors(path, self.params.views, {"mlp": self.to_dict()})
 
     @classmethod
+    @called_as("Mlp.load('network.safetensors')")
     def load(cls, path: str | Path) -> "Mlp":
         """Return the network that `save` wrote, or that of a model, without its preprocessing.
 
@@ -466,6 +493,23 @@ def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None
     return ops
 
 
+def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
+    """Return what to write for arrays of which none has the name of a parameter, or ""."""
+    if len(own) != len(given) or {*own} & {*given}:
+        return ""
+    text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
+    prefix = given[0].removesuffix(own[0])
+    if {*given} == {prefix + name for name in own}:
+        return (
+            f"{text}; write mlp.load_state_dict({{name.removeprefix({prefix!r}): value "
+            f"for name, value in state.items()}})"
+        )
+    return (
+        f"{text}; if they are in this order, write "
+        "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
+    )
+
+
 def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
     """Check that arrays are the parameters that `specs` describes.
 
@@ -482,9 +526,14 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
             problems.append(f"{name} must be {spec.shape} (got {array.shape})")
         elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
             problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
+    if problems and (advice := _advice_on_names([*specs], [*arrays])):
+        raise CheckpointError(f"parameters: {advice}")
     if problems:
         more = f"; {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else ""
-        raise CheckpointError(f"parameters: {'; '.join(problems[:SHOWN])}{more}")
+        raise CheckpointError(
+            f"parameters: {'; '.join(problems[:SHOWN])}{more}; the names and shapes must be those "
+            "of mlp.state_dict()"
+        )
 
 
 def _one_each(

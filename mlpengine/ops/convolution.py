@@ -63,7 +63,8 @@ class Conv2d(GradOp, name="conv2d"):
     ) -> Calls:  # fmt: skip
         (dx, dw, db), window = out, _window(self, w.shape[2:])
         yield call(np.copyto, _as_images(dsums, dy), dy)
-        yield from _channel_sums(dsums, db)
+        if db is not None:  # the sum of each channel
+            yield call(np.dot, dsums.reshape(db.size, -1), ones(dsums.shape[-1], db.dtype), db)
         if dw is not None:
             yield from _unfolded(window, x, dframe, dtiles, dy.shape[2:])
             yield from _products(dsums, dtiles.swapaxes(1, 2), _matrices(dw, self.groups))
@@ -185,12 +186,6 @@ def _products(left: Array, right: Array, out: Array) -> Calls:
     """Yield one product for each group."""
     for matrices in zip(left, right, out, strict=True):
         yield call(np.dot, *matrices)
-
-
-def _channel_sums(sums: Array, db: Array | None) -> Calls:
-    """Yield the call that sums each channel into `db`, if that gradient is wanted."""
-    if db is not None:
-        yield call(np.dot, sums.reshape(db.size, -1), ones(sums.shape[-1], db.dtype), db)
 
 
 def _finished(sums: Array, b: Array | None, out: Array) -> Calls:

@@ -10,7 +10,8 @@ import numpy as np
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.common.fields import check_fields
 from mlpengine.common.locks import cached_property
-from mlpengine.errors import ShapeError
+from mlpengine.common.misuse import called_as, quoted
+from mlpengine.errors import DtypeError, ShapeError
 from mlpengine.formula.pieces import BLOCK
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
@@ -101,6 +102,7 @@ class Loss(GradOp):
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
+    @called_as("loss(output, target), or loss(scratch.output, y, grads.d_output)")
     def __call__(
         self,
         output: Array,
@@ -118,6 +120,11 @@ class Loss(GradOp):
         bindings: dict[object, BoundLoss] = self.__dict__.setdefault("_bindings", {})
         bound = bindings.get(key)
         if bound is None:
+            if output.dtype.kind != "f":
+                raise DtypeError(
+                    f"{self.name}: output must be those of a network (got {quoted(output)}); "
+                    f"write loss(output, target), the output first"
+                )
             if len(bindings) >= MAX_BINDINGS:
                 del bindings[next(iter(bindings))]
             bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))

@@ -305,16 +305,13 @@ class _StepParts:
         """
         for compiled, group in groupby(self.instructions, key=self._is_supported):
             if compiled:
-                yield self._segment([*group])
+                yield self.checked(self.compile([*group]))
                 continue
             for instruction in group:
                 if isinstance(instruction, Instruction):
                     yield from instruction.calls
                 else:
                     yield from self.bound_loss.calls
-
-    def _segment(self, instructions: Sequence[InstructionLike]) -> Call:
-        return self.checked(self.compile(instructions))
 
     def checked(self, program: Executor) -> Call:
         """Return the call that runs a program, and raises the error of a label out of range."""

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from mlpengine.common.buffers import zeros
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
 from mlpengine.nn.mlp import Mlp, check_arrays
@@ -52,6 +52,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
     from 0.
     """
 
+    @called_as("Population(mlp, 8)")
     def __init__(self, mlp: Mlp, count: int, *, seeds: Sequence[int] | None = None) -> None:
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
@@ -89,6 +90,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
     def __iter__(self) -> Iterator[Mlp]:
         return iter(self._members)
 
+    @called_as("population.predict(x)")
     def predict(self, x: ArrayLike) -> Array:
         """Return the outputs (count, rows, out_dim) for `x` (rows, in_dim), without dropout.
 
@@ -96,6 +98,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
         """
         return np.stack([member.predict(x) for member in self])
 
+    @called_as("population.mean(x)")
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
 
@@ -108,6 +111,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
         names = self[0].params.views
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
+    @called_as("population.load_state_dict(other.state_dict())")
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy in what `state_dict` of a population of this size and shape returned, all or none.
 
@@ -160,6 +164,7 @@ class PopulationStep(KnownAttributes):
     members would share.
     """
 
+    @called_as("PopulationStep(population, loss, Adam, batch_size=32)")
     def __init__(
         self,
         members: Population,
@@ -203,6 +208,7 @@ class PopulationStep(KnownAttributes):
         """What runs the steps, as `TrainingStep.backend`."""
         return self.steps[0].backend
 
+    @called_as("step.run_many(x, y, orders), orders (members, steps * batch_size) of row numbers")
     def run_many(
         self,
         x: Array,
@@ -389,7 +395,9 @@ def _make_optimizer(
     if not isinstance(made, Optimizer) or made.params is not member.params:
         raise UsageError(
             "population step: optimizer must be a class, or a function that makes one for a member "
-            f"(got {optimizer!r}); write Adam, say, and its options by name"
+            f"(got {quoted(optimizer)}); write PopulationStep(population, loss, "
+            f"{type(optimizer).__name__ if isinstance(optimizer, Optimizer) else 'Adam'}, "
+            "batch_size=32, lr=0.001)"
         )
     return made
 

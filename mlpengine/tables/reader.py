@@ -15,6 +15,7 @@ from warnings import catch_warnings
 
 import numpy as np
 
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, importing
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, answers_of, read_csv, read_csv_blocks
@@ -38,6 +39,7 @@ DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "pe
 """The data sets that ship with the package, and the target column of each."""
 
 
+@called_as("read_table('data.csv', delimiter=';')")
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,
@@ -77,6 +79,7 @@ def read_table(
     name = os.fspath(source)
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
+    _refuse_config(name)
     if known := format_of(name):
         require_file(name)
         return known.read(name, options)
@@ -155,6 +158,7 @@ def read_blocks(
         )
         return
     name = os.fspath(source)
+    _refuse_config(name)
     known = format_of(name)
     if known and known.blocks:
         require_file(name)
@@ -165,6 +169,12 @@ def read_blocks(
             yield from read_csv_blocks(stream, name, options)
         return
     yield read_table(source, text=text, numbers=numbers, **spelling)
+
+
+def _refuse_config(name: str) -> None:
+    """Raise DataError for the name of a config."""
+    if name.lower().endswith((".yaml", ".yml")):
+        raise DataError(f"{name}: is a config, not a table; name a file of CSV or Parquet")
 
 
 _BATCH, _BUFFER = 1 << 16, 1 << 20

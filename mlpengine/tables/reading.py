@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from mlpengine.common.locks import cached_property
-from mlpengine.common.wording import suggestion
+from mlpengine.common.wording import hint
 from mlpengine.errors import CallError, DataError
 from mlpengine.tables.cells import MISSING
 
@@ -107,8 +107,9 @@ class CsvDialect:
         if unknown := [name for name in given if name not in known]:
             name, value = unknown[0], given[unknown[0]]
             raise CallError(
-                f"table: has no option {name!r} (got {value!r:.60}){suggestion(name, known)}; the "
-                f"options of text are {', '.join(known)}"
+                f"table: has no option {name!r} (got {value!r:.60}){hint(name, known)}; the "
+                f"options of text are {', '.join(known)}; write "
+                "read_table('data.csv', delimiter=';')"
             )
         if "na_values" in given:
             given["na_values"] = tuple(given["na_values"])
