@@ -22,7 +22,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table, read_blocks
-from mlpengine.tables.cells import EXACT
+from mlpengine.tables.cells import FIRST_INEXACT
 from mlpengine.tables.reader import format_of
 from mlpengine.training.loading import load
 
@@ -215,7 +215,7 @@ def _typed(column: Column) -> list[object]:
         return [np.datetime64(round(value * 1e6), "us").item() for value in values.tolist()]
     if column.kind == "boolean":
         return list(map(bool, values))
-    whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < EXACT)
+    whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < FIRST_INEXACT)
     return list(map(int, values.tolist())) if whole else list(values.tolist())
 
 

@@ -15,14 +15,16 @@ from .streams import say
 NOTEBOOK = "JPY_PARENT_PID"
 """The variable that Jupyter sets for its kernels, whose cells also run commands (!mlpengine)."""
 
-SHOWN = 3
+SHOWN_METRICS = 3
 """Validation metrics in a row; metrics.csv holds all."""
 
 
 def columns(loop: Loop) -> list[tuple[str, int]]:
     """Return title and width of each column, at most 80 characters in all."""
     names = {"loss": "val loss"}
-    measured = [(names.get(n, n.replace("_", " ")), 8) for n in loop.history.metrics[:SHOWN]]
+    measured = [
+        (names.get(n, n.replace("_", " ")), 8) for n in loop.history.metrics[:SHOWN_METRICS]
+    ]
     fixed = [("grad norm", 9), ("lr", 8), ("rows/s", 9), ("left", 5)]
     return [("epoch", len(f"{loop.epochs}") * 2 + 1), ("train loss", 10), *measured, *fixed]
 
@@ -32,7 +34,7 @@ def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
     return [
         f"{row.epoch}/{loop.epochs}",
         f"{row.train_loss:.4g}",
-        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN]),
+        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN_METRICS]),
         f"{row.gradient_norm:.3g}",
         f"{row.lr:.2e}",
         f"{row.samples_per_second:,.0f}",

@@ -52,7 +52,7 @@ from mlpengine.training.trainer import Fitted, Trainer
 from .progress import Progress
 from .streams import say
 
-START = "start.safetensors"
+START_MODEL = "start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
@@ -186,7 +186,7 @@ class Session:
         """Write config and environment; the resolved config is last, since resuming requires it."""
         file = self.data.file
         if self.start is not None:
-            self.start.save(self.directory.path / START)
+            self.start.save(self.directory.path / START_MODEL)
         raw = file.document.raw
         self.directory.write(GIVEN, raw, private=b"://" in raw)  # of a database with a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}

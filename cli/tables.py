@@ -15,7 +15,7 @@ from mlpengine.spec import Array
 
 from .formatting import DIGITS, decimals, integers, lines, texts
 
-ROWS = 1 << 13
+TEXT_ROWS = 1 << 13
 """Rows that become text at once."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
@@ -73,8 +73,8 @@ def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
     rows = max(len(f.codes if isinstance(f, Coded) else f) for f in fields)
     parts = [b",".join(map(_label, columns)) + b"\n"] if header else []
     parts += [
-        lines([_field(column, slice(start, start + ROWS)) for column in fields])
-        for start in range(0, rows, ROWS)
+        lines([_field(column, slice(start, start + TEXT_ROWS)) for column in fields])
+        for start in range(0, rows, TEXT_ROWS)
     ]
     return b"".join(parts).decode()
 

@@ -27,7 +27,7 @@ from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .ranks import aborting, compare, follow, is_root, on_all, on_each, start_ranks
 from .session import (
-    START,
+    START_MODEL,
     Session,
     check_config,
     check_header,
@@ -235,7 +235,7 @@ class Start(NamedTuple):
         checkpoint = find_checkpoint(directory)
         check_config(directory, checkpoint)
         overrides = _longer(directory, checkpoint, epochs)
-        weights = directory.path / START
+        weights = directory.path / START_MODEL
         model = Model.load(weights) if checkpoint is None and weights.is_file() else None
         config = directory.path / RESOLVED
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
@@ -420,7 +420,7 @@ def run_and_refit(
         begin.config,
         [*begin.overrides, *overrides],
         first.with_name(f"{first.name}-refit"),
-        load(first / START) if (first / START).is_file() else None,
+        load(first / START_MODEL) if (first / START_MODEL).is_file() else None,
     )
     with ExitStack() as opened:
         run(again.session(*again.load(), callbacks, opened), state, None, shown)

@@ -34,7 +34,7 @@ from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
 from mlpengine.training.trainer import Fitted, Trainer
 
-EXAMPLE = "mlpengine.fit(table, target='price')"
+FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
 SECTIONS = {
     "data": "{'drop': ['id']}",
@@ -88,7 +88,7 @@ class FitResult(Result):
     decided: list[str] = field(default_factory=list)
 
 
-@called_as(EXAMPLE)
+@called_as(FIT_EXAMPLE)
 def fit(
     table: Any,
     /,
@@ -247,7 +247,7 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):
         name = getattr(target, "name", None)
-        right = f"mlpengine.fit(table, target={name!r})" if isinstance(name, str) else EXAMPLE
+        right = f"mlpengine.fit(table, target={name!r})" if isinstance(name, str) else FIT_EXAMPLE
         if matrix or not isinstance(name, str):
             right += ", the table with named columns and the target among them, or, for arrays, "
             right += "mlpengine.estimators.MlpClassifier().fit(x, y)"
@@ -259,7 +259,7 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
         path = path_of(key, Config)
         if key not in Config.model_fields and path == ("data", "target"):
             raise CallError(
-                f"{NAME}: {key} is called target (got {quoted(value)}); write {EXAMPLE}"
+                f"{NAME}: {key} is called target (got {quoted(value)}); write {FIT_EXAMPLE}"
             )
         name = getattr(value if isinstance(value, type) else type(value), "name", None)
         if isinstance(name, str):

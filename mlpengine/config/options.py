@@ -260,7 +260,7 @@ def plain(value: Any) -> Any:
     return values
 
 
-SHOWN = {
+SHOWN_DEFAULTS = {
     *("hidden", "activation", "embedding", "frequencies", "outputs", "sigma", "lr", "weight_decay"),
     *("cycles", "epochs", "batch_size", "patience"),
 }
@@ -273,7 +273,7 @@ def shown(settings: Any) -> dict[str, Any]:
     values: dict[str, Any] = {"name": settings.name} if family else {}
     for name, one in keys_of(type(settings)):
         value: Any = getattr(settings, name)
-        if value == one.default and name not in SHOWN:
+        if value == one.default and name not in SHOWN_DEFAULTS:
             continue
         if isinstance(value, tuple) and len(value) == 1 == len(one.default):
             value = value[0]

@@ -102,7 +102,7 @@ COMMENTS = {
 }
 """Remarks in a config, by section and key."""
 
-WIDTH = 100
+MAPPING_WIDTH = 100
 """Columns beyond which a mapping is written as lines."""
 
 
@@ -117,7 +117,7 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
     for key, value in options.items():
         remark = f"  # {COMMENTS[name, key]}" if (name, key) in COMMENTS else ""
         flow = f"  {key}: {_flow(value)}{remark}"
-        if len(flow) <= WIDTH or not isinstance(value, Mapping):
+        if len(flow) <= MAPPING_WIDTH or not isinstance(value, Mapping):
             lines.append(flow)
         else:
             lines.append(f"  {key}:{remark}")

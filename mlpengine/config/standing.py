@@ -20,7 +20,7 @@ SCORED = 10_000
 WORK = 5e8
 """Multiplications of a linear prediction right after training; they take some 0.1 s."""
 
-PARTS = {
+PART_PHRASES = {
     "test": "test rows",
     "validation": "validation rows",
     "train": "training rows",
@@ -112,4 +112,4 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )
     error = rows["linear"]["ahead"]["error"]
-    return Standing(metric, PARTS[part], value, linear, constant, error, fix)
+    return Standing(metric, PART_PHRASES[part], value, linear, constant, error, fix)

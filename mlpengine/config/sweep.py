@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from mlpengine.common.fields import Count, Positive
-from mlpengine.common.wording import VARIABLE
+from mlpengine.common.wording import ENVIRONMENT_VARIABLE
 from mlpengine.config.options import Section, rule
 from mlpengine.errors import UsageError
 
@@ -42,21 +42,21 @@ def with_values(storage: str) -> str:
     A value is quoted where a URL quotes: before the ``@``, and after the question mark.
     Raises: UsageError for a variable that is not set.
     """
-    unset = [name for name in VARIABLE.findall(storage) if name not in os.environ]
+    unset = [name for name in ENVIRONMENT_VARIABLE.findall(storage) if name not in os.environ]
     if unset:
         raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
     user, at, host = storage.rpartition("@")
     place, mark, options = host.partition("?")
     user, options = (
-        VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
+        ENVIRONMENT_VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
     )
-    place = VARIABLE.sub(lambda v: os.environ[v[1]], place)
+    place = ENVIRONMENT_VARIABLE.sub(lambda v: os.environ[v[1]], place)
     return f"{user}{at}{place}{mark}{options}"
 
 
 def without_values(text: str, storage: str) -> str:
     """Return a message about a database with ``${NAME}`` for each value that the URL took."""
-    for name in VARIABLE.findall(storage):
+    for name in ENVIRONMENT_VARIABLE.findall(storage):
         value = os.environ.get(name, "")
         for one in filter(None, (value, quote(value, ""))):
             parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)

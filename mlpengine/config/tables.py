@@ -23,7 +23,7 @@ from mlpengine.features.computed import (
     with_columns,
 )
 from mlpengine.features.kinds import FEW_LEVELS
-from mlpengine.features.splits import PARTS
+from mlpengine.features.splits import SPLIT_PARTS
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
@@ -90,7 +90,7 @@ def read_tables(
     if preprocessor is None:
         preprocessor = _preprocessor(file, target).fit(table, rows["train"])
     parts: dict[str, tuple[Table, Array | None]] = {
-        name: (table, rows[name]) for name in PARTS if len(rows[name])
+        name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])
     }
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]

@@ -11,8 +11,8 @@ from mlpengine.diagnostics.derived import validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (
     BEHIND,
-    NARROW,
     SIGNAL,
+    SMALL_LAYER,
     faster_fix,
     lags,
     narrowest,
@@ -27,7 +27,7 @@ SHIFT = 0.25  # healthy: up to 0.2
 CONTRADICTED, EVEN = 0.1, 0.5  # healthy: up to 0.04, or 0.14 and 0.43
 """Share of another class among the rows that a simple model is surest of, in all and in units of
 that among all rows: wrong labels are everywhere, overlapping classes are not."""
-CERTAIN = 2.0  # healthy: up to 2.0
+SIGNIFICANT = 2.0  # healthy: up to 2.0
 """Standard errors by which the share is above the first of these."""
 MATERIAL = 0.02
 """Least lead of a linear prediction that matters, in units of its lead over a constant one."""
@@ -62,7 +62,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
         f"the error on training rows is {power(known.error)} of a constant prediction's (should "
         f"be {power(known.best)}, by {known.best_name})"
     )
-    faster = faster_fix(diagnostics) if narrowest(diagnostics) > NARROW else None
+    faster = faster_fix(diagnostics) if narrowest(diagnostics) > SMALL_LAYER else None
     if faster:
         advice = "raise lr"
         return Verdict("underfitting", None, finding, behind, BEHIND, advice, faster)
@@ -99,7 +99,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     """Rows have another class than a simple model says, even where it is sure."""
     known = diagnostics.yardsticks
-    certain = known.contradicted - CERTAIN * known.contradicted_error > CONTRADICTED
+    certain = known.contradicted - SIGNIFICANT * known.contradicted_error > CONTRADICTED
     even = known.contradicted > EVEN * known.doubtful
     if not (certain and even and known.signal > SIGNAL):
         return None

@@ -19,9 +19,9 @@ COLUMNS = {
     "std": 7,
     "max |z|": 7,
 }
-"""Titles and widths, WIDTH with the spaces between them."""
+"""Titles and widths, TABLE_WIDTH with the spaces between them."""
 
-WIDTH = 80
+TABLE_WIDTH = 80
 """Columns of the text."""
 
 LEGEND = """\
@@ -55,7 +55,7 @@ def table(diagnostics: Diagnostics) -> str:
         )
         lines.append(_line(cells))
     for line in _net_lines(diagnostics):
-        lines += wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+        lines += wrap(line, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
     return "\n".join(lines)
 
 

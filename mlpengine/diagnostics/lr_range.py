@@ -20,13 +20,13 @@ SWEEPS = 3
 MEASURED_ROWS = 256
 """Rows on which the loss is measured after every step; always the same rows, so that the curve is
 flat where the weights hardly change."""
-WIDTH = 3
+SMOOTHING_STEPS = 3
 """Standard deviation, in steps, of the Gaussian that smooths the curve: 0.15 decades."""
 DIVERGED = 4.0
 """A sweep ends when the loss exceeds this multiple of the loss of the initial weights."""
 MIN_FALL = 0.1
 """Relative fall of the loss without which no learning rate is suggested."""
-MARGIN = 6.0
+SAFETY_FACTOR = 6.0
 """The suggestion is the rate of the lowest loss, which is close to divergence, over this factor.
 
 Chosen on twenty tables; 5 to 8 do nearly as well."""
@@ -87,9 +87,9 @@ def smoothed(values: Array) -> Array:
     """Return the values averaged with a Gaussian window; the end values are repeated as padding."""
     if not values.size:
         return values
-    offsets = np.arange(-3 * WIDTH, 3 * WIDTH + 1)
-    window = np.exp(-0.5 * (offsets / WIDTH) ** 2)
-    padded = np.pad(values, 3 * WIDTH, mode="edge")
+    offsets = np.arange(-3 * SMOOTHING_STEPS, 3 * SMOOTHING_STEPS + 1)
+    window = np.exp(-0.5 * (offsets / SMOOTHING_STEPS) ** 2)
+    padded = np.pad(values, 3 * SMOOTHING_STEPS, mode="edge")
     averages: Array = np.convolve(padded, window / window.sum(), "valid")
     return averages
 
@@ -109,7 +109,7 @@ def judge(rates: list[float], losses: list[float]) -> LrRange:
         text = f"the loss still falls at the largest rate tried, {power(HIGHEST)}"
         return LrRange(*curve, nan, nan, text)
     halfway = int(np.argmax(np.array(losses) <= start - fall / 2))
-    suggestion = max(rates[lowest] / MARGIN, rates[halfway])  # never in the flat part
+    suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])  # never in the flat part
     reason = (
         f"the loss has fallen halfway at about {power(rates[halfway])} and is lowest at "
         f"{power(rates[lowest])}"

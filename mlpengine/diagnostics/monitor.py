@@ -25,8 +25,16 @@ from mlpengine.optim import Optimizer
 from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
 
-NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes", "depth_slope")
-LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for name in NAMES)
+QUANTITY_NAMES = (
+    "loss",
+    "lr",
+    "gradient_norm",
+    "clipped_norm",
+    "clipped_share",
+    "spikes",
+    "depth_slope",
+)
+LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for name in QUANTITY_NAMES)
 
 
 class Diagnostics(KnownAttributes, Uncopyable):

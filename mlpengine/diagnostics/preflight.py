@@ -12,7 +12,7 @@ from mlpengine.common.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.rules import DEAD, SATURATED, START, start_advice
+from mlpengine.diagnostics.rules import DEAD, SATURATED_SHARE, START_TIMES, start_advice
 from mlpengine.diagnostics.trial import Rows, StepLike, clone, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, power
@@ -22,7 +22,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Adam
 from mlpengine.spec import Array
 
-CHECKED_ROWS = 1024
+PREFLIGHT_ROWS = 1024
 """Random rows on which units and losses are checked."""
 FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
 """Number of rows that any sound network can memorize; steps and learning rates for it."""
@@ -58,13 +58,13 @@ def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
 
 def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     """Compare the loss of the initial network with that of a constant prediction."""
-    x, y, weights = rows.sample(CHECKED_ROWS).take(slice(None))
+    x, y, weights = rows.sample(PREFLIGHT_ROWS).take(slice(None))
     value = loss(mlp.predict(x), y, None, weights)
     size = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
     outputs = mlp.sizes[-1]
     zeros = loss_of_zeros(loss, y, outputs, weights)
     constant = baseline_loss(loss, y, outputs, weights)
-    good = value < START * max(constant, 1e-12)
+    good = value < START_TIMES * max(constant, 1e-12)
     text = (
         f"loss at initialization {power(value)}; outputs of 0 have {power(zeros)}, the best "
         f"constant prediction {power(constant)}"
@@ -76,7 +76,7 @@ def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
 
 def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
     """Count units that never fire, and saturated activations, before training."""
-    x, _, _ = rows.sample(CHECKED_ROWS).take(slice(None))
+    x, _, _ = rows.sample(PREFLIGHT_ROWS).take(slice(None))
     net = clone(mlp)
     scratch = net.scratch(len(x))
     net.gradients(len(x)).bind(scratch)
@@ -92,7 +92,7 @@ def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
             share = float(np.mean(is_saturated(layer.activation, y)))
             text = f"layer {number}: {percent(share)} of the activations are saturated"
             advice = " - make the initial weights or the features smaller"
-            good = share <= SATURATED
+            good = share <= SATURATED_SHARE
             yield Check("saturated", good, text + ("" if good else advice), {"share": share})
 
 

@@ -30,7 +30,7 @@ from mlpengine.diagnostics.derived import (
     zero_logits,
 )
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.units import ROWS
+from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.run import VERDICTS
@@ -45,17 +45,17 @@ SLOW_RATIO = 1e-4  # healthy: from 2.8e-3 in the best sample of the best layer
 STEEP = 2.0  # healthy: down to -0.8
 SMALL_SIGNAL = 1e-3  # healthy: from 0.2
 DEAD = 0.4  # healthy: up to 0.19
-SATURATED = 0.5  # healthy: up to 0.18
+SATURATED_SHARE = 0.5  # healthy: up to 0.18
 LARGE_INPUT, SMALL_INPUT = 8.0, 0.01  # healthy: 0.5 to 1
 LARGE_FEATURE = 8.0  # healthy: up to 2.1
 UNUSUAL_INPUT = 3.0
 """Above this root mean square of the input, features are named among the causes of a large loss."""
 LARGE_TARGET = 30.0  # healthy: 1
-START = 10.0  # healthy: up to 2.7
+START_TIMES = 10.0  # healthy: up to 2.7
 CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
 OUTLIER_TIMES, OUTLIER_SHARE = 30.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
 OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
-EXTREME = 50.0  # healthy: up to 10
+EXTREME_TIMES = 50.0  # healthy: up to 10
 """Magnitude of a value, in units of the fifth largest of its column."""
 SPIKES = 0.02  # healthy: up to 0.004
 WELL_LEARNED = 0.5
@@ -166,7 +166,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
     first = diagnostics.first_loss
     usual = max(diagnostics.baseline, zero_logits(diagnostics))  # the first is low for rare classes
     times = first / usual if usual > 0 else nan
-    if not times > START * dropout_gain(diagnostics):
+    if not times > START_TIMES * dropout_gain(diagnostics):
         return None
     finding = (
         f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
@@ -175,7 +175,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
     size = input_size(diagnostics)
     fix = STANDARDIZE if size > UNUSUAL_INPUT else []
     no_fix = "" if fix else NO_SCALE
-    return Verdict("start", None, finding, times, START, start_advice(size), fix, no_fix)
+    return Verdict("start", None, finding, times, START_TIMES, start_advice(size), fix, no_fix)
 
 
 def start_advice(size: float) -> str:
@@ -269,8 +269,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     finding = (
-        f"{percent(share)} of the units fired on none of {ROWS} or more rows (should be below "
-        f"{percent(DEAD)})"
+        f"{percent(share)} of the units fired on none of {MIN_WINDOW_ROWS} or more rows "
+        f"(should be below {percent(DEAD)})"
     )
     if not largest > 10 * GUIDE_RATIO:
         advice, no_fix = "look at the initial weights and biases", "a config does not set biases"
@@ -299,15 +299,15 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     layers = range(diagnostics.columns.layers - 1)
     shares = np.array([median(diagnostics.series.of("saturated_share", n)) for n in layers])
     number, share = worst(shares)
-    if not share > SATURATED:
+    if not share > SATURATED_SHARE:
         return None
     finding = (
         f"{percent(share)} of the activations are beyond 0.97 of their range (should be below "
-        f"{percent(SATURATED)})"
+        f"{percent(SATURATED_SHARE)})"
     )
     advice = "make the initial weights or the features smaller, or lower lr"
     fix, no_fix = unsaturated(diagnostics)
-    return Verdict("saturated", number, finding, share, SATURATED, advice, fix, no_fix)
+    return Verdict("saturated", number, finding, share, SATURATED_SHARE, advice, fix, no_fix)
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -377,17 +377,17 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
 def extreme(diagnostics: Diagnostics) -> Verdict | None:
     """One value of a feature or target that is far from all others of its column."""
     row, column, times = diagnostics.extreme
-    if not times > EXTREME:
+    if not times > EXTREME_TIMES:
         return None
     name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column], 20)!r}"
     finding = (
         f"{brief(diagnostics.name_row(row), 40)}: its {name} is {power(times)} times the fifth "
-        f"largest (should be at most {EXTREME:g})"
+        f"largest (should be at most {EXTREME_TIMES:g})"
     )
     advice = "look for a wrong value, or clip the gradients"
     norm = median(diagnostics.series.of("gradient_norm"))
     fix = [Fix(TrainingSettings, "clip_norm", rounded(norm) if norm > 0 else 1.0)]
-    return Verdict("outlier", None, finding, times, EXTREME, advice, fix)
+    return Verdict("outlier", None, finding, times, EXTREME_TIMES, advice, fix)
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:
@@ -409,12 +409,14 @@ def unknown(fix: object) -> str:
 
 
 SCALES = frozenset({"input_scale", "target_scale"})
-STEPS = frozenset({"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"})
+WRONG_STEPS = frozenset(
+    {"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"}
+)
 BROKEN = frozenset(
     {"start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels"}
 )
 STOPPED = frozenset({"vanishing", "saturated", "dead"})
-SHORT = frozenset({"few_steps", "unfinished"})
+SHORT_RUNS = frozenset({"few_steps", "unfinished"})
 
 add_rule(run.output_clamped, certain=True)
 add_rule(input_scale, certain=True)
@@ -422,8 +424,8 @@ add_rule(target_scale, causes={"output_clamped"}, certain=True)
 add_rule(no_gradient, certain=True)
 add_rule(run.momentum_high, causes=SCALES | {"output_clamped"}, certain=True)
 add_rule(lr_high, causes={"momentum_high"})
-add_rule(run.dropout_high, causes=SCALES | STEPS)
-add_rule(run.decay_high, causes=SCALES | STEPS)
+add_rule(run.dropout_high, causes=SCALES | WRONG_STEPS)
+add_rule(run.decay_high, causes=SCALES | WRONG_STEPS)
 add_rule(start, causes=SCALES | {"lr_high", "dropout_high"})
 add_rule(clip_low)
 add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"}, certain=True)
@@ -444,20 +446,26 @@ add_rule(run.labels, causes=SCALES | {"lr_high", "nonfinite", "shifted"})
 add_rule(data.unrelated, "labels", causes=SCALES | {"labels", "nonfinite", "shifted"})
 add_rule(data.noisy_labels, causes={"labels"})
 add_rule(
-    run.overfitting, causes=SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}
+    run.overfitting,
+    causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"},
 )
-add_rule(run.imbalance, causes=SCALES | STEPS | BROKEN)
-add_rule(run.few_steps, causes=SCALES | STEPS | BROKEN, certain=True)
-add_rule(run.unfinished, causes=SCALES | STEPS | BROKEN | STOPPED | {"few_steps"})
+add_rule(run.imbalance, causes=SCALES | WRONG_STEPS | BROKEN)
+add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN, certain=True)
+add_rule(run.unfinished, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"few_steps"})
 add_rule(
     data.underfitting,
-    causes=SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"},
+    causes=SCALES | WRONG_STEPS | BROKEN | SHORT_RUNS | STOPPED | {"shifted", "noisy_labels"},
 )
 add_rule(
     data.behind_linear,
-    causes=SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "underfitting", "outlier"},
+    causes=SCALES
+    | WRONG_STEPS
+    | BROKEN
+    | SHORT_RUNS
+    | STOPPED
+    | {"shifted", "underfitting", "outlier"},
 )
-add_rule(run.noise_scale, causes=SCALES | STEPS | BROKEN)
+add_rule(run.noise_scale, causes=SCALES | WRONG_STEPS | BROKEN)
 
 LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""

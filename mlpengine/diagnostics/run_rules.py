@@ -78,7 +78,7 @@ FEW_BATCHES = 3
 FAR_TOO_FEW_STEPS, FAR_TOO_FEW_SHARE = 40, 0.1
 """Number of steps that is too low for any run, so that it is reported before the run; after it, if
 the loss ends above this share."""
-NARROW = 8
+SMALL_LAYER = 8
 """Number of units of a layer up to which it is taken for too small rather than too slow."""
 SLOW_START = 3e-3  # healthy: from 0.0044
 """Update ratio of the first step below which a run is slow because of its learning rate."""
@@ -317,7 +317,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     """The best epoch is among the last, and the loss still falls."""
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     falls = last > FALL and relative > RELATIVE_FALL
-    lagging = last > STILL_FALLING and lags(diagnostics) and narrowest(diagnostics) > NARROW
+    lagging = last > STILL_FALLING and lags(diagnostics) and narrowest(diagnostics) > SMALL_LAYER
     faster = faster_fix(diagnostics)
     if epochs < (MIN_EPOCHS if faster else 2 * MIN_EPOCHS) or not (falls or lagging):
         return None

@@ -15,7 +15,7 @@ from mlpengine.settings import Fix
 from mlpengine.spec import Array
 
 NEIGHBORS = 10
-MIN_ROWS = 50
+MIN_YARDSTICK_ROWS = 50
 """Number of rows below which no simple model is fitted."""
 MAX_ROWS, MAX_FEATURES = 2_000, 500
 RIDGE = 1e-3
@@ -109,7 +109,7 @@ def yardsticks(
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
-    if len(x) < MIN_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
+    if len(x) < MIN_YARDSTICK_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return Yardsticks(shifts=shifts, shift_limit=limit)
     wide = np.eye(int(truth.max()) + 1)[truth] if truth.ndim == 1 else truth.astype(np.float64)
     wide = wide - wide.mean(axis=0)

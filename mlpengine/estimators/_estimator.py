@@ -86,7 +86,7 @@ FITTED = (
 )
 """Attributes of an estimator that is fitted."""
 
-EXTREME = 500
+MAX_EXPONENT = 500
 """Exponent of a weight beyond which all weights are scaled."""
 
 
@@ -171,7 +171,7 @@ def _unusable_cell(name: str, data: Any, text: str) -> str:
 def _bounded(weights: Array) -> Array:
     """Return weights whose sums are finite and above 0: extreme ones times a power of two."""
     exponent = int(np.frexp(weights.max())[1])
-    bounded: Array = weights if abs(exponent) < EXTREME else np.ldexp(weights, -exponent)
+    bounded: Array = weights if abs(exponent) < MAX_EXPONENT else np.ldexp(weights, -exponent)
     return bounded
 
 

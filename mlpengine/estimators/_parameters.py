@@ -124,7 +124,7 @@ FURTHER = {
 
 PARAMETERS |= FURTHER
 
-OWN = {
+ESTIMATOR_PARAMETERS = {
     "class_weight": "Of a classifier, weights by label, which multiply those of the rows, or "
     '"balanced" for n_rows / (n_classes * rows of the class).',
     "importances": "Whether `fit` computes `feature_importances_`, by permutation of features in "
@@ -148,7 +148,7 @@ def described(init: Callable[..., None]) -> Callable[..., None]:
     init.__signature__ = signature(init).replace(parameters=[*own, *further])  # type: ignore[attr-defined]
     lines = [(init.__doc__ or "").rstrip(), "", "        Args:"]
     for name in list(signature(init).parameters)[1:]:
-        text = OWN.get(name, "")
+        text = ESTIMATOR_PARAMETERS.get(name, "")
         if name in PARAMETERS:
             of, note, option, _ = PARAMETERS[name]
             text = " ".join(filter(None, [options_of(of)[option or name].description, note]))

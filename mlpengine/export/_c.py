@@ -35,7 +35,7 @@ int {predict}(const real *x, real *out)
 {body}}}
 """
 
-HEADER = """\
+PREDICTION_HEADER = """\
 /* Predictions of a model, written by mlpengine. */
 #ifndef {upper}_H
 #define {upper}_H
@@ -52,13 +52,13 @@ extern "C" {{
 #endif
 """
 
-PREDICT = """\
+PREDICT_DECLARATION = """\
 /* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
    Returns 1; or 0, and NaN in out, for a row that cannot be used. */
 int {name}_predict(const {real} *x, {real} *out);
 """
 
-NETWORK = """\
+NETWORK_DECLARATION = """\
 /* Reads {inputs} features and writes {outputs} outputs of the network. */
 void {name}(const {real} *input, {real} *output);
 """
@@ -99,8 +99,8 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     upper = identifier(prefix, upper=True)
     if isinstance(model, Mlp):
         dtype, sizes = model.dtype.name, {"inputs": model.sizes[0], "outputs": model.sizes[-1]}
-        declared = NETWORK.format(name=predict, real=real_of(model), **sizes)
-        header = HEADER.format(upper=upper, definitions="", declarations=declared)
+        declared = NETWORK_DECLARATION.format(name=predict, real=real_of(model), **sizes)
+        header = PREDICTION_HEADER.format(upper=upper, definitions="", declarations=declared)
         exported = Exported("c", {"input": dtype}, {"output": dtype}, header=header if name else "")
         return export_c(model, name=predict).encode(), exported
     real, functions = real_of(model.mlp), Functions(Names({predict}))
@@ -149,10 +149,12 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
         text=text,
     )
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
-    declared = PREDICT.format(name=name, real=real, about=table.about, **sizes)
+    declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
     sizes = {"inputs": model.mlp.in_dim, "outputs": model.mlp.sizes[-1]}
-    declared += NETWORK.format(name=network, real=real, **sizes)
-    header = HEADER.format(upper=upper, definitions=table.definitions, declarations=declared)
+    declared += NETWORK_DECLARATION.format(name=network, real=real, **sizes)
+    header = PREDICTION_HEADER.format(
+        upper=upper, definitions=table.definitions, declarations=declared
+    )
     return file.encode(), Exported(
         "c", kinds, dict.fromkeys(names, real), header=header if name else ""
     )

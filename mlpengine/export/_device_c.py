@@ -13,7 +13,7 @@ from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
 from mlpengine.export._device_flash import BOARDS, flash_bytes
 from mlpengine.export._table_c import prediction
 
-HEADER = """\
+DEVICE_HEADER = """\
 /* {name}.h, written by mlpengine: a network that trains on a device.
 
    {title}
@@ -250,7 +250,7 @@ void {name}_init({name}_state *state)
 
 """
 
-PREDICT = """\
+DEVICE_PREDICT = """\
 int {name}_predict(const {name}_state *state, const {upper}_REAL *x, {upper}_REAL *out)
 {{
 {body}}}
@@ -280,7 +280,7 @@ def header(step: DeviceStep, source: str) -> str:
     flash = flash_bytes(source)
     members = [f"  {upper}_REAL {name}[{upper}_PARAMETERS];\n" for name in update.moments]
     members += [f"  {upper}_REAL {name};\n" for name in update.carried]
-    return HEADER.format(
+    return DEVICE_HEADER.format(
         name=step.name,
         upper=upper,
         title=comment_text(title(step)),
@@ -402,7 +402,7 @@ def _init(step: DeviceStep) -> str:
 def _predict(step: DeviceStep) -> str:
     """Return the function that predicts."""
     body = prediction(step.forward, step.outputs, has_table=step.table is not None)
-    return PREDICT.format(name=step.name, upper=step.upper, body=body)
+    return DEVICE_PREDICT.format(name=step.name, upper=step.upper, body=body)
 
 
 def _train(step: DeviceStep) -> str:

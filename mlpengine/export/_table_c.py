@@ -26,7 +26,7 @@ from mlpengine.errors import UsageError
 from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.features import Preprocessor
 from mlpengine.features.computed import ComputedColumn
-from mlpengine.features.numbers import CLIP, FAR, Numbers
+from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
 from mlpengine.features.sources import _PERIODS as PERIODS
 from mlpengine.features.sources import Source
 from mlpengine.formula import c_statements, variable, where
@@ -47,7 +47,7 @@ static void one_hot(real code, size_t levels, size_t gaps, real *f)
 """
 
 
-KINDS = {
+COLUMN_PHRASES = {
     "boolean": "0 or 1",
     "category": "the code of a category",
     "date": "seconds since 1970, UTC",
@@ -266,7 +266,7 @@ def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[s
     body.append("  if (!is_finite(f[i])) usable = 0;")
     if numbers.clip:
         body += [
-            f"  f[i] = vmin(vmax(f[i], {constant(-FAR)}), {constant(FAR)});",
+            f"  f[i] = vmin(vmax(f[i], {constant(-CLIPPED_FROM)}), {constant(CLIPPED_FROM)});",
             f"  const real share = f[i] / {constant(CLIP)};",
             "  f[i] /= v_sqrt(1 + share * share);",
         ]
@@ -347,7 +347,7 @@ def _definitions(model: Model, upper: str) -> str:
     lines.append("/* Places of the columns in a row; NaN where a cell is missing. */")
     for place, name in enumerate(preprocessor.columns):
         kind = "category" if name in categories else preprocessor.kinds.get(name, "number")
-        define(f"X_{name}", place, f"{name}: {KINDS.get(kind, 'a number')}")
+        define(f"X_{name}", place, f"{name}: {COLUMN_PHRASES.get(kind, 'a number')}")
     for name, category in categories.items():
         lines.append(f"/* Codes of {comment_text(name)}; any other number is an unknown level. */")
         for code, level in enumerate(category.levels):

@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 
 from mlpengine.errors import NumericalError
-from mlpengine.export._feed import ROWS, onnx_inputs, probe_table
+from mlpengine.export._feed import COMPARED_ROWS, onnx_inputs, probe_table
 from mlpengine.export._outputs import label_array
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
@@ -25,7 +25,11 @@ def verify(data: bytes, model: Model | Mlp) -> float:
     Raises: NumericalError if it exceeds `TOLERANCE`.
     """
     if isinstance(model, Mlp):
-        x = np.random.default_rng(0).standard_normal((ROWS, model.sizes[0])).astype(np.float32)
+        x = (
+            np.random.default_rng(0)
+            .standard_normal((COMPARED_ROWS, model.sizes[0]))
+            .astype(np.float32)
+        )
         (outputs,) = run(data, {"input": x})
         difference = _largest(outputs, model.predict(x))
     else:

@@ -38,7 +38,7 @@ FILE = """\
 {mathematics}
 {body}"""
 
-NETWORK = """\
+NETWORK_FUNCTION = """\
 {constants}
 {static}void {one}({argument}const real *input, real *output)
 {{
@@ -46,7 +46,7 @@ NETWORK = """\
 
 """
 
-MEAN = """\
+MEAN_FUNCTION = """\
 {shares}
 void {name}(const real *input, real *output)
 {{
@@ -103,7 +103,7 @@ def export_c(
     at = "parameters" if several else table
     places = {key: f"{at} + {place.start}" for key, place in mlp.params.places.items()}
     forward = forward_of(functions, mlp, places, "input", "output")
-    network = NETWORK.format(
+    network = NETWORK_FUNCTION.format(
         constants=constants(table, numbers.tolist()),
         static="static " if several else "",
         one=one,
@@ -118,7 +118,7 @@ def export_c(
         zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
         loop_of = {"count": len(each), "body": indented(lines, "    ")}
         weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
-        network += MEAN.format(
+        network += MEAN_FUNCTION.format(
             name=name, n=n, shares=weights, zeros=zeros, result=result, **loop_of
         )
     body = functions.text + network + text

@@ -16,7 +16,7 @@ FEW_LEVELS = 20
 """A text column with at most this many levels is always a category, and a whole-numbered target
 with at most this many values may be classes."""
 
-COUNTED = 5
+MIN_COUNTS = 5
 """Smallest number of different whole numbers that may be counts."""
 
 RARER = 20
@@ -29,7 +29,7 @@ MIXED_SHARE = 0.9
 """A text column in which this share of the levels are numbers is a damaged column of numbers."""
 
 
-SAMPLE = 2_000
+SAMPLED_LEVELS = 2_000
 """Number of levels, evenly spaced, from which the share of numbers is computed."""
 
 
@@ -77,7 +77,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     if column.kind != "text":
         return None
     levels = [column.levels[code] for code in column.distinct()]
-    sample = levels[:: -(-len(levels) // SAMPLE) or 1]
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
     numbers: list[tuple[str, str]] = []
     marks = set()
     for level in sample:
@@ -149,7 +149,7 @@ def _are_counts(values: Array) -> bool:
     is chance, and the largest is far rarer than that one.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(numbers) < COUNTED or numbers[0] != 0:
+    if len(numbers) < MIN_COUNTS or numbers[0] != 0:
         return False
     top = int(rows.argmax())
     sides = rows[top:], rows[top::-1]
@@ -181,7 +181,7 @@ def is_binary(column: Column) -> bool:
 
 
 def _number_share(levels: list[str]) -> float:
-    sample = levels[:: -(-len(levels) // SAMPLE)]
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
     return sum(map(_is_number, sample)) / len(sample)
 
 

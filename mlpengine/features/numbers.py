@@ -16,7 +16,7 @@ from mlpengine.tables.table import Table
 CLIP = 3.0
 """Bound of the magnitude of clipped features."""
 
-FAR = 1e9
+CLIPPED_FROM = 1e9
 """Magnitude from which the clipped value is CLIP in float64; bounding x keeps squares finite."""
 
 
@@ -25,8 +25,8 @@ def smooth_clip(values: Array, workspace: Array) -> None:
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """
-    np.maximum(values, -FAR, out=values)  # np.clip takes four times as long for one row
-    np.minimum(values, FAR, out=values)
+    np.maximum(values, -CLIPPED_FROM, out=values)  # np.clip takes four times as long for one row
+    np.minimum(values, CLIPPED_FROM, out=values)
     np.divide(values, CLIP, out=workspace)
     np.square(workspace, out=workspace)
     np.add(workspace, 1.0, out=workspace)

@@ -27,7 +27,7 @@ from mlpengine.tables.stored import (
 )
 from mlpengine.tables.table import Table
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 """Bytes of a block of rows, about."""
 
 _CHUNK = 1 << 13
@@ -177,7 +177,7 @@ def prepared_rows(
     Raises: DataError for a cell that cannot be used; RunError if the file cannot be written.
     """
     source = next(iter(table.columns.values())).file  # type: ignore[attr-defined]
-    block = max(1, BLOCK // (4 * max(1, width)))
+    block = max(1, BLOCK_BYTES // (4 * max(1, width)))
     chosen = "all" if rows is None else sha256(rows.tobytes()).hexdigest()
     key = digest({"columns": source.path.name, "state": state, "rows": chosen})
     target = source.path.with_name(f"{source.path.stem}-{key}{ROWS}")

@@ -26,7 +26,7 @@ from mlpengine.features.kinds import FeatureKind, kind_of
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.options import Options
 from mlpengine.features.prepared import prepared_rows
-from mlpengine.features.saved import VERSION, checked_state
+from mlpengine.features.saved import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
 from mlpengine.features.summary import SummaryState, describe
 from mlpengine.features.targets import (
@@ -444,7 +444,7 @@ class Preprocessor:
         """Return everything about it, ready for JSON, which keeps every float exactly."""
         options = vars(self.options)
         return {
-            "version": VERSION,
+            "version": STATE_VERSION,
             "options": {
                 **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
                 "features": [[name, text] for name, text in self.options.features.items()],

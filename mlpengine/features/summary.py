@@ -13,13 +13,13 @@ from mlpengine.features.sources import LIMIT
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
-SAMPLE = 10_000
+DESCRIBED_ROWS = 10_000
 """Number of evenly spaced training rows that are described."""
 
 QUANTILES = 16
 """Steps between the quantiles of a number."""
 
-MAX_COLUMNS = 1_000
+SUMMARY_COLUMNS = 1_000
 """Columns that are described; of wider tables the first."""
 
 FAR, TAIL = 0.1, 1.5
@@ -53,9 +53,9 @@ def describe(
 ) -> SummaryState:  # fmt: skip
     """Describe training rows: columns of numbers with their range, and categories."""
     count = table.n_rows if rows is None else len(rows)
-    chosen = evenly_spaced(count, SAMPLE)
+    chosen = evenly_spaced(count, DESCRIBED_ROWS)
     levels = {category.column: category for category in categories}
-    names = [name for name in table.names if name in levels or name in ranges][:MAX_COLUMNS]
+    names = [name for name in table.names if name in levels or name in ranges][:SUMMARY_COLUMNS]
     sample = table.select(names).rows(chosen if rows is None else rows[chosen])
     columns: dict[str, ColumnState] = {}
     for name in names:

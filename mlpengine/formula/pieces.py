@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array, Calls, call
 
-BLOCK = 16384
+CONSTANT_LENGTH = 16384
 """Longest row of a constant, in elements: 64 kB of float32 stay in the second-level cache.
 
 A call over several rows has a cost for each of them."""
@@ -44,9 +44,11 @@ def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
 
 def _row_length(size: int) -> int:
     """Return the greatest row length that divides `size`, or 0 if only short ones do."""
-    if size <= BLOCK:
+    if size <= CONSTANT_LENGTH:
         return size
-    return next((n for n in range(BLOCK, BLOCK // 16 - 1, -1) if size % n == 0), 0)
+    return next(
+        (n for n in range(CONSTANT_LENGTH, CONSTANT_LENGTH // 16 - 1, -1) if size % n == 0), 0
+    )
 
 
 @lru_cache(maxsize=64)

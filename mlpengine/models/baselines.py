@@ -24,8 +24,8 @@ LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
 
 PASSES = 60
-RIDGE = 1.0
-BLOCKS = 20
+RIDGE_PENALTY = 1.0
+BASELINE_BLOCKS = 20
 """Blocks of rows that are left out in turn for a standard error."""
 
 
@@ -127,7 +127,7 @@ def scores(
     whole = {who: _all(names, truth, guess, weights) for who, guess in guesses.items()}
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
-        blocks = order % min(BLOCKS, len(truth))
+        blocks = order % min(BASELINE_BLOCKS, len(truth))
     left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
     for rows in left_out if len(left_out) > 1 else ():
@@ -196,6 +196,6 @@ def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> 
 
 
 def _penalty(x: Array) -> Array:
-    penalty = np.full(x.shape[1], RIDGE)
+    penalty = np.full(x.shape[1], RIDGE_PENALTY)
     penalty[-1] = 1e-6  # not of the constant
     return np.diag(penalty)

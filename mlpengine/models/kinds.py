@@ -17,7 +17,7 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, Kind
 from mlpengine.spec import Array
 
-ROWS = 1 << 16
+MEAN_ROWS = 1 << 16
 """Rows that are predicted at once, whose outputs by network are held in memory."""
 
 
@@ -42,9 +42,9 @@ class NetworkMean:
 
     def forward(self, x: Array) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), a `Stream` of them too."""
-        if len(x) <= ROWS:
+        if len(x) <= MEAN_ROWS:
             return self.combine(outputs_of(self.networks, x[:]))
-        chunks = (x[i : i + ROWS] for i in range(0, len(x), ROWS))
+        chunks = (x[i : i + MEAN_ROWS] for i in range(0, len(x), MEAN_ROWS))
         each = (outputs_of(self.networks, rows) for rows in chunks)
         return np.concatenate([self.combine(outputs) for outputs in each])
 

@@ -17,7 +17,7 @@ from mlpengine.spec import Array, Spec
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""
 
-ROWS = 4_096
+FLOAT64_ROWS = 4_096
 """Rows whose features are in float64 at once."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
@@ -49,7 +49,10 @@ def linear_networks(
     """
     each = []
     for projection in projections:
-        chunks = (train.x[k : k + ROWS].astype(np.float64) for k in range(0, len(train), ROWS))
+        chunks = (
+            train.x[k : k + FLOAT64_ROWS].astype(np.float64)
+            for k in range(0, len(train), FLOAT64_ROWS)
+        )
         columns = np.concatenate([rows @ projection for rows in chunks])
         fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1], threads)
         losses = [mean_loss(output) for output in outputs]

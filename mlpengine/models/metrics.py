@@ -29,10 +29,10 @@ HIGHER_IS_BETTER = frozenset(
 )
 """First words of the names of metrics that are better when they are higher."""
 
-BINS = 15
+CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
 
-OWN: dict[str, "OwnMetric"] = {}
+OWN_METRICS: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
 
 
@@ -66,11 +66,11 @@ def metric(
 
     def register(function: MetricFunction) -> MetricFunction:
         name = function.__name__
-        known = OWN.get(name)
+        known = OWN_METRICS.get(name)
         same = known and known.function.__module__ == function.__module__
         if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):
             raise UsageError(f"metric: another one has this name ({name!r})")
-        OWN[name] = OwnMetric(function, of, higher_is_better)
+        OWN_METRICS[name] = OwnMetric(function, of, higher_is_better)
         return function
 
     return register
@@ -78,7 +78,7 @@ def metric(
 
 def higher_is_better(name: str) -> bool:
     """Return whether a metric is better when it is higher; the first word of a name tells which."""
-    own = OWN.get(name)
+    own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name.split(" ")[0] in HIGHER_IS_BETTER
 
 
@@ -203,8 +203,10 @@ def calibration_error(target: Array, probabilities: Array, weight: Array | None 
         right = ((chance > 0.5) == (target > 0.5)).ravel()
         rows = None if weight is None else np.repeat(weight, chance[0].size)
     mass = np.ones(len(right)) if rows is None else np.asarray(rows, np.float64)
-    number = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
-    gaps = np.bincount(number, mass * (right - confidence), minlength=BINS)
+    number = np.clip(
+        np.ceil(confidence * CALIBRATION_BINS).astype(np.int64) - 1, 0, CALIBRATION_BINS - 1
+    )
+    gaps = np.bincount(number, mass * (right - confidence), minlength=CALIBRATION_BINS)
     return float(np.abs(gaps).sum() / mass.sum())
 
 

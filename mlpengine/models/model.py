@@ -37,7 +37,7 @@ MODEL_FILE = "model.safetensors"
 RESIDUALS = "residuals"
 """The name of the array of residuals in a file."""
 
-SHOWN = 12
+SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
 
 _log = logging.getLogger("mlpengine")
@@ -310,10 +310,10 @@ class Model(KnownAttributes):
         count = len(self.networks)
         network = repr(self.mlp) if count == 1 else f"{count} of {self.mlp!r}"
         columns = self.columns
-        more = ", ..." if len(columns) > SHOWN else ""
+        more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {
             "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
-            "from": ", ".join(columns[:SHOWN]) + more,
+            "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
             "network": network,
             "loss": self.loss,
         }

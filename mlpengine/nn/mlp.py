@@ -40,7 +40,7 @@ Parametrization = Literal["standard", "neural_tangent"]
 
 _log = logging.getLogger("mlpengine")
 
-SHOWN = 20
+SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
 
 ROWS_AT_START = 2048
@@ -529,10 +529,14 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
     if problems and (advice := _advice_on_names([*specs], [*arrays])):
         raise CheckpointError(f"parameters: {advice}")
     if problems:
-        more = f"; {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else ""
+        more = (
+            f"; {len(problems) - SHOWN_PARAMETERS:,} more"
+            if len(problems) > SHOWN_PARAMETERS
+            else ""
+        )
         raise CheckpointError(
-            f"parameters: {'; '.join(problems[:SHOWN])}{more}; the names and shapes must be those "
-            "of mlp.state_dict()"
+            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
+            "must be those of mlp.state_dict()"
         )
 
 

@@ -168,7 +168,7 @@ class Selu(Activation, name="selu"):
         return _exponential_slope(self.formula(x), self.scale, self.scale * self.alpha) * dy
 
 
-FAR = 40.0
+NORMAL_TAIL = 40.0
 """The z beyond which Phi(-z) and its derivative are 0 in float32 and float64."""
 
 
@@ -191,12 +191,12 @@ class Gelu(Activation, name="gelu"):
 
     def formula(self, x: Expr) -> Expr:
         if self.approximate == "none":
-            return maximum(x, -FAR) * normal_cdf(x)
+            return maximum(x, -NORMAL_TAIL) * normal_cdf(x)
         return x * self.gate(x)[0]
 
     def gradient(self, dy: Expr, x: Expr) -> Expr:
         if self.approximate == "none":
-            near = clip(x, -FAR, FAR)
+            near = clip(x, -NORMAL_TAIL, NORMAL_TAIL)
             slope = normal_cdf(x) + near * exp(near * near * -0.5) * (1 / sqrt(2 * pi))
             return slope * dy
         gate, inner = self.gate(x)

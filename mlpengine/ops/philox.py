@@ -14,7 +14,7 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 LOW, SHIFT = 0xFFFFFFFF, 32
 
-BLOCK_BYTES = 16
+COUNTER_BYTES = 16
 """Bytes of a block: the four words of 32 bits that one counter gives."""
 
 GROUP = 8
@@ -126,7 +126,7 @@ def scaled_limit(rate: float, share: float) -> int:
 
 def padded_columns(columns: int) -> int:
     """Return the bytes of a row of a matrix."""
-    return -(-columns // BLOCK_BYTES) * BLOCK_BYTES
+    return -(-columns // COUNTER_BYTES) * COUNTER_BYTES
 
 
 class _Stream:
@@ -134,7 +134,7 @@ class _Stream:
 
     def __init__(self, rng: Philox, number: int, nbytes: int) -> None:
         self._rng, self.number, self.nbytes = rng, number, nbytes
-        self._blocks = max(-(-nbytes // (GROUP * BLOCK_BYTES)), 1) * GROUP
+        self._blocks = max(-(-nbytes // (GROUP * COUNTER_BYTES)), 1) * GROUP
         self._steps = max(1, BLOCKS_AT_ONCE // self._blocks)
         self._first: int | None = None
         self._bytes: Array | None = None

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.common.buffers import replay
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import BLOCK, constant
+from mlpengine.formula.pieces import CONSTANT_LENGTH, constant
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
@@ -241,7 +241,7 @@ def summed(x: Array, out: Array) -> Calls:
     A long sum to one number is pairwise, for accuracy in float32; the others are products with
     ones.
     """
-    if out.size == 1 and x.size > BLOCK:
+    if out.size == 1 and x.size > CONSTANT_LENGTH:
         yield call(np.add.reduce, x, None, None, out.reshape(()))
     else:
         yield from unbroadcast(x, out)

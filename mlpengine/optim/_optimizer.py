@@ -36,7 +36,7 @@ from mlpengine.tape.flat import Flat
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
 
-BLOCK_BYTES = 192 * 1024
+ROUND_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls works on.
 
 Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
@@ -608,7 +608,7 @@ def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> list[tuple[slice, 
         size = last - first
         if not size:
             continue
-        length = line * ceil(size / ceil(size * flat.itemsize / BLOCK_BYTES) / line)
+        length = line * ceil(size / ceil(size * flat.itemsize / ROUND_BYTES) / line)
         bounds = [*range(first, last, length), last]
         blocks += [(slice(start, stop), lr) for start, stop in pairwise(bounds)]
     return blocks

@@ -17,7 +17,7 @@ from .markup import MINUS, by_power, number, shortened
 POINTS = 300
 """Maximum number of points of a curve on a page."""
 
-LEVELS = 8
+SHADES = 8
 """Shades of a heat map."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
@@ -217,7 +217,7 @@ class Spans(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """A heat map: rows of levels, from the bottom, 0 (blank) to LEVELS, between the edges `x`.
+    """A heat map: rows of levels, from the bottom, 0 (blank) to SHADES, between the edges `x`.
 
     Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells of
     a picture: a page has a table.
@@ -322,4 +322,4 @@ class Chart(NamedTuple):
 
 def opacity(level: int) -> float:
     """Return the opacity of a level of a heat map."""
-    return 0.05 + 0.95 * level / LEVELS
+    return 0.05 + 0.95 * level / SHADES

@@ -11,8 +11,8 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.spec import Array
 
 from .chart import (
-    LEVELS,
     NAME_LENGTH,
+    SHADES,
     Axis,
     Band,
     Bars,
@@ -34,7 +34,7 @@ from .markup import number, shortened
 
 Data = Mapping[str, Any]
 
-FEW = 30
+DOTTED_POINTS = 30
 """Up to so many points, each of a curve has a dot."""
 
 HEAT_DECADES = 6.0
@@ -90,7 +90,7 @@ def by_epoch(
     if any(name == "R²" for name, *_ in known):
         values = np.maximum(values, -1.0)  # below, it says no more than that
     lines = [
-        Line(x, y, color, name, dots=len(x) <= FEW)
+        Line(x, y, color, name, dots=len(x) <= DOTTED_POINTS)
         for color, (name, x, y) in enumerate(known, start=1)
     ]
     across = axis(*(x for _, x, _ in known), whole=True, margin=0.01)
@@ -168,7 +168,7 @@ def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
     up = name_axis(classes)
     across = tuple((count - value, text) for value, text in up.ticks)
     right = np.trace(counts) / max(counts.sum(), 1)
-    keys = [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 %")]
+    keys = [(SHADES // 4, "25 %"), (SHADES // 2, "50 %"), (SHADES, "100 %")]
     texts = numbers if count <= NUMBERED_CLASSES else ()
     return Chart(
         "Confusion matrix",
@@ -184,7 +184,7 @@ def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
 def shades(counts: Array) -> Array:
     """Return levels of the share of each true class, 0 where there is no row."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    levels: Array = np.ceil(shares * LEVELS * 0.999).astype(int)
+    levels: Array = np.ceil(shares * SHADES * 0.999).astype(int)
     return levels
 
 
@@ -245,8 +245,8 @@ def loss_by_step(samples: Data) -> Chart:
     baseline = float(f"{samples['baseline']:.4g}")
     shapes: list[Shape] = [
         Line(steps, losses, 3, "batches"),
-        Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= FEW),
-        Line(ends, epochs[:, 1], 2, "validation", dots=len(ends) <= FEW),
+        Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= DOTTED_POINTS),
+        Line(ends, epochs[:, 1], 2, "validation", dots=len(ends) <= DOTTED_POINTS),
         HorizontalLine(baseline, "constant prediction"),
     ]
     return _by_step("Loss", np.append(steps, 0), axis(losses, epochs, [baseline], log=None), shapes)
@@ -295,12 +295,12 @@ def _heat(known: Data) -> Chart | None:
     high = float(finite.max())
     low = max(float(finite.min()), high - HEAT_DECADES)
     shares = np.nan_to_num((logs - low) / max(high - low, 0.1))
-    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * LEVELS, 0, LEVELS - 1), 0).astype(int)
+    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * SHADES, 0, SHADES - 1), 0).astype(int)
     names = list(known["heat"])
     edges = np.append(0.0, array_of(known["layer_steps"]))
     every = max(1, -(-len(names) // 8))
     ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
-    values = ((1, low), (LEVELS // 2, (low + high) / 2), (LEVELS, high))
+    values = ((1, low), (SHADES // 2, (low + high) / 2), (SHADES, high))
     cells = HeatMap(edges, levels, [(level, number(10.0**value, 2)) for level, value in values])
     up = Axis(0.0, float(len(names)), False, ticks)
     note = "Layers from the input (bottom) to the output (top); blank: no gradient."

@@ -38,7 +38,7 @@ from .columns import data_of
 from .predictions import hardest_of, predictions_of
 from .travel import without_directories
 
-FORMAT = 1
+REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
 SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
 CONFIG_LENGTH = 20_000
@@ -149,7 +149,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     environment = _read_json(run.path / ENVIRONMENT, notes)
     held: Held | None = None
     data: dict[str, Any] = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "run",
         "path": str(_shown(run.path)),
         "name": run.path.name,
@@ -206,7 +206,7 @@ def collect_model(path: Path) -> dict[str, Any]:
     known, record = card(model), model.record
     notes = ["Rows, curves and gradients are not in a model file; they are in the run's report."]
     data: dict[str, Any] = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "model",
         "path": without_directories(str(path)),
         "name": path.name,

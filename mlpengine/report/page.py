@@ -12,12 +12,12 @@ import numpy as np
 from mlpengine.common import palette
 from mlpengine.common.palette import shown_name
 from mlpengine.common.wording import plural
-from mlpengine.config.standing import PARTS
+from mlpengine.config.standing import PART_PHRASES
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
 
-from .chart import DASHES, LEVELS, array_of, opacity
+from .chart import DASHES, SHADES, array_of, opacity
 from .charts import (
     Data,
     dependence_charts,
@@ -30,12 +30,12 @@ from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_
 from .markup import score as exact
 from .svg import grid, strip
 
-KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
+TASK_PHRASES = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
 
 MANY_COLUMNS = 25
 """Up to so many columns one table describes; of more, the usual ones are folded away."""
 
-SHOWN_LEVELS = 20
+LISTED_LEVELS = 20
 """Number of levels of a column that are listed."""
 
 LISTED = 8
@@ -118,7 +118,7 @@ def score(data: Data) -> Markup:
         return joined(*head, tag("p", *sentence))
     metric, rows = known["metric"], known["predictions"]
     first = rows["model"][metric]
-    unit = f"{shown_name(metric)} on {known['rows']:,} {PARTS[known['part']]}"
+    unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
     text = with_error(first["value"], first["error"])
     value, _, error = text.partition(" ± ")
     sentence += [" ", _compared(known)]
@@ -188,7 +188,7 @@ def _scores_table(known: Data) -> Markup:
         lines.append([titles[who], bar, *cells])
     head = ["", "", *map(shown_name, names)]
     errors = ", with standard errors" if rows["model"][metric]["error"] else ""
-    return table(head, lines, f"Scores on {PARTS[known['part']]}{errors}", words=1)
+    return table(head, lines, f"Scores on {PART_PHRASES[known['part']]}{errors}", words=1)
 
 
 def verdicts(data: Data) -> Markup:
@@ -259,7 +259,7 @@ def predictions(known: Data | None) -> Markup | None:
     """Return predictions against the truth, and how far probabilities hold."""
     if not known:
         return None
-    where = f"{known['rows']:,} {PARTS[known['part']]}"
+    where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     if known["part"] == "train":
         where += ", which the model was trained on"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
@@ -342,7 +342,7 @@ def drivers(known: Data | None) -> Markup | None:
     title = "Permutation importance of the columns" + (
         f" (the first {len(ranked)} of {known['columns']})" if more else ""
     )
-    rows = f"{known['rows']:,} {PARTS[known['part']]}"
+    rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
                "Below, the mean prediction where all rows hold the same value of a column "
                "(partial dependence).", class_="soft")  # fmt: skip
@@ -365,7 +365,9 @@ def columns(known: Data | None) -> Markup | None:
     """Return the columns: types, missing cells, what is left out, shifts between parts."""
     if not known:
         return None
-    rows = ", ".join(f"{count:,} {PARTS.get(name, name)}" for name, count in known["rows"].items())
+    rows = ", ".join(
+        f"{count:,} {PART_PHRASES.get(name, name)}" for name, count in known["rows"].items()
+    )
     sampled = known["sampled"].get("train", 0)
     text = [f"{rows}; {plural(known['features'], 'feature')}."]
     if sampled < known["rows"].get("train", 0):
@@ -374,8 +376,8 @@ def columns(known: Data | None) -> Markup | None:
     if known["where"]:
         text.append(f"Rows where {known['where']}.")
     others = [name for name in known["sampled"] if name != "train"]
-    head = ["column", "use", "type", "missing", "distinct", "holds",
-            *(f"shift to {PARTS[part].removesuffix(' rows')}" for part in others)]  # fmt: skip
+    shifts = [f"shift to {PART_PHRASES[part].removesuffix(' rows')}" for part in others]
+    head = ["column", "use", "type", "missing", "distinct", "holds", *shifts]
     parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
     lines = [(_is_odd(one), _column(one, others)) for one in known["columns"]]
     wide = len(head)
@@ -409,8 +411,8 @@ def of_card(known: Data | None) -> Markup | None:
         return None
     lines = []
     for one in known["columns"]:
-        levels = [shortened(level, 24) for level in one["levels"][:SHOWN_LEVELS]]
-        more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
+        levels = [shortened(level, 24) for level in one["levels"][:LISTED_LEVELS]]
+        more = ["..."] * (len(one["levels"]) > LISTED_LEVELS)
         lines.append([shortened(one["name"]), one["type"], ", ".join([*levels, *more]) or DASH])
     return table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
 
@@ -469,7 +471,7 @@ def hardest(known: Data | None) -> Markup | None:
             ]
         )
     unit = "" if classes else " Errors are in standard deviations of the target."
-    text = f"Of the {PARTS[known['part']]}, those with the largest loss.{unit}"
+    text = f"Of the {PART_PHRASES[known['part']]}, those with the largest loss.{unit}"
     return joined(
         tag("p", text, class_="soft"),
         table(head, lines, "Hardest rows", words=len(head), named=False),
@@ -580,9 +582,9 @@ def _style() -> Markup:
     )
     shades = "\n".join(
         f"rect.h{k} {{ fill: var(--c1); fill-opacity: {opacity(k):.2f}; }} "
-        f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / LEVELS:.0f}%, "
+        f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / SHADES:.0f}%, "
         "var(--ground)); }"
-        for k in range(1, LEVELS + 1)
+        for k in range(1, SHADES + 1)
     )
     text = text.replace("LIGHT", colors(palette.LIGHT)).replace("DARK", colors(palette.DARK))
     return Markup(text.replace("COLORS", f"{classes}\n{shades}"))

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlpengine.common.files import write_atomically
 from mlpengine.common.palette import DARK, LIGHT
-from mlpengine.config.standing import PARTS, held_out
+from mlpengine.config.standing import PART_PHRASES, held_out
 from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.errors import UsageError, importing
 from mlpengine.models.metrics import confusion_matrix
@@ -24,7 +24,7 @@ from mlpengine.models.task import Classification, Regression
 
 from .chart import (
     DASHES,
-    LEVELS,
+    SHADES,
     Band,
     Bars,
     Chart,
@@ -129,7 +129,7 @@ def save_pictures(directory: str | Path, run: RunData) -> list[Path]:
     norm = by_epoch("Gradient norm", [("norm", epochs["curves"]["gradient_norm"])], powers=True)
     pictures = {"training.png": ("", [*training_charts(epochs), *norm])}
     held = held_out(loaded, run.model.mean, run.known)
-    title = f"{len(held.rows):,} {PARTS[held.part]}"
+    title = f"{len(held.rows):,} {PART_PHRASES[held.part]}"
     if isinstance(loaded.task, Classification):
         classes = run.model.preprocessor.classes
         counts = confusion_matrix(held.rows.truth, held.predicted, len(classes))
@@ -258,14 +258,14 @@ def _draw_shape(axes: Axes, chart: Chart, shape: Shape) -> None:
 
 def _draw_cells(axes: Axes, cells: HeatMap) -> None:
     rows = len(cells.levels)
-    shades = ListedColormap([_shade(level) for level in range(1, LEVELS + 1)])
+    shades = ListedColormap([_shade(level) for level in range(1, SHADES + 1)])
     blank = np.ma.masked_equal(cells.levels, 0)
-    axes.pcolormesh(cells.x, range(rows + 1), blank, cmap=shades, vmin=0.5, vmax=LEVELS + 0.5)
+    axes.pcolormesh(cells.x, range(rows + 1), blank, cmap=shades, vmin=0.5, vmax=SHADES + 0.5)
     axes.grid(visible=False)
     middles = ((cells.x[:-1] + cells.x[1:]) / 2).tolist()
     for row, texts in enumerate(cells.texts):
         for x, text, level in zip(middles, texts, cells.levels[row], strict=True):
-            color = axes.get_facecolor() if level > LEVELS / 2 else None
+            color = axes.get_facecolor() if level > SHADES / 2 else None
             axes.text(x, row + 0.5, text, ha="center", va="center", fontsize=8.5, color=color)
 
 

@@ -20,7 +20,7 @@ MAX_MATRIX = 12
 """Largest number of classes with a confusion matrix; of more, the commonest mistakes."""
 
 MISTAKES, BINS, HARDEST = 10, 10, 10
-LEVELS = 0.5, 0.8, 0.9, 0.95
+INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
 
 
@@ -190,7 +190,7 @@ def _intervals(model: Model, held: Held) -> list[dict[str, float]]:
     chosen = evenly_spaced(len(held.rows), INTERVAL_ROWS)
     rows = held.rows.rows(chosen)
     shares = []
-    for level in LEVELS:
+    for level in INTERVAL_LEVELS:
         low, high = model.interval(rows.x, level)
         inside = (low <= rows.truth) & (rows.truth <= high)
         shares.append({"level": level, "share": float(inside.mean()), "rows": len(rows)})

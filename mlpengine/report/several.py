@@ -10,12 +10,12 @@ import numpy as np
 from mlpengine.common.palette import LIGHT, shown_name
 from mlpengine.common.wording import plural
 from mlpengine.config.load import differing
-from mlpengine.config.standing import PARTS
+from mlpengine.config.standing import PART_PHRASES
 from mlpengine.models.metrics import higher_is_better
 
 from .chart import Chart, array_of
 from .charts import by_epoch, sweep_charts
-from .collect import FORMAT, Collected, RunData, plain
+from .collect import REPORT_FORMAT, Collected, RunData, plain
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
 from .markup import score as exact
 from .page import page, table, verdicts
@@ -25,7 +25,17 @@ from .travel import without_directories
 
 SHOWN_TRIALS, SHOWN_KEYS = 40, 9
 CURVE_POINTS = 100
-KEPT = ("name", "path", "ending", "failure", "result", "verdicts", "model", "score", "notes")
+COMPARED_KEYS = (
+    "name",
+    "path",
+    "ending",
+    "failure",
+    "result",
+    "verdicts",
+    "model",
+    "score",
+    "notes",
+)
 
 
 def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str, Any]:
@@ -33,7 +43,7 @@ def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str
     files = [run.loaded.file if run.loaded else None for run in runs]
     known = [file for file in files if file is not None]
     settings = differing(known) if len(known) == len(files) else {}
-    shown = [{key: one.data[key] for key in KEPT if key in one.data} for one in collected]
+    shown = [{key: one.data[key] for key in COMPARED_KEYS if key in one.data} for one in collected]
     for one, data in zip(shown, (c.data for c in collected), strict=True):
         one["epochs"] = _few_epochs(data.get("epochs"))
     names = [one["name"] for one in shown]
@@ -42,7 +52,7 @@ def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str
     notes = [f"{name}: {note}" for name, one in zip(names, shown, strict=True)
              for note in one.pop("notes", ())]  # fmt: skip
     data = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "runs",
         "name": plural(len(runs), "run"),
         "names": names,
@@ -110,7 +120,7 @@ def _best_run(data: Mapping[str, Any]) -> str:
         return "Which run is better cannot be told: their scores are of different kinds."
     name, metric = data["names"][known["best"]], shown_name(known["metric"])
     score = data["runs"][known["best"]]["score"]["predictions"]["model"][known["metric"]]
-    text = f"{shortened(name)} has the highest {metric} on the {PARTS[known['part']]}, "
+    text = f"{shortened(name)} has the highest {metric} on the {PART_PHRASES[known['part']]}, "
     text += f"{with_error(score['value'], score['error'])}."
     close = [
         other
@@ -146,7 +156,7 @@ def _scores(data: Mapping[str, Any]) -> Markup:
         cells: dict[str, Content] = {}
         score, result = one.get("score"), one.get("result", {})
         if score:
-            where = PARTS[score["part"]]
+            where = PART_PHRASES[score["part"]]
             for who, title in (("model", ""), ("linear", ", linear"), ("constant", ", constant")):
                 for name, metric in score["predictions"].get(who, {}).items():
                     if name != "ahead" and (who == "model" or name == score["metric"]):
@@ -216,7 +226,7 @@ def collect_sweep(
     """Return the numbers of a sweep; `outcome` has its metric, its trials and the best of them."""
     chosen = outcome.get("best")
     data = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "sweep",
         "name": name,
         "path": without_directories(str(path)),
@@ -247,7 +257,7 @@ def sweep_page(data: Mapping[str, Any]) -> str:
         text += f" The best is trial {best['number']}, with {metric} {exact(best['value'])}."
     lead.append(tag("p", text))
     if data.get("score"):
-        score, where = data["score"], PARTS[data["score"]["part"]]
+        score, where = data["score"], PART_PHRASES[data["score"]["part"]]
         one = score["predictions"]["model"][score["metric"]]
         lead.append(
             tag("p", tag("span", with_error(one["value"], one["error"]), class_="value"),

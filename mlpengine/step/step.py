@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
 """Attributes that a copy makes for itself."""
 
-EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
+STEP_EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class TrainingStep(KnownAttributes):
         "predict": "write step.mlp.predict(x)",
     }
 
-    @called_as(EXAMPLE)
+    @called_as(STEP_EXAMPLE)
     def __init__(
         self,
         mlp: Mlp,
@@ -647,7 +647,7 @@ def _check_parts(mlp: object, loss: object, optimizer: object) -> None:
         near = made.get(nearest(value, made) or "") if isinstance(value, str) else None
         if isinstance(value, type) and issubclass(value, kind) and name != "mlp":
             near = value.__name__
-        right = EXAMPLE.replace(name, f"{near}{ends}") if near else EXAMPLE
+        right = STEP_EXAMPLE.replace(name, f"{near}{ends}") if near else STEP_EXAMPLE
         raise UsageError(
             f"training step: {name} must be {text} (got {quoted(value)}); write {right}"
         )

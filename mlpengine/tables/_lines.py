@@ -17,7 +17,7 @@ from mlpengine.tables.reading import DELIMITERS
 from mlpengine.tables.table import MAX_COLUMNS
 
 MAX_LINE = 1 << 24
-BLOCK = 1 << 17
+TEXT_BYTES = 1 << 17
 """Bytes that are cut into cells at once: a block fits into the second-level cache."""
 
 _WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
@@ -63,7 +63,7 @@ class TextSource:
         self.next_line = 1
         self.count = 0
         self.total = _size_of(stream)
-        self.size = BLOCK
+        self.size = TEXT_BYTES
         start = stream.read(_START)
         refuse_other_format(start, where)
         self.is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
@@ -113,7 +113,7 @@ class TextSource:
 
     def widen(self, columns: int) -> None:
         """Make blocks large enough for some rows of that many columns."""
-        self.size = min(_WIDE_BLOCK, max(BLOCK, 8 * _WIDE_ROWS * columns))
+        self.size = min(_WIDE_BLOCK, max(TEXT_BYTES, 8 * _WIDE_ROWS * columns))
 
     def lines(self) -> Iterator[str]:
         """Yield the next lines with their ends."""

@@ -322,7 +322,7 @@ class _Plain:
         count -= (negative | (first == _PLUS)) & ~empty
         digits, wrong = _digits(self.words, whole_stop, count, whole_words)
         odd = (wrong != 0) | (count > 8 * whole_words) | (points > 1)
-        odd |= (count + part_count == 0) | ((points == 0) & (digits >= _cells.EXACT))
+        odd |= (count + part_count == 0) | ((points == 0) & (digits >= _cells.FIRST_INEXACT))
         odd |= (first == _ZERO) & (count > 1) & (points == 0)  # may be a code
         if part_words:
             part, wrong = _digits(self.words, stop, part_count, part_words)
@@ -330,7 +330,7 @@ class _Plain:
             power = _POWERS.take(part_count, mode="clip")
             values = digits * power + part
             odd |= values > _LIMIT
-            if values.max() < _cells.EXACT:
+            if values.max() < _cells.FIRST_INEXACT:
                 np.divide(values, power, out=values)
             else:
                 scale = np.where(odd | (digits == 0), 0, power).astype(np.int64)

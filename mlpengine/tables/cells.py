@@ -12,7 +12,7 @@ from mlpengine.spec import Array
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
 """Spellings of a missing cell; `missing=` of the reader replaces them."""
 
-EXACT = 2.0**53
+FIRST_INEXACT = 2.0**53
 """Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
@@ -60,7 +60,7 @@ def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = Tru
         return None
     if not padded and any(map(_PADDED.fullmatch, cells)):
         return None
-    large = np.flatnonzero(np.abs(values) >= EXACT).tolist()
+    large = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
     if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
         return None
     return values

@@ -29,7 +29,7 @@ from mlpengine.tables._files import (
     require_file,
     transcoded,
 )
-from mlpengine.tables.cells import EXACT, sorted_levels
+from mlpengine.tables.cells import FIRST_INEXACT, sorted_levels
 from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
@@ -433,7 +433,7 @@ def _texts(path: str, names: Collection[str], options: CsvOptions) -> set[str]:
             if not all(one and one.has_min_max for one in known):
                 read = compute.min_max(file.read([name], use_threads=False).column(0))
                 ends = [read["min"].as_py() or 0, read["max"].as_py() or 0]
-            if any(abs(end) >= EXACT for end in ends):
+            if any(abs(end) >= FIRST_INEXACT for end in ends):
                 texts.add(name)
         return texts
 

@@ -22,8 +22,8 @@ from mlpengine.common.files import make_directory, read_file, write_all, write_a
 from mlpengine.spec import Array
 from mlpengine.tables.table import Column, ColumnKind, Table
 
-VERSION = 1
-ALIGNMENT = mmap.ALLOCATIONGRANULARITY
+FILE_VERSION = 1
+MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
 _PREPARED = re.compile(r".*-[0-9a-f]{16}\.(columns|rows)\.lock")
 """The name of the lock beside a prepared file; it stays where the file could not be written."""
@@ -131,7 +131,7 @@ class Spill:
     def keep(self, name: str, column: Column) -> None:
         """Write a finished column."""
         values = np.ascontiguousarray(column.values)
-        start = -(-self._end // ALIGNMENT) * ALIGNMENT
+        start = -(-self._end // MAP_GRANULARITY) * MAP_GRANULARITY
         with writing(self.path):
             os.lseek(self._columns, start, os.SEEK_SET)
             write_all(self._columns, values.view(np.uint8).data)
@@ -189,7 +189,7 @@ def stored_table(
     """
     state = path.stat()
     given = {
-        "version": VERSION,
+        "version": FILE_VERSION,
         "source": os.path.abspath(path),
         "size": state.st_size,
         "changed": state.st_mtime_ns,

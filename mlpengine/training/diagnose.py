@@ -22,7 +22,7 @@ from mlpengine.diagnostics.baseline import (
 )
 from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.verdict import without
-from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_ROWS, rows_within, yardsticks
+from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_YARDSTICK_ROWS, rows_within, yardsticks
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
@@ -36,14 +36,14 @@ DIAGNOSTICS_FILE = "diagnostics.csv"
 
 YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
 """Shortest run whose rows are compared with simple models, and the share of its time for them."""
-FEW_ROWS = 5
+MIN_CLASS_ROWS = 5
 """Number of rows of a class below which its recall says nothing."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
 """Greatest number of values among which the most extreme one is searched."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
 """Losses of the distance from a target."""
-AT_ONCE = 20
+SAMPLES_AT_ONCE = 20
 """Number of samples that are written in one call."""
 
 _log = logging.getLogger("mlpengine")
@@ -60,7 +60,7 @@ class SampleLog(CsvLog):
     def add(self, step: int, values: list[float]) -> None:
         """Add a sample; samples are written together, which is faster."""
         self._samples.append((step, values.copy()))
-        if len(self._samples) >= AT_ONCE:
+        if len(self._samples) >= SAMPLES_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
@@ -272,10 +272,10 @@ def measure_recalls(
     diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
     diagnostics.class_names = getattr(task, "labels", ())
     rows, hits = _hits(diagnostics, task, validation, classes)
-    if (rows < FEW_ROWS).any():
+    if (rows < MIN_CLASS_ROWS).any():
         of_train = np.stack(_hits(diagnostics, task, train, classes))
-        rows, hits = np.stack([rows, hits]) + of_train * (rows < FEW_ROWS)
-    diagnostics.recalls = np.where(rows < FEW_ROWS, np.nan, hits / np.maximum(rows, 1))
+        rows, hits = np.stack([rows, hits]) + of_train * (rows < MIN_CLASS_ROWS)
+    diagnostics.recalls = np.where(rows < MIN_CLASS_ROWS, np.nan, hits / np.maximum(rows, 1))
 
 
 def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
@@ -305,7 +305,7 @@ def measure_yardsticks(
     limit = MAX_ROWS
     if seconds is not None:
         limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, train.x.shape[1]))
-    if limit < MIN_ROWS or not isinstance(task, Classification | Regression):
+    if limit < MIN_YARDSTICK_ROWS or not isinstance(task, Classification | Regression):
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)
     rows = rows[:: -(-len(rows) // limit)]

@@ -36,7 +36,7 @@ from mlpengine.training.skipping import NonfiniteRule
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""
 
-EXAMPLE = "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
+LOOP_EXAMPLE = "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
 
 _log = logging.getLogger("mlpengine")
 
@@ -180,7 +180,7 @@ class Loop(KnownAttributes, Uncopyable):
     }
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
-    @called_as(EXAMPLE)
+    @called_as(LOOP_EXAMPLE)
     def __init__(
         self,
         step: TrainingStep,
@@ -199,7 +199,7 @@ class Loop(KnownAttributes, Uncopyable):
         for name, value, kind in (("task", task, Task), ("train", train, Split)):
             if not isinstance(value, kind):
                 text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
-                raise UsageError(f"{text}; write {EXAMPLE}")
+                raise UsageError(f"{text}; write {LOOP_EXAMPLE}")
         if not isinstance(validation, Split | None):
             text = f"loop: validation must be a Split (got {quoted(validation)})"
             raise UsageError(f"{text}; write validation=Split(x, y, truth=y)")

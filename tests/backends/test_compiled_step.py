@@ -159,7 +159,7 @@ def test_random_architectures_agree_with_numpy(sizes, batch, activation):
 )
 def test_threads_give_the_same_bits(case, threads, monkeypatch):
     alone = case.step("compiled")
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     together = case.step("compiled", threads=threads)
     text = together.emit_c()
     assert f"#define THREADS {threads}\n" in text
@@ -184,7 +184,7 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
 
 @pytest.mark.parametrize("batch", [48, 64])
 def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     panels = 128 // (2 * chosen_target().vector_bytes // 4)
     claimed = panels >= 2 * MIN_CLAIMABLE
     columns = "part, from, to" if claimed else f"part, FIRST({panels}), LAST({panels})"

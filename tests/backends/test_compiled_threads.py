@@ -26,7 +26,7 @@ def thread_count() -> int:
 
 @pytest.fixture
 def many_threads(monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
 
 
 FORKS = """

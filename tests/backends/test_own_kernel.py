@@ -106,7 +106,7 @@ def trained(backend, threads=1):
 
 def test_a_step_with_an_op_of_ones_own_is_one_program(add, monkeypatch):
     add(CenteredRows)
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     one, two = trained("compiled"), trained("compiled", threads=2)
     assert one.fused
     assert "centered_in_test" in one.emit_c()

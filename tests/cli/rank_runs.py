@@ -39,7 +39,7 @@ def apart(config: str, *threads: str) -> int:
 
 def bits(config: str, *threads: str, name: str = "") -> int:
     """Train with these numbers of threads, which the test lets small networks take."""
-    emitter.TERMS_PER_THREAD = 1
+    emitter.STEP_TERMS_PER_THREAD = 1
     Ranks.share_of_cores = lambda ranks: 2
     size = os.environ.get("PMI_SIZE", "1")
     return max(

@@ -10,7 +10,7 @@ from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
-from mlpengine.diagnostics.units import ROWS, UnitWindow
+from mlpengine.diagnostics.units import MIN_WINDOW_ROWS, UnitWindow
 from mlpengine.errors import NumericalError, UsageError
 from mlpengine.models.task import Classification, Split
 from mlpengine.step.state import pack, unpack
@@ -138,7 +138,7 @@ def test_evaluation_buffers_are_refused():
 
 def test_a_window_needs_an_epoch_and_enough_rows():
     window = UnitWindow(3, np.dtype("f4"), steps_per_epoch=100)
-    y = np.zeros((ROWS // 2, 3), "f4")
+    y = np.zeros((MIN_WINDOW_ROWS // 2, 3), "f4")
     y[5, 1] = 0.1
     for step in (10, 20, 60):
         window.add(y, step)

@@ -17,7 +17,7 @@ from mlpengine.config.schema import Config, sections_of
 from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.estimators._parameters import OWN, PARAMETERS
+from mlpengine.estimators._parameters import ESTIMATOR_PARAMETERS, PARAMETERS
 from mlpengine.features.options import Options
 from mlpengine.nn import Front
 from mlpengine.optim import Group, Optimizer
@@ -212,14 +212,14 @@ def test_classes_of_python_have_the_defaults_of_the_options(kind):
 @pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
 def test_parameters_of_estimators_are_options_or_their_own(kind):
     parameters = signature(kind).parameters
-    assert parameters.keys() == PARAMETERS.keys() | OWN.keys()
+    assert parameters.keys() == PARAMETERS.keys() | ESTIMATOR_PARAMETERS.keys()
     for name, (of, _, other, _) in PARAMETERS.items():
         option = other or name
         assert option in options_of(of), name
         assert not [*differing(kind, (of,), lambda one, n=name, o=option: o if one == n else "")]
         assert options_of(of)[option].description[:40] in " ".join(kind.__init__.__doc__.split())
     everywhere = {one for of in DECLARING for one in options_of(of)}
-    assert not OWN.keys() & everywhere
+    assert not ESTIMATOR_PARAMETERS.keys() & everywhere
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -116,7 +116,7 @@ def features_of(csv, tmp_path, window=64) -> PreparedRows:
 
 
 def test_prepared_features_have_the_bits_of_those_in_memory(csv, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared_module, "BLOCK", 100 * 4 * 50)
+    monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 100 * 4 * 50)
     monkeypatch.setattr(prepared_module, "_CHUNK", 64)
     table = read_table(csv)
     in_memory, rows = fitted(table)
@@ -154,7 +154,7 @@ def test_windows_shuffle_every_row_near_its_block(n_rows, block, count):
 
 
 def test_an_epoch_in_windows_reads_every_block_once(csv, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared_module, "BLOCK", 100 * 4 * 50)
+    monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 100 * 4 * 50)
     part = features_of(csv, tmp_path, window=3)
     read, real = [], PreparedRows._fill
     monkeypatch.setattr(

@@ -23,7 +23,7 @@ CHUNK_BYTES = 160 << 10
 SMALL_WEIGHTS = 128 << 10
 """Bytes of weights and their gradients up to which chunks are used: every chunk reads them."""
 
-TERMS_PER_THREAD = 1 << 22
+STEP_TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step for each additional thread.
 
 With twice as many, a second thread makes a step one and a half times as fast; with a quarter it
@@ -36,7 +36,7 @@ def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
     The result has the same bits for every number of threads.
     """
     terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
-    return max(1, min(limit, terms // TERMS_PER_THREAD + 1))
+    return max(1, min(limit, terms // STEP_TERMS_PER_THREAD + 1))
 
 
 def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:

@@ -32,7 +32,7 @@ LOST_RANK = "ranks: all of them must go on (a process has ended)"
 NOTHING = np.zeros(1, np.int64)
 """The limit of a dropout that drops nothing."""
 
-FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
+EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
 
 
@@ -119,7 +119,7 @@ class Executor:
         self, source: CSource, target: CompileTarget, update: Update | None, clipping: Clipping
     ) -> None:
         self.source = source
-        self.library = library = load(source.text, target, functions=FUNCTIONS)
+        self.library = library = load(source.text, target, functions=EXPORTED_FUNCTIONS)
         workspace = np.zeros(source.nbytes + 64, np.uint8)
         library.mlpengine_open()
         weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive it

@@ -37,7 +37,7 @@ REST = 5
 POOL = 2
 """The same for the pool of several threads."""
 
-CHUNK = 8192
+NORM_CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
 
 
@@ -105,7 +105,7 @@ def make_source(
             layout.add_array(name, array)
         for name, array in clipping.arrays.items():
             layout.add_array(name, array)
-        layout.reserve("chunk_sums", -(-max(grads.size, 1) // CHUNK), "double", ("update",))
+        layout.reserve("chunk_sums", -(-max(grads.size, 1) // NORM_CHUNK), "double", ("update",))
         functions += update_functions(update, dtype.itemsize)
     layout.plan(functions, in_turn=in_turn, chunked=chunked)
     parts = [
@@ -148,7 +148,7 @@ def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[
     yield f"#define BYTES {target.vector_bytes}"
     yield f"#define TILE_ROWS {target.highest_tile}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
-    yield f"#define CHUNK {CHUNK}"
+    yield f"#define CHUNK {NORM_CHUNK}"
 
 
 def _step_defines(
@@ -177,7 +177,7 @@ def _step_defines(
         yield f"#define PARAMETERS INT64_C({update.params.size})"
         yield f"#define GRADS ({layout.pointer('grads')})"
         yield f"#define CHUNK_SUMS{'_ALONE' if ranks else ''} ({layout.pointer('chunk_sums')})"
-        yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
+        yield f"#define SMALLEST_SUM {float(info.tiny) * NORM_CHUNK / float(info.eps)!r}"
         yield f"#define LARGEST_UPDATE {largest_update(dtype, update.ranges)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
         yield f"#define TINY {float(info.tiny)!r}"

@@ -7,7 +7,7 @@ from math import isinf, isnan
 
 import numpy as np
 
-WIDTH = 96
+TEXT_WIDTH = 96
 """Columns of generated text."""
 
 
@@ -67,7 +67,7 @@ def constants(name: str, values: Iterable[float]) -> str:
 def _filled(items: Sequence[str]) -> Iterator[str]:
     line = ""
     for item in items:
-        if line and len(line) + len(item) + 2 > WIDTH:
+        if line and len(line) + len(item) + 2 > TEXT_WIDTH:
             yield line
             line = ""
         line += f" {item}," if line else f"{item},"
