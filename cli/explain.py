@@ -97,9 +97,9 @@ def command(
     curves = [dependence(model, table, column) for column in shown]
     path = drawn(run, model, curves, plot)
     if as_json:
-        click.echo(json.dumps(report(name, part, ranked, curves, path), allow_nan=False))
+        click.echo(json.dumps(importance_data(name, part, ranked, curves, path), allow_nan=False))
         return
-    say("\n".join(lines(name, part, ranked, model.task.headline[0])))
+    say("\n".join(importance_text(name, part, ranked, model.task.headline[0])))
     if path is not None:
         say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
 
@@ -118,7 +118,7 @@ def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | No
     return place
 
 
-def report(
+def importance_data(
     name: str,
     part: Split,
     ranked: Sequence[Importance],
@@ -138,7 +138,7 @@ def report(
     }
 
 
-def lines(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
+def importance_text(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
     """Return the importances for a person."""
     where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
     where = "of the data" if name == "data" else where

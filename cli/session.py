@@ -364,7 +364,7 @@ def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
     return Checkpoints(directory.path / CHECKPOINTS).newest()
 
 
-def check_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
+def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
     """Check that the config is the one that the run began with.  Raises: RunError if it is not."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:

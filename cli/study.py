@@ -92,7 +92,7 @@ class Journal(JournalFileBackend):
 
     def sync(self) -> None:
         """Have every record on disk when this returns."""
-        system.flush(self._path)
+        system.flush_to_disk(self._path)
 
 
 class Study:
@@ -145,7 +145,7 @@ class Study:
             if other is not None or self._study.trials:
                 if not (known.get(HOST) == node() and self._is_over(Path(str(other)))):
                     raise UsageError(
-                        f"{shown(self.sweep.storage)}: holds a sweep of the name "
+                        f"{shown_storage(self.sweep.storage)}: holds a sweep of the name "
                         f"{self._name!r} ({other}); resume that one by --join, or "
                         "give this one another name"
                     )
@@ -185,7 +185,8 @@ class Study:
         with self.storage_errors():
             if self._study.user_attrs.get(DIRECTORY) is None:
                 raise RunError(
-                    f"{shown(self.sweep.storage)}: holds nothing of the sweep {self.directory} "
+                    f"{shown_storage(self.sweep.storage)}: holds nothing of the sweep "
+                    f"{self.directory} "
                     "(it was emptied, removed or replaced): the results are gone; restore it from "
                     "a copy, or begin a new sweep"
                 )
@@ -314,7 +315,8 @@ class Study:
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             reason = without_values(reason, self.sweep.storage)
-            text = f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason})"
+            storage = shown_storage(self.sweep.storage)
+            text = f"{storage}: the sweep's storage cannot be used ({reason})"
             begun = (self.directory / SETTINGS).is_file()
             raise RunError(f"{text}{self._advice}" if begun else text) from error
 
@@ -429,7 +431,7 @@ class Study:
         return optuna.samplers.RandomSampler(seed=seed)
 
 
-def shown(storage: str) -> str:
+def shown_storage(storage: str) -> str:
     """Return a storage for messages, without its password."""
     return JOURNAL_FILE if storage == JOURNAL else redacted(storage)
 
@@ -458,7 +460,7 @@ def _database(storage: str) -> BaseStorage:
         reason = f": {without_values(str(error.__cause__ or error), storage)}"
     raise UsageError(
         "must be the URL of a database whose driver is installed, such as "
-        f"postgresql://user@host/name (got {shown(storage)}{reason})"
+        f"postgresql://user@host/name (got {shown_storage(storage)}{reason})"
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
-from mlpengine.diagnostics.leaks import described, guide, leak_verdict
+from mlpengine.diagnostics.leaks import guide, leak_text, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
 from mlpengine.features import Leak
 from mlpengine.features.checks import CORRECT
@@ -61,5 +61,5 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
 
 def _dropped(leak: Leak) -> Verdict:
     advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
-    finding = described(leak, " (left out)")
+    finding = leak_text(leak, " (left out)")
     return Verdict("leak", None, finding, leak.share, guide(leak), advice, no_fix=no_fix)

@@ -17,7 +17,7 @@ from mlpengine.config.build import LoadedData, load_data, refit_overrides, train
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
 from mlpengine.config.problems import path_of
-from mlpengine.config.proposal import complete
+from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
@@ -222,7 +222,7 @@ def _config(
                 detected = detect(own["source"])
         if detected:
             try:
-                decided = complete(sections, detected, kept=features)
+                decided = complete_config(sections, detected, kept=features)
             except DataError:
                 _checked(sections)  # what is wrong with the settings comes first
                 raise

@@ -91,7 +91,7 @@ def rule(text: str, *at: str) -> PydanticCustomError:
     return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
-def section(kind: Callable[[], Section], description: str) -> Any:
+def section_field(kind: Callable[[], Section], description: str) -> Any:
     """Return a field whose default is an empty mapping, which stands for all defaults of `kind`.
 
     With an instance as default, the validators of `kind` would be built twice.
@@ -233,7 +233,7 @@ def option_field(option: Option) -> Any:
     """Return the field of a section for an option."""
     if option.default is MISSING:
         return Field(description=option.description)
-    default = plain(option.default) if option.default is not None else _none_of(option.type)
+    default = plain_options(option.default) if option.default is not None else _none_of(option.type)
     if not isinstance(default, dict):
         return Field(default=default, description=option.description)
     return Field(
@@ -243,12 +243,12 @@ def option_field(option: Option) -> Any:
     )
 
 
-def plain(value: Any) -> Any:
+def plain_options(value: Any) -> Any:
     """Return settings, or the value of an option, as a config has them."""
     if isinstance(value, tuple):
-        return [plain(one) for one in value]
+        return [plain_options(one) for one in value]
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain_options(one) for key, one in value.items()}
     family = isinstance(value, tuple(FAMILIES))
     if not family and not is_dataclass(value):
         return value
@@ -256,7 +256,7 @@ def plain(value: Any) -> Any:
     values: dict[str, Any] = {"name": kind.name} if family else {}
     for name, one in keys_of(kind):
         given = getattr(value, name)
-        values[one.key] = _none_of(one.type) if given is None else plain(given)
+        values[one.key] = _none_of(one.type) if given is None else plain_options(given)
     return values
 
 
@@ -267,7 +267,7 @@ SHOWN_DEFAULTS = {
 """Options that recipes show where they have their defaults, too."""
 
 
-def shown(settings: Any) -> dict[str, Any]:
+def written_options(settings: Any) -> dict[str, Any]:
     """Return settings as a person writes them in a config: without what has its default."""
     family = isinstance(settings, tuple(FAMILIES))
     values: dict[str, Any] = {"name": settings.name} if family else {}
@@ -279,9 +279,9 @@ def shown(settings: Any) -> dict[str, Any]:
             value = value[0]
         parts = isinstance(value, tuple(FAMILIES)) or is_dataclass(value)
         if isinstance(value, Mapping):
-            values[one.key] = {key: shown(part) for key, part in value.items()}
+            values[one.key] = {key: written_options(part) for key, part in value.items()}
         else:
-            values[one.key] = shown(value) if parts else plain(value)
+            values[one.key] = written_options(value) if parts else plain_options(value)
     return values
 
 

@@ -58,7 +58,7 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
                 expected.setdefault(path, []).append(_listed(text))
     for path, texts in expected.items():
         value = _value_at(path, document.data)
-        text = f"must be {' or '.join(texts)} (got {shown(value)})"
+        text = f"must be {' or '.join(texts)} (got {shown_value(value)})"
         if _is_switch(model, path):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
@@ -110,7 +110,7 @@ def _as_mapping(path: KeyPath, value: list[Any]) -> str:
     return f"; write {path[-1]}: {right}" if right else ""
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return a value as it may be quoted in a message."""
     if isinstance(value, dict):
         return "a mapping"

@@ -6,9 +6,9 @@ from typing import Any
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.config.presets import fill_missing
-from mlpengine.config.reader import Document, parse
+from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import sections_of
-from mlpengine.config.writer import quoted
+from mlpengine.config.writer import quoted_yaml
 from mlpengine.errors import DataError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import KEEP_IF
@@ -63,9 +63,9 @@ def propose(
         "seed: 0",
         "",
         "data:",
-        f"  source: {quoted(source)}",
+        f"  source: {quoted_yaml(source)}",
         *(f"  {name}: {_flow(value)}" for name, value in reading.to_dict().items()),
-        *([f"  test_source: {quoted(test)}"] if test else []),
+        *([f"  test_source: {quoted_yaml(test)}"] if test else []),
         f"  target: {_flow(target[0] if len(target) == 1 else [*target])}",
         f"  task: {profile.task}",
         *_suspects(profile),
@@ -132,7 +132,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, str):
-        return quoted(value)
+        return quoted_yaml(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -171,7 +171,9 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     return lines
 
 
-def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] = ()) -> list[str]:
+def complete_config(
+    config: dict[str, Any], detected: Detected, kept: Collection[str] = ()
+) -> list[str]:
     """Add what `propose` writes for a table, and a config does not say; return it in words.
 
     Without a target that the table has, nothing is added.
@@ -200,7 +202,7 @@ def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] =
     )
     test = data.get("test_source")
     text = propose(facts, target, source="", schema="", test=test, reading=reading, preset=preset)
-    proposed = parse(text, "init", Document("init"))
+    proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
@@ -268,7 +270,7 @@ def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[s
     classes = "; each class keeps its share" if profile.task == "classification" else ""
     lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{classes}"] if shares else []
     if dates := _dates(profile, target):
-        timed = ", ".join([*texts, f"time: {quoted(dates[0])}"])
+        timed = ", ".join([*texts, f"time: {quoted_yaml(dates[0])}"])
         lines.append(f"  # split: {{{timed}}}  # the newest rows test, if you predict later ones")
     return lines
 
@@ -294,7 +296,9 @@ def _drop(profile: Profile) -> list[str]:
     if not reasons:
         return ["  drop: []"]
     lines = ["  drop:  # remove a line to use that column"]
-    return lines + [f"    - {quoted(name)}  # {_one_line(why)}" for name, why in reasons.items()]
+    return lines + [
+        f"    - {quoted_yaml(name)}  # {_one_line(why)}" for name, why in reasons.items()
+    ]
 
 
 def _suspects(profile: Profile) -> list[str]:
@@ -329,9 +333,10 @@ def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
         if usable and column.kind in ("number", "integer") and column.name.isprintable():
             name = column.name if column.name.isidentifier() else f"`{column.name}`"
             return [
-                f"  # features: {{{quoted('log ' + column.name)}: {quoted(f'log({name})')}}}"
+                "  # features: "
+                f"{{{quoted_yaml('log ' + column.name)}: {quoted_yaml(f'log({name})')}}}"
                 "  # further columns, by formulas",
-                f"  # where: {quoted(f'{name} > 0')}  # the rows to use, by a formula",
+                f"  # where: {quoted_yaml(f'{name} > 0')}  # the rows to use, by a formula",
             ]
     return []
 

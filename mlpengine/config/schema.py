@@ -16,9 +16,9 @@ from mlpengine.config.options import (
     annotation_of,
     option_field,
     rule,
-    section,
+    section_field,
     section_of,
-    shown,
+    written_options,
 )
 from mlpengine.config.sweep import SweepSection
 from mlpengine.settings import (
@@ -86,7 +86,7 @@ else:
 class _Table(_Dialect):
     """The file of the rows, how it is read and divided."""
 
-    split: SplitSection = section(SplitSection, "Shares of rows.")
+    split: SplitSection = section_field(SplitSection, "Shares of rows.")
     stream: Annotated[StreamSection | None, OFF_OR_DEFAULTS] = Field(
         default=None,
         description="true: for tables larger than memory (CSV, Parquet, .npy); or its settings.",
@@ -114,7 +114,7 @@ class CheckpointSection(Section):
 class _Checkpoints(Section):
     """The state of a run in a file."""
 
-    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = section(
+    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = section_field(
         CheckpointSection, "When to save, for --resume; false: never."
     )
 
@@ -176,15 +176,15 @@ class Config(Section):
     )
     seed: Annotated[int, Ge(0), Lt(2**63)] = option_field(RUN["seed"])
     data: DataSection = Field(description="Where the rows come from.")
-    model: ModelSection = section(ModelSection, "The network.")
+    model: ModelSection = section_field(ModelSection, "The network.")
     loss: LossSection = option_field(TRAINING["loss"])
     optimizer: OptimizerSection = option_field(TRAINING["optimizer"])
     schedule: ScheduleSection = option_field(TRAINING["schedule"])
-    training: TrainingSection = section(TrainingSection, "Length and details of training.")
-    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = section(
+    training: TrainingSection = section_field(TrainingSection, "Length and details of training.")
+    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = section_field(
         DiagnosticsSection, "false, true, or its settings."
     )
-    report: Annotated[ReportSection, ALL_OR_NOTHING] = section(
+    report: Annotated[ReportSection, ALL_OR_NOTHING] = section_field(
         ReportSection, "A page, pictures and event files; false: none."
     )
 
@@ -270,10 +270,10 @@ class Config(Section):
 
 def sections_of(run: RunSettings) -> dict[str, Any]:
     """Return the sections of a config for a run, without what has its default."""
-    training = shown(run.training)
+    training = written_options(run.training)
     sections = {
-        "data": shown(run.features),
-        "model": shown(run.network),
+        "data": written_options(run.features),
+        "model": written_options(run.network),
         **{name: training.pop(name) for name in TOP if name in training},
         "training": training,
     }

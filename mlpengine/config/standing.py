@@ -81,11 +81,13 @@ def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]
         blocks = None if data.blocks is None else of_rows
         straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
     else:
-        straight = baselines.linear(task, train, held.rows.x, work)
+        straight = baselines.linear_prediction(task, train, held.rows.x, work)
     if straight is not None:
         predictions["linear"] = straight
-    predictions["constant"] = baselines.constant(task, train, len(held.rows))
-    table = baselines.scores(names, held.rows.truth, predictions, held.rows.weights, blocks)
+    predictions["constant"] = baselines.constant_prediction(task, train, len(held.rows))
+    table = baselines.baseline_scores(
+        names, held.rows.truth, predictions, held.rows.weights, blocks
+    )
     share = np.sqrt(len(held.rows) / held.total)
     for metrics in table.values():
         for one in metrics.values():

@@ -18,7 +18,7 @@ from mlpengine.diagnostics.run_rules import (
     narrowest,
     weighs_classes,
 )
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
 from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.settings import Fix, NetworkSettings
 
@@ -46,7 +46,7 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(diagnostics.feature_names[number], 24)
     finding = (
         f"the validation rows differ in {plural(count, 'feature')}, most in {name!r}: "
-        f"distance {power(known.shifts[number])} (should be below {power(limit)})"
+        f"distance {two_digits(known.shifts[number])} (should be below {two_digits(limit)})"
     )
     advice, no_fix = "check the split, time and groups", "the split must be checked"
     return Verdict("shifted", None, finding, max(known.shifts), limit, advice, no_fix=no_fix)
@@ -59,8 +59,9 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     known = diagnostics.yardsticks
     behind = known.error - known.best
     finding = (
-        f"the error on training rows is {power(known.error)} of a constant prediction's (should "
-        f"be {power(known.best)}, by {known.best_name})"
+        f"the error on training rows is {two_digits(known.error)} of a constant prediction's "
+        "(should "
+        f"be {two_digits(known.best)}, by {known.best_name})"
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > SMALL_LAYER else None
     if faster:
@@ -86,7 +87,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"{shown_name(known.metric)} on {known.rows} is {known.value:.3g}, behind a linear "
-        f"prediction by {power(behind)} +- {power(known.error)} (should be ahead)"
+        f"prediction by {two_digits(behind)} +- {two_digits(known.error)} (should be ahead)"
     )
     if not known.fix:
         advice, no_fix = "compare log loss, too", "the mean of the networks has a linear model"
@@ -124,7 +125,8 @@ def unrelated(diagnostics: Diagnostics) -> Verdict | None:
     if not (known.signal < SIGNAL and share > UNRELATED):
         return None
     finding = (
-        f"the validation loss stays at {power(share)} times that of a constant prediction (should "
+        f"the validation loss stays at {two_digits(share)} times that of a constant prediction "
+        "(should "
         f"be below {UNRELATED:g}), and simple models fail, too"
     )
     advice, no_fix = "check that labels belong to their rows", "the data must be checked"

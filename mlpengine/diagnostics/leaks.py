@@ -11,11 +11,11 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     """Return the verdict on a feature; `drop` are the columns that its fix leaves out."""
     if not leak.is_target:
         advice += ", unless it is known when you predict"
-    finding, fix = described(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
+    finding, fix = leak_text(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
     return Verdict("leak", None, finding, leak.share, guide(leak), advice, fix)
 
 
-def described(leak: Leak, note: str = "") -> str:
+def leak_text(leak: Leak, note: str = "") -> str:
     """Return how a column tells the target, with the usual value; `note` follows its name."""
     reason = f"{brief(leak.reason, 52)} (should be below {percent(guide(leak))})"
     return f"column {brief(leak.column, 20)!r}{note}: {reason}"

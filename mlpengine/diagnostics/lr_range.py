@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.common.quantiles import median
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
 
@@ -53,7 +53,9 @@ def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> L
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
     length = min(map(len, sweeps))
     losses = np.mean([losses[:length] for losses in sweeps], axis=0)
-    return judge(np.geomspace(LOWEST, HIGHEST, STEPS)[:length].tolist(), smoothed(losses).tolist())
+    return suggest_rate(
+        np.geomspace(LOWEST, HIGHEST, STEPS)[:length].tolist(), smoothed(losses).tolist()
+    )
 
 
 def _sweep(
@@ -94,24 +96,26 @@ def smoothed(values: Array) -> Array:
     return averages
 
 
-def judge(rates: list[float], losses: list[float]) -> LrRange:
+def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
     """Suggest a rate within the fall of a smoothed curve, or give the reason for none."""
     curve = tuple(rates), tuple(losses)
     decade = round(STEPS / np.log10(HIGHEST / LOWEST))
     if len(losses) < decade:
-        return LrRange(*curve, nan, nan, f"the loss diverges already below lr {power(LOWEST * 10)}")
+        return LrRange(
+            *curve, nan, nan, f"the loss diverges already below lr {two_digits(LOWEST * 10)}"
+        )
     lowest, start = int(np.argmin(losses)), median(np.array(losses[:decade]))
     fall = start - losses[lowest]
     if not fall >= MIN_FALL * abs(start):
         share = max(0.0, fall / abs(start)) if start else 0.0
         return LrRange(*curve, nan, nan, f"no rate lowered the loss by more than {percent(share)}")
     if lowest >= STEPS - 2:
-        text = f"the loss still falls at the largest rate tried, {power(HIGHEST)}"
+        text = f"the loss still falls at the largest rate tried, {two_digits(HIGHEST)}"
         return LrRange(*curve, nan, nan, text)
     halfway = int(np.argmax(np.array(losses) <= start - fall / 2))
     suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])  # never in the flat part
     reason = (
-        f"the loss has fallen halfway at about {power(rates[halfway])} and is lowest at "
-        f"{power(rates[lowest])}"
+        f"the loss has fallen halfway at about {two_digits(rates[halfway])} and is lowest at "
+        f"{two_digits(rates[lowest])}"
     )
     return LrRange(*curve, float(f"{suggestion:.1g}"), rates[lowest], reason)

@@ -15,7 +15,7 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rules import DEAD, SATURATED_SHARE, START_TIMES, start_advice
 from mlpengine.diagnostics.trial import Rows, StepLike, clone, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
@@ -66,8 +66,9 @@ def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     constant = baseline_loss(loss, y, outputs, weights)
     good = value < START_TIMES * max(constant, 1e-12)
     text = (
-        f"loss at initialization {power(value)}; outputs of 0 have {power(zeros)}, the best "
-        f"constant prediction {power(constant)}"
+        f"loss at initialization {two_digits(value)}; outputs of 0 have {two_digits(zeros)}, the "
+        "best "
+        f"constant prediction {two_digits(constant)}"
     )
     if not good:
         text += f" - {start_advice(size)}"
@@ -126,7 +127,7 @@ def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
             largest, parameter = error, name
     good = largest <= GRADIENT_ERROR
     text = (
-        f"gradient in float64: differs from finite differences by {power(largest)} at most "
+        f"gradient in float64: differs from finite differences by {two_digits(largest)} at most "
         f"({parameter})"
     )
     advice = " - an op of the network or the loss computes a wrong gradient"
@@ -145,11 +146,13 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
         if best < limit:
             break
     good = best < limit
-    text = f"{plural(len(x), 'row')} memorized: loss {power(best)}, from {power(constant)}"
+    text = (
+        f"{plural(len(x), 'row')} memorized: loss {two_digits(best)}, from {two_digits(constant)}"
+    )
     if not good:
         text = (
-            f"{plural(len(x), 'row')} cannot be memorized: loss {power(best)} "
-            f"after {FEW_STEPS} steps (wanted {power(limit)}) - "
+            f"{plural(len(x), 'row')} cannot be memorized: loss {two_digits(best)} "
+            f"after {FEW_STEPS} steps (wanted {two_digits(limit)}) - "
             "look for equal rows with different targets, or for units "
             "that pass nothing on; a larger network may help"
         )

@@ -31,7 +31,7 @@ from mlpengine.diagnostics.derived import (
 )
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
-from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
+from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.run import VERDICTS
 
@@ -124,7 +124,7 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     advice, fix = "standardize them (data.standardize: standard)", STANDARDIZE
     if not (SMALL_INPUT <= size <= LARGE_INPUT or isnan(size)):
         limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
-        finding = f"the features have a root mean square of {power(size)} (should be about 1)"
+        finding = f"the features have a root mean square of {two_digits(size)} (should be about 1)"
         return Verdict("input_scale", None, finding, size, limit, advice, fix)
     number, largest = worst(diagnostics.feature_sizes)
     if not largest > LARGE_FEATURE:
@@ -132,8 +132,8 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
     finding = (
         f"10 % of the values of {brief(diagnostics.feature_names[number], 24)!r} are beyond "
-        f"{power(largest)} (should be 1 to 3; {plural(large, 'feature')} above "
-        f"{power(LARGE_FEATURE)})"
+        f"{two_digits(largest)} (should be 1 to 3; {plural(large, 'feature')} above "
+        f"{two_digits(LARGE_FEATURE)})"
     )
     return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
 
@@ -143,7 +143,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     size = diagnostics.target_rms
     if not size > LARGE_TARGET:
         return None
-    finding = f"the targets have a root mean square of {power(size)} (should be about 1)"
+    finding = f"the targets have a root mean square of {two_digits(size)} (should be about 1)"
     advice = "standardize them (data.standardize_target: true)"
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice, fix)
@@ -169,8 +169,9 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
     if not times > START_TIMES * dropout_gain(diagnostics):
         return None
     finding = (
-        f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
-        f"({power(usual)}; should be 1 to 3)"
+        f"the first loss was {two_digits(first)}, {two_digits(times)} times that of a constant "
+        "prediction "
+        f"({two_digits(usual)}; should be 1 to 3)"
     )
     size = input_size(diagnostics)
     fix = STANDARDIZE if size > UNUSUAL_INPUT else []
@@ -181,7 +182,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
 def start_advice(size: float) -> str:
     """Return the way out of a large first loss for features with this root mean square."""
     if size > UNUSUAL_INPUT:
-        return f"standardize the features (root mean square {power(size)}, should be about 1)"
+        return f"standardize the features (root mean square {two_digits(size)}, should be about 1)"
     return "make the initial weights smaller"
 
 
@@ -218,12 +219,13 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     driven = not high and gain * start_ratio(diagnostics) > FAST_RATIO and harmed
     if not (high or driven):
         return None
-    times = f", {power(gain)} times over by momentum" if driven else ""
+    times = f", {two_digits(gain)} times over by momentum" if driven else ""
     finding = (
-        f"a step changed the weights by {power(largest)} times their norm{times} (should be about "
+        f"a step changed the weights by {two_digits(largest)} times their norm{times} (should be "
+        "about "
         f"{GUIDE_RATIO})"
     )
-    advice = f"divide lr by {power(start_ratio(diagnostics) / AIM)}, to begin with"
+    advice = f"divide lr by {two_digits(start_ratio(diagnostics) / AIM)}, to begin with"
     fix = suited_lr_fix(diagnostics)
     return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice, fix, unknown(fix))
 
@@ -237,10 +239,11 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     if not (share > CLIPPED and coefficient < COEFFICIENT):
         return None
     finding = (
-        f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient "
+        f"{percent(share)} of the steps were clipped, to {two_digits(coefficient)} times the "
+        "gradient "
         f"(should be {COEFFICIENT:g} or more)"
     )
-    advice = f"raise training.clip_norm (the norm is usually {power(median(norms))})"
+    advice = f"raise training.clip_norm (the norm is usually {two_digits(median(norms))})"
     fix = [Fix(TrainingSettings, "clip_norm", rounded(median(norms)))]
     return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice, fix)
 
@@ -252,10 +255,10 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     if not 0 < largest < SLOW_RATIO or training_share(diagnostics) < 0.7:
         return None
     finding = (
-        f"no step changed the weights by more than {power(largest)} times their norm "
+        f"no step changed the weights by more than {two_digits(largest)} times their norm "
         f"(should be about {GUIDE_RATIO})"
     )
-    advice = f"multiply lr by {power(AIM / start_ratio(diagnostics))}, to begin with"
+    advice = f"multiply lr by {two_digits(AIM / start_ratio(diagnostics))}, to begin with"
     fix = suited_lr_fix(diagnostics)
     return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice, fix, unknown(fix))
 
@@ -275,7 +278,7 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     if not largest > 10 * GUIDE_RATIO:
         advice, no_fix = "look at the initial weights and biases", "a config does not set biases"
         return Verdict("dead", number, finding, share, DEAD, advice, no_fix=no_fix)
-    advice = f"lower lr (update ratio up to {power(largest)}) or use leaky_relu"
+    advice = f"lower lr (update ratio up to {two_digits(largest)}) or use leaky_relu"
     fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
     return Verdict("dead", number, finding, share, DEAD, advice, fix)
 
@@ -317,7 +320,7 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
     if not abs(slope) > STEEP:
         return None
-    times = power(10.0 ** abs(slope))
+    times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         finding = (
             f"its gradient is {times} times smaller than the last layer's (should be at most 100)"
@@ -339,7 +342,9 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
     if not share < SMALL_SIGNAL:
         return None
-    finding = f"its activations began at {power(share)} times those of layer 0 (should be 0.1 to 1)"
+    finding = (
+        f"its activations began at {two_digits(share)} times those of layer 0 (should be 0.1 to 1)"
+    )
     advice, (fix, no_fix) = "use another initializer, or fewer layers", unsaturated(diagnostics)
     return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)
 
@@ -365,7 +370,8 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         return extreme(diagnostics)
     largest = max(spikes, key=lambda spike: spike.times)
     finding = (
-        f"step {largest.step} had {power(largest.times)} times the usual gradient norm (should be "
+        f"step {largest.step} had {two_digits(largest.times)} times the usual gradient norm "
+        "(should be "
         f"at most {OUTLIER_TIMES:g}), {percent(largest.share)} from "
         f"{diagnostics.name_row(largest.row)}"
     )
@@ -381,8 +387,8 @@ def extreme(diagnostics: Diagnostics) -> Verdict | None:
         return None
     name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column], 20)!r}"
     finding = (
-        f"{brief(diagnostics.name_row(row), 40)}: its {name} is {power(times)} times the fifth "
-        f"largest (should be at most {EXTREME_TIMES:g})"
+        f"{brief(diagnostics.name_row(row), 40)}: its {name} is {two_digits(times)} times the "
+        f"fifth largest (should be at most {EXTREME_TIMES:g})"
     )
     advice = "look for a wrong value, or clip the gradients"
     norm = median(diagnostics.series.of("gradient_norm"))

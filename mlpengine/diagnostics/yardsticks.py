@@ -114,7 +114,7 @@ def yardsticks(
     wide = np.eye(int(truth.max()) + 1)[truth] if truth.ndim == 1 else truth.astype(np.float64)
     wide = wide - wide.mean(axis=0)
     features = standardized(x)
-    near = nearest(features)
+    near = nearest_rows(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),
         "random units": random_unit_predictions(features, wide),
@@ -156,7 +156,7 @@ def standardized(x: Array) -> Array:
     return features
 
 
-def nearest(features: Array) -> Array:
+def nearest_rows(features: Array) -> Array:
     """Return for each row which others are the nearest, as near as number `NEIGHBORS`: 1, else 0.
 
     Shape: (rows, rows), float64.

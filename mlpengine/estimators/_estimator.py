@@ -21,11 +21,11 @@ from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._parameters import FURTHER, check_parameters, described
+from mlpengine.estimators._parameters import FURTHER, check_parameters, with_parameters
 from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
-    dense,
+    dense_rows,
     exact_scale,
     issparse,
     quantile_edges,
@@ -197,7 +197,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _range: tuple[list[float], list[float]] | None
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
-    @described
+    @with_parameters
     def __init__(
         self,
         hidden: int | Sequence[int] | None = None,
@@ -421,7 +421,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         rows = rows[:: -(-len(rows) // min(LEAK_ROWS, self._chunk(x)))]
         names = getattr(self, "feature_names_in_", None)
         names = None if names is None else [str(name) for name in names]
-        table = Table.from_arrays(dense(x[rows]).astype(np.float64), names=names)
+        table = Table.from_arrays(dense_rows(x[rows]).astype(np.float64), names=names)
         target = values[rows, 0].astype(np.float64)
         task: TaskKind = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)
@@ -627,7 +627,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         for start in range(0, x.shape[0], self._chunk(x)):
             rows = slice(start, start + self._chunk(x))
             weight = None if weights is None else weights[rows]
-            self._scaler = updated_scale(self._scaler, dense(x[rows]), weight, "X", start)
+            self._scaler = updated_scale(self._scaler, dense_rows(x[rows]), weight, "X", start)
 
     def _set_numbers(self) -> None:
         """Compute features from the scale as it is now, and from the edges of bins."""
@@ -744,7 +744,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             return predict(features(checked))
         size = self._chunk(checked)
         blocks = range(0, max(1, checked.shape[0]), size)
-        return np.concatenate([predict(features(dense(checked[i : i + size]))) for i in blocks])
+        return np.concatenate(
+            [predict(features(dense_rows(checked[i : i + size]))) for i in blocks]
+        )
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array that `validate_data` would return as it is.

@@ -141,7 +141,7 @@ ESTIMATOR_PARAMETERS = {
 """The parameters that only estimators have, and what they mean."""
 
 
-def described(init: Callable[..., None]) -> Callable[..., None]:
+def with_parameters(init: Callable[..., None]) -> Callable[..., None]:
     """Let a constructor have `FURTHER` parameters, and write what all mean into its docstring."""
     *own, _ = signature(init).parameters.values()
     further = [Argument(name, Argument.KEYWORD_ONLY, default=None) for name in FURTHER]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import Functions, Names, comment_text, constant, identifier
+from mlpengine.backends.scalar.text import Functions, Names, comment_text, identifier, real_constant
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
@@ -239,7 +239,7 @@ def _self_test(
     return SELF_TEST.format(
         inputs=table.inputs,
         outputs=table.outputs,
-        row=", ".join(map(constant, cells)),
+        row=", ".join(map(real_constant, cells)),
         answer=", ".join(map(repr, answer.tolist())),
         tolerance="1e-4" if model.mlp.dtype == np.float32 else "1e-9",
         scale=repr(scale),

@@ -271,15 +271,15 @@ def _train(step: DeviceStep, draws: tuple[Draws, Draws], dtype: str) -> Golden:
     x, y = np.array(rows), np.array(targets)
     features, usable = features_of(step.model, x)
     learned = _learned(step, y)
-    losses, norms = run(step, mlp, features.astype(dtype), learned.astype(dtype), usable)
-    all_outputs = predictions(step.model, mlp.predict(features.astype(dtype)))
+    losses, norms = train_in_order(step, mlp, features.astype(dtype), learned.astype(dtype), usable)
+    all_outputs = predicted_numbers(step.model, mlp.predict(features.astype(dtype)))
     last = (TEST_STEPS - 1) * step.batch
     outputs = all_outputs[last] if usable[last] else np.full(step.outputs, np.nan)
     params, scale = step.layer_values(step.trained, mlp), _scale(all_outputs[usable])
     return Golden(x, y, losses, norms, params, outputs, scale)
 
 
-def run(
+def train_in_order(
     step: DeviceStep, mlp: Mlp, features: Array, targets: Array, usable: Array
 ) -> tuple[Array, Array]:
     """Train `mlp` on batches of rows one after another; return losses and gradient norms."""
@@ -353,7 +353,7 @@ def _learned(step: DeviceStep, y: Array) -> Array:
     return y
 
 
-def predictions(model: Model | None, outputs: Array) -> Array:
+def predicted_numbers(model: Model | None, outputs: Array) -> Array:
     """Return what the predictions of rows hold, in float64."""
     if model is None:
         return outputs.astype(np.float64)

@@ -11,16 +11,16 @@ from math import pi
 
 import numpy as np
 
-from mlpengine.backends.scalar.functions import softmax
+from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.text import (
     Functions,
     Names,
     array,
     comment_text,
-    constant,
     constants,
     identifier,
     indented,
+    real_constant,
 )
 from mlpengine.errors import UsageError
 from mlpengine.export.network_c import PredictionCode, Real
@@ -102,7 +102,7 @@ def table_code(
         body = "  out[0] = v_sigmoid(-o[0]);\n  out[1] = v_sigmoid(o[0]);\n"
     elif isinstance(task, Classification):
         about, targets = "the probabilities of the classes", 1
-        body = f"  {softmax(functions)}(o, out, {outputs});\n"
+        body = f"  {softmax_function(functions)}(o, out, {outputs});\n"
     elif isinstance(task, MultiLabel):
         about = "the probabilities of the labels"
         body = f"  for (size_t i = 0; i < {outputs}; i++) out[i] = v_sigmoid(o[i]);\n"
@@ -266,8 +266,9 @@ def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[s
     body.append("  if (!is_finite(f[i])) usable = 0;")
     if numbers.clip:
         body += [
-            f"  f[i] = vmin(vmax(f[i], {constant(-CLIPPED_FROM)}), {constant(CLIPPED_FROM)});",
-            f"  const real share = f[i] / {constant(CLIP)};",
+            f"  f[i] = vmin(vmax(f[i], {real_constant(-CLIPPED_FROM)}), "
+            f"{real_constant(CLIPPED_FROM)});",
+            f"  const real share = f[i] / {real_constant(CLIP)};",
             "  f[i] /= v_sqrt(1 + share * share);",
         ]
     return tables, [*body, "}"]
@@ -301,12 +302,12 @@ def _special(source: Source, columns: Mapping[str, str], out: str) -> list[str]:
     if not source.part:
         return [f"{out} = {value};"]
     period, wave = source.part.split()
-    length, start = (constant(number) for number in PERIODS[period])
+    length, start = (real_constant(number) for number in PERIODS[period])
     return [
         "{",
         f"  const real since = {value} + {start};",
         f"  const real past = since - M(floor)(since / {length}) * {length};",
-        f"  {out} = v_{wave}({constant(2 * pi)} * (past / {length}));",
+        f"  {out} = v_{wave}({real_constant(2 * pi)} * (past / {length}));",
         "}",
     ]
 

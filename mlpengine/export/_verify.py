@@ -30,11 +30,13 @@ def verify(data: bytes, model: Model | Mlp) -> float:
             .standard_normal((COMPARED_ROWS, model.sizes[0]))
             .astype(np.float32)
         )
-        (outputs,) = run(data, {"input": x})
+        (outputs,) = run_onnx(data, {"input": x})
         difference = _largest(outputs, model.predict(x))
     else:
         table = probe_table(model.preprocessor)
-        difference = compare(model, table, run(data, onnx_inputs(model.preprocessor, table)))
+        difference = largest_difference(
+            model, table, run_onnx(data, onnx_inputs(model.preprocessor, table))
+        )
     if not difference <= TOLERANCE:
         raise NumericalError(
             f"export: onnxruntime must return what our own forward does, to {TOLERANCE:g} "
@@ -43,7 +45,7 @@ def verify(data: bytes, model: Model | Mlp) -> float:
     return difference
 
 
-def run(data: bytes, feed: dict[str, Array]) -> list[Any]:
+def run_onnx(data: bytes, feed: dict[str, Array]) -> list[Any]:
     """Return the outputs of an ONNX model, computed on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -52,7 +54,7 @@ def run(data: bytes, feed: dict[str, Array]) -> list[Any]:
     return outputs
 
 
-def compare(model: Model, table: Table, outputs: list[Any]) -> float:
+def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
     """Return how far `outputs` for a table are from our own; infinity where a label differs."""
     ours, task = model.forward(model.features(table)), model.task
     if isinstance(task, Regression):

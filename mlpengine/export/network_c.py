@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlpengine.backends.scalar.functions import softmax
+from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions, constants, indented
@@ -113,7 +113,7 @@ def export_c(
     if several:
         (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
         lines = [f"{one}({table} + k * {len(mlp.params)}, input, y);"]
-        lines += [f"{softmax(functions)}(y, y, {n});"] if combined == "softmax" else []
+        lines += [f"{softmax_function(functions)}(y, y, {n});"] if combined == "softmax" else []
         lines += [f"{loop} sum_{k}[i] += {name}_shares[k] * {y};" for k, y in enumerate(sums)]
         zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
         loop_of = {"count": len(each), "body": indented(lines, "    ")}

@@ -128,7 +128,7 @@ def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
     return rows // batch_size if drop_last else -(-rows // batch_size)
 
 
-def gather(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:
+def gather_rows(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:
     """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
 
     The indices must lie within the rows (they are clipped, not checked).

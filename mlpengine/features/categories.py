@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.errors import DataError
 from mlpengine.features.options import Options
 from mlpengine.spec import Array
-from mlpengine.tables.cells import numbers
+from mlpengine.tables.cells import parse_numbers
 from mlpengine.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING = "(unknown)", "(missing)"
@@ -131,7 +131,7 @@ def codes_into(distinct: Array, column: Column) -> Array:
 
 def _as_number(text: str) -> str:
     """Return a text that is a number as columns of numbers write it."""
-    values = numbers([text], frozenset())
+    values = parse_numbers([text], frozenset())
     return text if values is None else number_text("number", float(values[0]))
 
 

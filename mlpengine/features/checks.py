@@ -17,7 +17,7 @@ from mlpengine.features.sources import LIMIT
 from mlpengine.features.targets import ClassTarget, check_target, marked_text
 from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
-from mlpengine.tables.progress import OnProgress, section, tracked
+from mlpengine.tables.progress import OnProgress, progress_within, tracked
 from mlpengine.tables.table import Column, Table, number_text
 
 MOSTLY_MISSING = 0.5
@@ -161,8 +161,8 @@ def profile(
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
     described = [
-        describe(name, column)
-        for name, column in tracked(table.columns.items(), section(progress, 0.0, 0.4))
+        column_profile(name, column)
+        for name, column in tracked(table.columns.items(), progress_within(progress, 0.0, 0.4))
     ]
     complete = np.ones(table.n_rows, bool)
     for name in targets:
@@ -174,7 +174,7 @@ def profile(
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
         classes, leaks = _relations(
-            table.rows(complete), targets[0], task, section(progress, 0.4, 0.8)
+            table.rows(complete), targets[0], task, progress_within(progress, 0.4, 0.8)
         )
     features = [column for column in described if column.name not in targets]
     pairs = {name: marked_number(column) for name, column in table.columns.items()}
@@ -222,7 +222,7 @@ def _relations(
     return classes, find_leaks(features, features.names, values, task or "regression", progress)
 
 
-def describe(name: str, column: Column) -> ColumnProfile:
+def column_profile(name: str, column: Column) -> ColumnProfile:
     """Return the facts about one column."""
     distinct = column.distinct()
     missing = int(column.missing.sum())

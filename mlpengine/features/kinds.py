@@ -167,7 +167,7 @@ def odd_target_row(column: Column) -> int | None:
     levels = [column.levels[code] for code in column.distinct()]
     if not levels or _number_share(levels) < MIXED_SHARE:
         return None
-    known = [_cells.numbers([level], frozenset()) for level in column.levels]
+    known = [_cells.parse_numbers([level], frozenset()) for level in column.levels]
     numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
     values = numbers[column.values]
     if task_of([Column(values[~np.isnan(values)])]) != "regression":
@@ -186,4 +186,4 @@ def _number_share(levels: list[str]) -> float:
 
 
 def _is_number(level: str) -> bool:
-    return _cells.numbers([level], frozenset()) is not None
+    return _cells.parse_numbers([level], frozenset()) is not None

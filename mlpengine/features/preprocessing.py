@@ -28,7 +28,7 @@ from mlpengine.features.options import Options
 from mlpengine.features.prepared import prepared_rows
 from mlpengine.features.saved import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
-from mlpengine.features.summary import SummaryState, describe
+from mlpengine.features.summary import SummaryState, summary_of_rows
 from mlpengine.features.targets import (
     Label,
     Target,
@@ -145,7 +145,7 @@ class Preprocessor:
         }
         computed = {column.name for column in self.computed}
         ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
-        self.summary = describe(table, rows, ranges, self.categories)
+        self.summary = summary_of_rows(table, rows, ranges, self.categories)
         return self
 
     def _read_formulas(self, names: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ class SummaryState(TypedDict):
     columns: dict[str, ColumnState]
 
 
-def describe(
+def summary_of_rows(
     table: Table, rows: Array | None, ranges: Mapping[str, tuple[float, float]],
     categories: Sequence[Category],
 ) -> SummaryState:  # fmt: skip

@@ -303,7 +303,7 @@ class Function(NamedTuple):
             kind = (
                 out if out.dtype != np.bool_ else next(a for a in args if isinstance(a, np.ndarray))
             )
-            arrays = [pieces.constant(a, kind) if isinstance(a, float) else a for a in args]
+            arrays = [pieces.constant_like(a, kind) if isinstance(a, float) else a for a in args]
             if rule in (np.maximum, np.minimum):
                 if isinstance(args[1], float):
                     yield from pieces.bounded(rule, arrays[0], args[1], out)

@@ -28,7 +28,7 @@ from mlpengine.optim._denormals import (
 )
 from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_ranges
-from mlpengine.optim._state import State, checked_state
+from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
@@ -481,7 +481,7 @@ class Optimizer(KnownAttributes, ABC):
                 f"{self._where}: needs what optimizer.state_dict() returned (got that of a PyTorch "
                 "optimizer, which has other moments); begin without it, with the weights alone"
             )
-        state = checked_state(self._where, self.state_dict(), state)
+        state = matching_state(self._where, self.state_dict(), state)
         if not 0.0 <= state["lr"] <= self._largest_lr:
             raise CheckpointError(
                 f"{self._where}: saved 'lr' must lie in 0 to {self._largest_lr:g} "

@@ -22,7 +22,7 @@ from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import answer_misfits, called_as
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import CallError, UsageError
-from mlpengine.optim._state import State, checked_state
+from mlpengine.optim._state import State, matching_state
 from mlpengine.spec import Array
 
 ScheduleLike: TypeAlias = Callable[[int], float]
@@ -343,7 +343,7 @@ class PlateauSchedule(Schedule, name="plateau"):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
-        state = checked_state(type(self).__name__, self.state_dict(), state)
+        state = matching_state(type(self).__name__, self.state_dict(), state)
         vars(self._state).update(state)
 
     def __getstate__(self) -> dict[str, Any]:

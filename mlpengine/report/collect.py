@@ -194,7 +194,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     data["notes"] = notes
     for key in TRAVELING & data.keys():
         data[key] = without_directories(data[key])
-    return Collected(plain(data), held)
+    return Collected(plain_data(data), held)
 
 
 def collect_model(path: Path) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def collect_model(path: Path) -> dict[str, Any]:
         data["settings"] = {"seed": record["seed"]}
     else:
         notes.append("The file has no record of its training.")
-    return {**plain(data), "notes": notes}
+    return {**plain_data(data), "notes": notes}
 
 
 def activations_of(model: Model) -> list[str]:
@@ -383,18 +383,18 @@ def _shown(path: Path) -> Path:
     return Path(path.name) if path.is_absolute() else path
 
 
-def plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """Return data as JSON has it: six digits of each number, None where it is not finite."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return plain_data(value.tolist())
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain_data(one) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [plain(one) for one in value]
+        return [plain_data(one) for one in value]
     return str(value)
 
 

@@ -9,7 +9,7 @@ from mlpengine.common.quantiles import evenly_spaced, largest_shift
 from mlpengine.config.build import LoadedData
 from mlpengine.errors import MlpEngineError
 from mlpengine.features import profile
-from mlpengine.features.checks import describe
+from mlpengine.features.checks import column_profile
 from mlpengine.features.unlike import KS_LIMIT
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
@@ -41,7 +41,7 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     reasons = _reasons(train, dropped, preprocessor.target.columns if preprocessor.target else ())
     columns = []
     for name in train.names[:REPORT_COLUMNS]:
-        facts = describe(name, train[name])
+        facts = column_profile(name, train[name])
         columns.append(
             {
                 "name": name,

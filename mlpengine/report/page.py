@@ -27,7 +27,7 @@ from .charts import (
     training_charts,
 )
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
-from .markup import score as exact
+from .markup import score_text as exact
 from .svg import grid, strip
 
 TASK_PHRASES = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
@@ -48,17 +48,17 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def run_page(data: Data) -> str:
     """Return the page of one run, or of a model file."""
     sections = [
-        ("verdicts", "Verdicts", None if data["kind"] == "model" else verdicts(data)),
-        ("training", "Training", training(data.get("epochs"))),
-        ("predictions", "Predictions", predictions(data.get("predictions"))),
-        ("drivers", "What drives the prediction", drivers(data.get("drivers"))),
-        ("gradients", "Gradients and updates", gradients(data.get("gradients"))),
-        ("data", "Data", columns(data.get("data"))),
+        ("verdicts", "Verdicts", None if data["kind"] == "model" else verdicts_section(data)),
+        ("training", "Training", training_section(data.get("epochs"))),
+        ("predictions", "Predictions", predictions_section(data.get("predictions"))),
+        ("drivers", "What drives the prediction", drivers_section(data.get("drivers"))),
+        ("gradients", "Gradients and updates", gradients_section(data.get("gradients"))),
+        ("data", "Data", columns_section(data.get("data"))),
         ("columns", "Columns", of_card(data.get("card"))),
-        ("hardest", "Hardest rows", hardest(data.get("hardest"))),
-        ("settings", "Settings", settings(data)),
+        ("hardest", "Hardest rows", hardest_section(data.get("hardest"))),
+        ("settings", "Settings", settings_section(data)),
     ]
-    return page(f"Report of {data['name']}", data, score(data), sections)
+    return page(f"Report of {data['name']}", data, score_section(data), sections)
 
 
 def page(
@@ -101,7 +101,7 @@ def page(
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def score(data: Data) -> Markup:
+def score_section(data: Data) -> Markup:
     """Return the head of a run: what was trained on what, and how good it is."""
     model, known = data.get("model"), data.get("score")
     head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
@@ -188,10 +188,10 @@ def _scores_table(known: Data) -> Markup:
         lines.append([titles[who], bar, *cells])
     head = ["", "", *map(shown_name, names)]
     errors = ", with standard errors" if rows["model"][metric]["error"] else ""
-    return table(head, lines, f"Scores on {PART_PHRASES[known['part']]}{errors}", words=1)
+    return scrolling_table(head, lines, f"Scores on {PART_PHRASES[known['part']]}{errors}", words=1)
 
 
-def verdicts(data: Data) -> Markup:
+def verdicts_section(data: Data) -> Markup:
     """Return what is wrong in words, with settings that fix it."""
     known = data.get("verdicts") or []
     if not known:
@@ -218,7 +218,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
 
 
-def training(known: Data | None) -> Markup | None:
+def training_section(known: Data | None) -> Markup | None:
     """Return losses, metrics and learning rate by epoch."""
     if not known:
         return None
@@ -255,7 +255,7 @@ def _epochs(best: Any) -> str:
     return f"epochs {low} to {high}, by network" if low < high else f"epoch {low}"
 
 
-def predictions(known: Data | None) -> Markup | None:
+def predictions_section(known: Data | None) -> Markup | None:
     """Return predictions against the truth, and how far probabilities hold."""
     if not known:
         return None
@@ -269,13 +269,15 @@ def predictions(known: Data | None) -> Markup | None:
         parts.append(_by_class(known))
     if known.get("mistakes") and "confusion" not in known:
         lines = [[m["true"], m["predicted"], m["rows"]] for m in known["mistakes"]]
-        parts.append(table(["true", "predicted", "rows"], lines, "The commonest mistakes", words=2))
+        parts.append(
+            scrolling_table(["true", "predicted", "rows"], lines, "The commonest mistakes", words=2)
+        )
     if "labels" in known:
         lines = [
             [x["name"], _percent(x["share"]), number(x["recall"], 3), number(x["precision"], 3)]
             for x in known["labels"]
         ]
-        parts.append(table(["label", "share", "recall", "precision"], lines, "By label"))
+        parts.append(scrolling_table(["label", "share", "recall", "precision"], lines, "By label"))
     parts.append(grid(prediction_charts(known)))
     if known.get("more_targets"):
         parts.append(tag("p", f"And {plural(known['more_targets'], 'more target')}."))
@@ -314,10 +316,10 @@ def _by_class(known: Data, count: int = 20) -> Markup:
     ]  # fmt: skip
     shown = plural(len(lines), "class", "classes")
     title = f"Lowest recall: {shown} of {len(known['classes'])}"
-    return table(["class", "rows", "recall", "precision"], lines, title)
+    return scrolling_table(["class", "rows", "recall", "precision"], lines, title)
 
 
-def drivers(known: Data | None) -> Markup | None:
+def drivers_section(known: Data | None) -> Markup | None:
     """Return the importance of columns, and how the prediction depends on the first ones."""
     if not known:
         return None
@@ -347,10 +349,10 @@ def drivers(known: Data | None) -> Markup | None:
                "Below, the mean prediction where all rows hold the same value of a column "
                "(partial dependence).", class_="soft")  # fmt: skip
     charts = dependence_charts(known["dependence"], known["outputs"])
-    return joined(text, table(head, lines, title, words=1), grid(charts))
+    return joined(text, scrolling_table(head, lines, title, words=1), grid(charts))
 
 
-def gradients(known: Data | None) -> Markup | None:
+def gradients_section(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
     if not known or not known["layers"]:  # nothing was measured before the file ends
         return None
@@ -361,7 +363,7 @@ def gradients(known: Data | None) -> Markup | None:
     return joined(tag("p", text, class_="soft"), grid(gradient_charts(known)))
 
 
-def columns(known: Data | None) -> Markup | None:
+def columns_section(known: Data | None) -> Markup | None:
     """Return the columns: types, missing cells, what is left out, shifts between parts."""
     if not known:
         return None
@@ -383,13 +385,13 @@ def columns(known: Data | None) -> Markup | None:
     wide = len(head)
     if len(lines) <= MANY_COLUMNS:
         every = [line for _, line in lines]
-        parts.append(table(head, every, "Columns", words=wide, named=False))
+        parts.append(scrolling_table(head, every, "Columns", words=wide, named=False))
     else:
         odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
         title = "Columns that are no features, have missing cells, or differ between the parts"
-        parts.append(table(head, odd, title, words=wide) if odd else "")
+        parts.append(scrolling_table(head, odd, title, words=wide) if odd else "")
         more = f"{plural(len(usual), 'feature')} without missing cells or differences"
-        body = table(head, usual, more, words=wide, named=False)
+        body = scrolling_table(head, usual, more, words=wide, named=False)
         parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
     if known["more_columns"]:
         parts.append(tag("p", f"And {plural(known['more_columns'], 'more column')}."))
@@ -414,7 +416,7 @@ def of_card(known: Data | None) -> Markup | None:
         levels = [shortened(level, 24) for level in one["levels"][:LISTED_LEVELS]]
         more = ["..."] * (len(one["levels"]) > LISTED_LEVELS)
         lines.append([shortened(one["name"]), one["type"], ", ".join([*levels, *more]) or DASH])
-    return table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
+    return scrolling_table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
 
 
 def _is_odd(one: Data) -> bool:
@@ -450,7 +452,7 @@ def _shift(known: Data | None, unknown: Data | None) -> Markup:
     return tag("td", *cells, class_="n")
 
 
-def hardest(known: Data | None) -> Markup | None:
+def hardest_section(known: Data | None) -> Markup | None:
     """Return the rows with the largest loss, with their values."""
     if not known or not known["rows"]:
         return None
@@ -474,7 +476,7 @@ def hardest(known: Data | None) -> Markup | None:
     text = f"Of the {PART_PHRASES[known['part']]}, those with the largest loss.{unit}"
     return joined(
         tag("p", text, class_="soft"),
-        table(head, lines, "Hardest rows", words=len(head), named=False),
+        scrolling_table(head, lines, "Hardest rows", words=len(head), named=False),
     )
 
 
@@ -484,7 +486,7 @@ def _values(value: Any) -> str:
     return ", ".join(texts) + (", ..." if len(values) > 4 else "")
 
 
-def settings(data: Data) -> Markup:
+def settings_section(data: Data) -> Markup:
     """Return config, seed, versions, times, and how to make the run again."""
     known, result, model = data.get("settings") or {}, data.get("result") or {}, data.get("model")
     facts: dict[str, Content] = {}
@@ -529,7 +531,7 @@ def settings(data: Data) -> Markup:
     return joined(*parts)
 
 
-def table(
+def scrolling_table(
     head: Sequence[str],
     lines: Iterable[Sequence[Content]],
     title: str,

@@ -88,7 +88,7 @@ def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None
         return None
     held = {"other": other, "first": first}
     pair = {who: baselines.Guess(one.predicted) for who, one in held.items()}
-    table = baselines.scores([metric], first.rows.truth, pair, first.rows.weights)
+    table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
     share = np.sqrt(len(first.rows) / first.total)
     ahead = table["first"]["ahead"]
     return {"value": ahead["value"], "error": ahead["error"] * share}

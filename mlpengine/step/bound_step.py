@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, ShapeError, UsageError
-from mlpengine.features import gather
+from mlpengine.features import gather_rows
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
@@ -76,7 +76,7 @@ class BoundStep(Uncopyable):
         """Copy the rows `order` of `data` into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if rows is not None and buffer is not None:
-                gather(rows, order, buffer)
+                gather_rows(rows, order, buffer)
 
     def write(self, x: Array, y: Array, weight: Array | None) -> None:
         """Copy a batch into the buffers.

@@ -33,7 +33,7 @@ from mlpengine.tables._lines import (
     record_lines,
     whole_records,
 )
-from mlpengine.tables._scan import Cells, Cutter, Distinct, moments, native_numbers, numbers
+from mlpengine.tables._scan import Cells, Cutter, Distinct, moments, native_numbers, parse_columns
 from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill
 from mlpengine.tables.table import Column, Table
@@ -192,7 +192,7 @@ class _ColumnReader:
     def convert(self, cells: Sequence[str]) -> Array | None:
         """Return the values of cells as the current step reads them, None if it cannot."""
         if self.step == 0:
-            return _cells.numbers(cells, self.missing, padded=self.padded)
+            return _cells.parse_numbers(cells, self.missing, padded=self.padded)
         if self.step == 1:
             return _cells.dates(cells, self.missing, self.dates)
         return self.codes(cells)
@@ -318,7 +318,7 @@ class _Pass:
         if cells.loops is None:
             numeric = [i for i, reader in left if not reader.step]
             padded = {i for i in numeric if readers[i].padded}
-            known = numbers(cells, numeric, self.options.missing, padded)
+            known = parse_columns(cells, numeric, self.options.missing, padded)
         while left:
             try:
                 column, reader = left.popleft()

@@ -294,7 +294,7 @@ def check_names(names: list[str], where: str) -> None:
     if names[0].startswith("sep=") and len(names) <= 2:
         text = "names the delimiter for spreadsheets, not the columns; delete the line"
         raise DataError(f"{where}: {text} ({names[0]})")
-    values = _cells.numbers(names, frozenset())
+    values = _cells.parse_numbers(names, frozenset())
     counted = values is not None and values[0] in (0, 1) and (np.diff(values) == 1).all()
     if values is not None and not counted:
         raise DataError(f"{where}: must name the columns, but holds only numbers; add a header")
@@ -303,7 +303,7 @@ def check_names(names: list[str], where: str) -> None:
         if not name and (position > 1 or len(names) == 1):
             raise DataError(f"{where}: column {position} has no name; name it or delete it")
         if name in positions:
-            is_number = _cells.numbers([name], frozenset()) is not None
+            is_number = _cells.parse_numbers([name], frozenset()) is not None
             fix = (
                 "is it a row of the data? Then add a header" if is_number else "rename one of them"
             )

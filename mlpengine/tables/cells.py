@@ -42,7 +42,9 @@ CENTURY_ENDS = 69
 """Years of two digits from this one on are of the 20th century, as POSIX's strptime has it."""
 
 
-def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = True) -> Array | None:
+def parse_numbers(
+    cells: Sequence[str], missing: frozenset[str], *, padded: bool = True
+) -> Array | None:
     """Return the cells as float64 with NaN where missing, or None if one is not a number.
 
     A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
@@ -213,4 +215,4 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 
 
 def _is_plain(level: str) -> bool:
-    return numbers([level], frozenset()) is not None
+    return parse_numbers([level], frozenset()) is not None

@@ -15,7 +15,7 @@ from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
 from mlpengine.tables._lines import EncodingError, TextSource, read_header, wide_encoding
 from mlpengine.tables.progress import OnProgress
-from mlpengine.tables.reader import DATASETS, format_of, read_table
+from mlpengine.tables.reader import DATASETS, read_table, table_format
 from mlpengine.tables.reading import DEFAULT, CsvDialect, DecimalMark, Thousands
 from mlpengine.tables.table import Table
 
@@ -54,7 +54,7 @@ def detect(source: str, progress: OnProgress | None = None) -> Detected:
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
     require_file(source)
-    if not is_csv or format_of(source):
+    if not is_csv or table_format(source):
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []
     try:
@@ -165,7 +165,7 @@ def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Itera
     `known` are the formats of dates of other columns.
     """
     none: frozenset[str] = frozenset()
-    if _cells.numbers(cells, none, padded=False) is not None:
+    if _cells.parse_numbers(cells, none, padded=False) is not None:
         yield reading
     if _cells.dates(cells, none) is not None:
         yield reading

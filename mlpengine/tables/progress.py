@@ -16,7 +16,7 @@ def tracked(items: Collection[Item], progress: OnProgress | None) -> Iterator[It
         yield item
 
 
-def section(progress: OnProgress | None, start: float, stop: float) -> OnProgress | None:
+def progress_within(progress: OnProgress | None, start: float, stop: float) -> OnProgress | None:
     """Return the progress function of the part of the work between shares `start` and `stop`."""
     if progress is None:
         return None

@@ -80,7 +80,7 @@ def read_table(
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
     _refuse_config(name)
-    if known := format_of(name):
+    if known := table_format(name):
         require_file(name)
         return known.read(name, options)
     if not os.path.splitext(name)[1] and not os.path.exists(name):
@@ -110,7 +110,7 @@ def store_table(
         cannot be written.
     """
     name = os.fspath(path)
-    if known := format_of(name):
+    if known := table_format(name):
         options = CsvOptions.of(DEFAULT, text, numbers)
         if known.mapped:
             return known.read(name, options)
@@ -159,7 +159,7 @@ def read_blocks(
         return
     name = os.fspath(source)
     _refuse_config(name)
-    known = format_of(name)
+    known = table_format(name)
     if known and known.blocks:
         require_file(name)
         yield from known.blocks(name, options)
@@ -527,6 +527,6 @@ FORMATS: dict[str, Format] = {
 """The formats other than CSV, by the ends of files' names in lower case."""
 
 
-def format_of(path: str) -> Format | None:
+def table_format(path: str) -> Format | None:
     """Return the format of a file by its name; None for CSV."""
     return FORMATS.get(os.path.splitext(path)[1].lower())

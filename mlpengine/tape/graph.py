@@ -130,7 +130,7 @@ class _Trace:
         return self._buffers[value.index]
 
 
-def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
+def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
     """Return the gradients of `root`, seeded with ones, of tracked leaves and retained values."""
     operands = [x for c in computations for x in c.record.operands if x is not None]
     leaves = {x.index: x for x in (*operands, root) if x.is_leaf and x.wants_grad}

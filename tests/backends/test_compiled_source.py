@@ -15,7 +15,7 @@ from mlpengine.backends.compiled.statements import (
     If,
     Scope,
     Switch,
-    load,
+    load_vector,
     print_function,
     store,
 )
@@ -52,7 +52,9 @@ static void f(void *const *table, char *workspace, const int64_t first, const in
 
 
 def test_statements_are_printed_with_their_blocks():
-    branch = If("i > 2", [store("x + i", load("x"))], [store("x + i", load("x", "n"), "n")])
+    branch = If(
+        "i > 2", [store("x + i", load_vector("x"))], [store("x + i", load_vector("x", "n"), "n")]
+    )
     body = [
         ForLoop("i", "first", "last", [branch, Switch("i", [(1, "g();")])]),
         ForLoop("j", 0, 8, [Each(["a;"]), Scope(["b;"])], step="LANES"),

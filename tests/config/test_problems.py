@@ -3,7 +3,7 @@
 import pytest
 
 from mlpengine.config import json_schema, load_config, parse_override
-from mlpengine.config.problems import shown, suggestion
+from mlpengine.config.problems import shown_value, suggestion
 from mlpengine.errors import ConfigError, UsageError
 
 SOUND = "data: {source: digits}\n"
@@ -327,4 +327,4 @@ def test_suggestion(wrong, near):
 
 
 def test_long_values_are_cut():
-    assert len(shown("x" * 500)) == 60
+    assert len(shown_value("x" * 500)) == 60

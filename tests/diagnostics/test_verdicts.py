@@ -31,7 +31,7 @@ from mlpengine.diagnostics.baseline import (
 )
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
@@ -135,7 +135,7 @@ def test_percent(value, text):
     ("value", "text"), [(0.00035, "0.00035"), (430.0, "430"), (58700.0, "59,000"), (3e-5, "3e-05")]
 )
 def test_power(value, text):
-    assert power(value) == text
+    assert two_digits(value) == text
 
 
 def seen_with(**values):

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from mlpengine import Mlp, TrainingStep
 from mlpengine.common.fields import Option, descriptions, fitting, options_of
 from mlpengine.config import json_schema, load_config
-from mlpengine.config.options import FAMILIES, plain, section_of
+from mlpengine.config.options import FAMILIES, plain_options, section_of
 from mlpengine.config.schema import Config, sections_of
 from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.errors import UsageError
@@ -137,7 +137,7 @@ def layout_errors(option: Option, entry: dict[str, Any]) -> Iterator[str]:
     if own_limits(option.type) != shown_limits(entry):
         yield f"{option.name}: {shown_limits(entry)} != {own_limits(option.type)}"
     required = option.default is MISSING
-    default = None if required else plain(option.default)
+    default = None if required else plain_options(option.default)
     if required == ("default" in entry) or (
         entry.get("default") != default and entry.get("default") != {"name": "auto"}
     ):

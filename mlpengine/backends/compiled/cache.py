@@ -50,7 +50,7 @@ _loaded: dict[str, ctypes.CDLL] = {}
 _targets: dict[str, CompileTarget] = {}
 
 
-def load(
+def load_library(
     source: str,
     target: CompileTarget,
     more_flags: Sequence[str] = (),
@@ -291,5 +291,5 @@ def _remove_stale(folder: Path) -> None:
 def _keep(built: Path, path: Path) -> None:
     """Have a file on disk, and rename it."""
     os.chmod(built, 0o700)
-    system.flush(built)
+    system.flush_to_disk(built)
     system.replace(built, path)

@@ -6,11 +6,11 @@ from math import pi
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import columns
-from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement, load, store
+from mlpengine.backends.compiled.rows import lane_loop
+from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import dense
-from mlpengine.backends.scalar.text import constant, indented
+from mlpengine.backends.scalar.functions import dense_function
+from mlpengine.backends.scalar.text import indented, real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.ops import PeriodicEmbedding
@@ -36,13 +36,13 @@ class _Waves(Kernel):
     def _angle(self, x: str) -> str:
         """Return the angles of the vector `k` of feature `j` at `x`."""
         place = f"j * {self.frequency.columns} + k"
-        period = f"splat({x}) * {load(f'{self.frequency.name} + {place}', 'n')}"
-        start = load(f"{self.phase.name} + {place}", "n")
+        period = f"splat({x}) * {load_vector(f'{self.frequency.name} + {place}', 'n')}"
+        start = load_vector(f"{self.phase.name} + {place}", "n")
         return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
 
     def _each_wave(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
         """Return a loop over the vectors from ``k`` of a feature's waves, of ``n`` lanes each."""
-        return columns(self.frequency.columns, layout.lanes, body, "k")
+        return lane_loop(self.frequency.columns, layout.lanes, body, "k")
 
 
 @dataclass(eq=False, repr=False)
@@ -72,7 +72,7 @@ class PeriodicForward(_Waves):
         if self.weight is None or self.bias is None:
             body += self._each_wave(layout, [store("to + k", f"v_cos({angle})", "n")])
         else:
-            row = load(f"{self.weight.name} + (j * {outputs} + q) * {waves} + k", "n")
+            row = load_vector(f"{self.weight.name} + (j * {outputs} + q) * {waves} + k", "n")
             mixed = [
                 "vec sum = {0};",
                 *self._each_wave(layout, [f"sum = multiply_add(wave[k / LANES], {row}, sum);"]),
@@ -97,7 +97,7 @@ class PeriodicForward(_Waves):
             return super().emit_scalar(writer)
         features, waves, outputs = self.x.columns, self.frequency.columns, self._outputs
         at, mixes = f"j * {waves} + k", self.weight is not None
-        angle = f"x[j] * frequency[{at}] * {constant(2 * pi)} + phase[{at}]"
+        angle = f"x[j] * frequency[{at}] * {real_constant(2 * pi)} + phase[{at}]"
         wave = "wave[k]" if mixes else f"y[{features} + {at}]"
         lines = [
             f"for (size_t j = 0; j < {features}; j++) y[j] = x[j];",
@@ -111,7 +111,8 @@ class PeriodicForward(_Waves):
             mix = f"wave, weight + j * {waves * outputs}, bias + j * {outputs}"
             to = f"y + {features} + j * {outputs}"
             lines.append(
-                f"  {dense(writer.functions, None, ['x'])}({mix}, {to}, {waves}, {outputs});"
+                f"  {dense_function(writer.functions, None, ['x'])}({mix}, {to}, {waves}, "
+                f"{outputs});"
             )
         parameters = "".join(f", const real *{name}" for name in names)
         function = writer.functions.add(
@@ -163,10 +164,10 @@ class EmbeddingSums(_Waves):
         each_row: list[Statement] = []
         ends: list[Statement] = []
         if self.weight is None or self.d_weight is None or self.d_bias is None:
-            terms.append(f"const vec slope = -{load('dy + k', 'n')} * v_sin(angle);")
+            terms.append(f"const vec slope = -{load_vector('dy + k', 'n')} * v_sin(angle);")
         else:
             row = f"(j * {outputs} + q) * {waves} + k"
-            weights = load(f"{self.weight.name} + {row}", "n")
+            weights = load_vector(f"{self.weight.name} + {row}", "n")
             mine = f"by_weight[q * {vectors} + k / LANES]"
             zeros.append(
                 f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
@@ -213,7 +214,7 @@ def _added(place: str, value: str) -> list[Statement]:
         Scope(
             [
                 f"vec total = {value};",
-                If("begin", [f"total += {load(place, 'n')};"]),
+                If("begin", [f"total += {load_vector(place, 'n')};"]),
                 store(place, "total", "n"),
             ]
         )

@@ -10,7 +10,7 @@ from math import inf
 
 import numpy as np
 
-from mlpengine.backends.compiled.cache import known_target, load
+from mlpengine.backends.compiled.cache import known_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import CSource, make_source
 from mlpengine.backends.compiled.target import (
@@ -119,7 +119,7 @@ class Executor:
         self, source: CSource, target: CompileTarget, update: Update | None, clipping: Clipping
     ) -> None:
         self.source = source
-        self.library = library = load(source.text, target, functions=EXPORTED_FUNCTIONS)
+        self.library = library = load_library(source.text, target, functions=EXPORTED_FUNCTIONS)
         workspace = np.zeros(source.nbytes + 64, np.uint8)
         library.mlpengine_open()
         weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive it

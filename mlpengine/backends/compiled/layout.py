@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.compiled.statements import PHASES, CFunction, Phase, load
+from mlpengine.backends.compiled.statements import PHASES, CFunction, Phase, load_vector
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.values import MatrixValue, padded_length
 from mlpengine.common.buffers import address_of
@@ -157,7 +157,7 @@ class Layout:
         at = self.at(value, row, column)
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
-        return load(at)
+        return load_vector(at)
 
 
 def _limit(op: Dropout) -> Array:

@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, LossInstruction, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import columns, masked
-from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load, store
+from mlpengine.backends.compiled.rows import lane_loop, mask_lanes
+from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import cross_entropy, entry_loss, loss_function
 from mlpengine.backends.scalar.text import Functions
@@ -118,7 +118,7 @@ class EntryLossRows(LossRows):
             """Return address, number and distance of the entries of a vector."""
             return layout.at(value, "i", column), "n", layout.stride(value) if by_rows else step
 
-        loads: list[Statement] = [f"const vec t = {load(*lanes(target))};"]
+        loads: list[Statement] = [f"const vec t = {load_vector(*lanes(target))};"]
         stores: list[Statement] = []
         shares: list[Statement] = [
             f"const double entries = part.mean_rows * {max(target.columns, 1)};",
@@ -126,7 +126,7 @@ class EntryLossRows(LossRows):
         ]
         for k, o in enumerate(f.outputs):
             column, names[o] = "j" if count == 1 else f"j * {count} + {k}", f"o_{k}"
-            loads.append(f"const vec o_{k} = {load(*lanes(output, column, count))};")
+            loads.append(f"const vec o_{k} = {load_vector(*lanes(output, column, count))};")
             if slot is not None:
                 outputs[f"slope_{k}"] = f.slopes[k]
                 at, n, step = lanes(slot, column, count)
@@ -135,7 +135,9 @@ class EntryLossRows(LossRows):
         body = [*loads, *c_statements(outputs, names, layout.itemsize, prefix="e"), *stores]
         share = "splat(1)"
         if (weight := self.weight) is not None:
-            share = load(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
+            share = (
+                load_vector(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
+            )
         if by_rows:
             lanes_left = "const int64_t j = 0, n = MIN(LANES, last - i);"
             body = [lanes_left, f"const vec share = {share};", *body]
@@ -143,8 +145,10 @@ class EntryLossRows(LossRows):
             return [*shares, ForLoop("i", "first", "last", body, "LANES")]
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         row = "row += (double)sum_lanes(entry * splat((real)1 / LANES)) * (mean * LANES);"
-        loops = columns(
-            target.columns, layout.lanes, [*body, "vec entry = value;", masked("entry", "0"), row]
+        loops = lane_loop(
+            target.columns,
+            layout.lanes,
+            [*body, "vec entry = value;", mask_lanes("entry", "0"), row],
         )
         head = ["double row = 0;", f"const vec share = {share};"]
         row_loss = "row_loss[i] = row * (double)share[0];"
@@ -265,8 +269,8 @@ class CrossEntropyRows(LossRows):
     def _row(self, layout: Layout) -> Sequence[Statement]:
         output, slot, weight = self.output, self.d_output, self.weight
         low: list[Statement] = [
-            f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
-            masked("o", "-INFINITY"),
+            f"vec o = {load_vector(layout.at(output, 'i', 'j'), 'n')};",
+            mask_lanes("o", "-INFINITY"),
         ]
         wanted = self._target_rows(layout)
         sums: list[Statement] = [
@@ -274,8 +278,8 @@ class CrossEntropyRows(LossRows):
             "const vec e = v_exp(o - splat(top));",
             "sum += e;",
             wanted,
-            masked("q", "0"),
-            masked("o", "0"),
+            mask_lanes("q", "0"),
+            mask_lanes("o", "0"),
             "mass += q;",
             "picked = multiply_add(q, o - splat(top), picked);",
         ]
@@ -284,11 +288,11 @@ class CrossEntropyRows(LossRows):
             at = layout.at(slot, "i", "j")
             sums.append(store(at, "e", "n"))
             weighted = f" * splat({weight.name}[i])" if weight else ""
-            slope = f"multiply_add({load(at, 'n')}, splat(weighed / total), -q){weighted}"
+            slope = f"multiply_add({load_vector(at, 'n')}, splat(weighed / total), -q){weighted}"
             slopes = [wanted, store(at, slope, "n")]
 
         def loop(body: Sequence[Statement]) -> Sequence[Statement]:
-            return columns(output.columns, layout.lanes, body) if body else ()
+            return lane_loop(output.columns, layout.lanes, body) if body else ()
 
         return [
             "vec highest = splat(-INFINITY);",
@@ -315,7 +319,7 @@ class CrossEntropyRows(LossRows):
         if self._class_weights:
             by_column = "splat(column_scale[j])" if narrow else "load(column_scale + j)"
         if target.array.dtype.kind == "f":
-            hot = "t[j]" if narrow else load(layout.at(target, "i", "j"), "n")
+            hot = "t[j]" if narrow else load_vector(layout.at(target, "i", "j"), "n")
         elif narrow:
             hot = "one_where(label == (bits)j + (ivec){0})"
         else:

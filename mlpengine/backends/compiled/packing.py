@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
-from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load, store
+from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
 from mlpengine.backends.compiled.tiling import Tiling
 
 FEW_ENTRIES = 4096
@@ -48,7 +48,7 @@ def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[S
         loops.append(ForLoop("p", 0, vectors // 2, [ForLoop("k", "first", "last", [move])]))
     if vectors % 2:
         j = (vectors - 1) * layout.lanes
-        move = store(f"{name} + {j * depth} + k * LANES", load(f"{b} + k * {ld} + {j}"))
+        move = store(f"{name} + {j * depth} + k * LANES", load_vector(f"{b} + k * {ld} + {j}"))
         loops.append(ForLoop("k", "first", "last", [move]))
     return loops
 

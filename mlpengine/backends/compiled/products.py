@@ -20,8 +20,8 @@ from mlpengine.backends.compiled.tiles import (
 )
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import back_dense, dense, gradients
-from mlpengine.backends.scalar.text import constant
+from mlpengine.backends.scalar.functions import back_dense, dense_function, gradients_function
+from mlpengine.backends.scalar.text import real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Linear
@@ -159,7 +159,9 @@ class Product(MatrixProduct, Kernel):
         if not writer.batched:
             return []
         sizes = writer.sizes(self.columns, self.rows)
-        return [f"{gradients(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"]
+        return [
+            f"{gradients_function(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"
+        ]
 
     def _scalar_forward(self, writer: ScalarWriter) -> list[str]:
         if len(self.epilogue) > 1 or self.bias is None:
@@ -171,12 +173,12 @@ class Product(MatrixProduct, Kernel):
         stored = [n for n, value in named.items() if value.stored and n not in reads]
         rule = rule.limited_to(stored) if rule else None
         scaled = self.factor != 1
-        function = dense(
+        function = dense_function(
             writer.functions, rule, stored, batched=writer.batched, scaled=scaled, about=about
         )
         values = [named[name] for name in [*reads, *stored]]
         given = [writer.places(self.a, self.b, self.bias, *values)]
-        given += [constant(self.factor)] * scaled
+        given += [real_constant(self.factor)] * scaled
         return [f"{function}({', '.join(given)}, {writer.sizes(self.depth, self.columns)});"]
 
     def _scalar_input_gradient(self, writer: ScalarWriter) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement
 
 
-def columns(
+def lane_loop(
     count: int, lanes: int, body: Sequence[Statement], variable: str = "j"
 ) -> Sequence[Statement]:
     """Return a loop over the vectors of a row, of `n` lanes each; the last one may be partial."""
@@ -19,6 +19,6 @@ def columns(
     return parts
 
 
-def masked(name: str, value: str) -> Statement:
+def mask_lanes(name: str, value: str) -> Statement:
     """Return the statement that sets the lanes after the end of a row to a neutral value."""
     return If("n < LANES", [f"{name} = vselect(first_lanes(n), {name}, splat({value}));"])

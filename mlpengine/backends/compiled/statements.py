@@ -66,7 +66,7 @@ class Switch(NamedTuple):
 Statement: TypeAlias = str | ForLoop | ClaimLoop | Each | If | Scope | Switch
 
 
-def load(place: str, lanes: str | int = "", stride: int = 1) -> str:
+def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
     """Return the expression that loads a vector, or its first `lanes`, the others 0.
 
     With a `stride` the lanes come from every so many numbers.
@@ -77,7 +77,7 @@ def load(place: str, lanes: str | int = "", stride: int = 1) -> str:
 
 
 def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the statement that stores a vector, or its first `lanes` (see `load`)."""
+    """Return the statement that stores a vector, or its first `lanes` (see `load_vector`)."""
     if stride != 1:
         return f"store_every({place}, {value}, {lanes}, {stride});"
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"

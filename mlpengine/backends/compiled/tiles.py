@@ -19,7 +19,7 @@ from mlpengine.backends.compiled.statements import (
     If,
     Statement,
     Switch,
-    load,
+    load_vector,
     store,
 )
 from mlpengine.backends.compiled.tiling import Tiling
@@ -90,7 +90,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     if passes:
         waiting = Each(_vector([store(at, "sum[r][v]", lanes)], lanes))
         body += [
-            If("k0", [Each(_vector([f"sum[r][v] += {load(at, lanes)};"], lanes))]),
+            If("k0", [Each(_vector([f"sum[r][v] += {load_vector(at, lanes)};"], lanes))]),
             If("k1 < depth", [waiting, "return;"]),
         ]
     if finish is None:
@@ -316,7 +316,7 @@ def _tile_buffers(product: MatrixProduct) -> list[str]:
 def _epilogue(product: MatrixProduct, layout: Layout, total: str) -> list[Statement]:
     """Return the statements applied to each vector of c, the sums `total`, before it is stored."""
     known = {product.c: f"at_{product.c.name}"}
-    bias = f" + {load(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
+    bias = f" + {load_vector(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
     factor = c_number(product.factor, layout.itemsize)
     scaled = total if product.factor == 1 else f"{total} * splat({factor})"
     lines: list[Statement] = [f"const vec {known[product.c]} = {scaled}{bias};"]

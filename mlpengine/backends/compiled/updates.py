@@ -8,7 +8,7 @@ from mlpengine.backends.compiled.statements import (
     If,
     Scope,
     Statement,
-    load,
+    load_vector,
     store,
 )
 from mlpengine.backends.update import ParameterRange, Update
@@ -144,8 +144,8 @@ def _vector(
     read = set(variables(*update.outputs.values()))
     decayed = ["old_p = old_p * keep;"] if decays else []
     return [
-        *(f"vec old_{n} = {load(at, lanes)};" for n, at in places.items() if n in read),
-        *([f"const vec old_g = {load('grads + i', lanes)};"] if "g" in read else []),
+        *(f"vec old_{n} = {load_vector(at, lanes)};" for n, at in places.items() if n in read),
+        *([f"const vec old_g = {load_vector('grads + i', lanes)};"] if "g" in read else []),
         *decayed,
         *statements,
         *(store(places[name], f"new_{name}", lanes) for name in update.outputs),
