@@ -27,7 +27,7 @@ from .evaluate import read_rows
 from .session import resolved_config, uses_extra
 from .streams import say
 
-MAX_ROWS = 5_000
+EXPLAINED_ROWS = 5_000
 """Rows that are predicted for each permutation, evenly spread over those held out."""
 
 EPILOG = """\b
@@ -84,11 +84,11 @@ def command(
     model = load(run)
     if data is None:
         own = load_data(load_config(config), model.preprocessor)
-        name, part, forward = explained_rows(model.mean, own.parts, own.folds, MAX_ROWS)
+        name, part, forward = explained_rows(model.mean, own.parts, own.folds, EXPLAINED_ROWS)
         table = own.tables.parts["train"][0]
     else:
         table = read_rows(model, data)
-        chosen = evenly_spaced(table.n_rows, MAX_ROWS)
+        chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward
     columns = feature_columns(model.preprocessor)

@@ -48,7 +48,7 @@ MAX_DEATHS = 3
 WARMUP = 5
 """The median pruner leaves the first of so many parts of a trial alone."""
 
-REASON, DEATHS, REACHED, LEFT = "reason", "deaths", "reached", "left"
+REASON, DEATHS, REACHED, LEFT_IN_ORDER = "reason", "deaths", "reached", "left"
 """Attributes of a trial: why it failed; workers that died since its newest checkpoint, whose name
 is the next; whether a worker left it in order."""
 
@@ -236,7 +236,7 @@ class Study:
     def leave(self, claim: Claim) -> None:
         """Leave a trial to another worker, or to a later command; this is no death."""
         with suppress(RunError), self._recorded():
-            claim.trial.set_user_attr(LEFT, True)
+            claim.trial.set_user_attr(LEFT_IN_ORDER, True)
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials by number."""
@@ -398,8 +398,8 @@ class Study:
 
     def _has_failed(self, trial: Trial, directory: RunDirectory) -> bool:
         """Count the death of a trial's worker; return whether too many died without progress."""
-        if trial.user_attrs.get(LEFT):
-            trial.set_user_attr(LEFT, False)
+        if trial.user_attrs.get(LEFT_IN_ORDER):
+            trial.set_user_attr(LEFT_IN_ORDER, False)
             return False
         paths = Checkpoints(directory.path / CHECKPOINTS).paths()
         deaths, reached = 0, paths[-1].name if paths else ""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .study import Study
     from .trials import Sweep
 
-SHOWN_TRIALS = 10
+PRINTED_TRIALS = 10
 
 ENDED = 64
 """What a worker adds to its exit code: one that is killed on Windows has any code, mostly 1."""
@@ -374,7 +374,7 @@ def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
         titles = ["trial", study.sweep.metric, *study.sweep.space]
         rows = [
             [str(one["number"]), short(one["value"]), *map(short, one["values"].values())]
-            for one in done[:SHOWN_TRIALS]
+            for one in done[:PRINTED_TRIALS]
         ]
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
         lines += [

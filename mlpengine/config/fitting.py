@@ -36,7 +36,7 @@ from mlpengine.training.trainer import Fitted, Trainer
 
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
-SECTIONS = {
+SECTION_EXAMPLES = {
     "data": "{'drop': ['id']}",
     "model": "{'preset': 'realmlp'}",
     "training": "{'epochs': 20}",
@@ -267,10 +267,10 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
                 f"{NAME}: {key} must be a name, or a mapping of its options (got {quoted(value)}); "
                 f"write {key}={name!r}"
             )
-        if key in SECTIONS and not isinstance(value, Mapping):
+        if key in SECTION_EXAMPLES and not isinstance(value, Mapping):
             raise CallError(
                 f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
-                f"{key}={SECTIONS[key]}"
+                f"{key}={SECTION_EXAMPLES[key]}"
             )
         if key not in Config.model_fields and path:
             inner = value

@@ -179,7 +179,7 @@ FAMILIES: dict[type, tuple[Mapping[str, Any], Callable[[Any], Any]]] = {
 }
 """The registry of each family of named options, and the class that declares those of a member."""
 
-NAMED = {
+NAMED_OPTIONS = {
     Clip: Named(Clip, "norm"),
     Loss: Named(Loss, "auto", none="auto"),
     OptimizerSettings: Named(OptimizerSettings, "adam"),
@@ -287,7 +287,11 @@ def written_options(settings: Any) -> dict[str, Any]:
 
 def _none_of(kind: Any) -> Any:
     """Return what a config has for None: the name of it, in a family that has one."""
-    names = [NAMED[one].none for one in get_args(kind) if one in FAMILIES and NAMED[one].none]
+    names = [
+        NAMED_OPTIONS[one].none
+        for one in get_args(kind)
+        if one in FAMILIES and NAMED_OPTIONS[one].none
+    ]
     return {"name": names[0]} if names else None
 
 
@@ -295,7 +299,7 @@ def annotation_of(kind: Any) -> Any:
     """Return the type of an option as a section has it."""
     origin, args = get_origin(kind), get_args(kind)
     if kind in FAMILIES:
-        return Annotated[Section, NAMED[kind]]
+        return Annotated[Section, NAMED_OPTIONS[kind]]
     if origin is Annotated:
         return Annotated[annotation_of(args[0]), *map(_limit, args[1:])]
     if origin in (Union, UnionType):
@@ -314,7 +318,7 @@ def annotation_of(kind: Any) -> Any:
 
 def _union(args: tuple[Any, ...]) -> Any:
     """Return the union of the types that a file can have."""
-    if NoneType in args and any(one in FAMILIES and NAMED[one].none for one in args):
+    if NoneType in args and any(one in FAMILIES and NAMED_OPTIONS[one].none for one in args):
         args = tuple(one for one in args if one is not NoneType)
     names = [name for one in args if get_origin(one) is Literal for name in get_args(one)]
     members = [_of(Literal, *names)] if names else []

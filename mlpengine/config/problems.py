@@ -93,7 +93,7 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
     return ""
 
 
-RIGHT = {
+VALUE_EXAMPLES = {
     ("data", "split"): "{validation: 0.15, test: 0.15}",
     ("data", "features"): "{ratio: a / b}; all columns but the target and data.drop are read",
     ("model",): "{hidden: [64, 64]}",
@@ -106,7 +106,9 @@ def _as_mapping(path: KeyPath, value: list[Any]) -> str:
     """Return what to write in place of a list where there are keys, or ""."""
     if value and all(isinstance(one, dict) for one in value):
         return "; leave out the '- ' before its keys"
-    right = next((text for start, text in RIGHT.items() if path[: len(start)] == start), "")
+    right = next(
+        (text for start, text in VALUE_EXAMPLES.items() if path[: len(start)] == start), ""
+    )
     return f"; write {path[-1]}: {right}" if right else ""
 
 

@@ -119,7 +119,7 @@ class _Checkpoints(Section):
     )
 
 
-TOP = ("loss", "optimizer", "schedule")
+TOP_SECTIONS = ("loss", "optimizer", "schedule")
 """Options of training that are sections of their own."""
 
 TRAINING, RUN = options_of(TrainingSettings), options_of(RunSettings)
@@ -135,10 +135,10 @@ if TYPE_CHECKING:  # which are made from the classes that declare their options
 else:
     DataSection = section_of(FeatureSettings, _Table, "DataSection")
     ModelSection = section_of(NetworkSettings, _Preset, "ModelSection")
-    TrainingSection = section_of(TrainingSettings, _Checkpoints, without=TOP)
+    TrainingSection = section_of(TrainingSettings, _Checkpoints, without=TOP_SECTIONS)
     DiagnosticsSection = section_of(DiagnosticsSettings)
     LossSection, OptimizerSection, ScheduleSection = (
-        annotation_of(TRAINING[name].type) for name in TOP
+        annotation_of(TRAINING[name].type) for name in TOP_SECTIONS
     )
 
 
@@ -224,7 +224,7 @@ class Config(Section):
     @property
     def settings(self) -> RunSettings:
         """What the config says of the run itself."""
-        own = {name: getattr(self, name).settings for name in TOP}
+        own = {name: getattr(self, name).settings for name in TOP_SECTIONS}
         return RunSettings(
             features=self.data.settings,
             network=self.model.settings,
@@ -274,7 +274,7 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
     sections = {
         "data": written_options(run.features),
         "model": written_options(run.network),
-        **{name: training.pop(name) for name in TOP if name in training},
+        **{name: training.pop(name) for name in TOP_SECTIONS if name in training},
         "training": training,
     }
     return {name: options for name, options in sections.items() if options}

@@ -7,7 +7,7 @@ from textwrap import wrap
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.verdict import percent, two_digits
 
-COLUMNS = {
+TITLE_WIDTHS = {
     "layer": 5,
     "units": 5,
     "activation": 10,
@@ -36,7 +36,7 @@ def table(diagnostics: Diagnostics) -> str:
     """Return the last sample as text: a line for each layer, then the net's norms and noise."""
     if not diagnostics.sampled:
         return "no step was sampled"
-    lines = [_line(tuple(COLUMNS))]
+    lines = [_line(tuple(TITLE_WIDTHS))]
     for number, layer in enumerate(diagnostics.mlp.layers):
         get = partial(diagnostics.get, layer=number)
         dead, cosine = diagnostics.dead_share(number), get("update_cosine")
@@ -102,5 +102,5 @@ def _text(value: float) -> str:
 
 
 def _line(texts: tuple[str, ...]) -> str:
-    cells = zip(texts, COLUMNS.values(), strict=True)
+    cells = zip(texts, TITLE_WIDTHS.values(), strict=True)
     return " ".join(text.rjust(width) for text, width in cells).rstrip()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
-from mlpengine.features.leaks import ANSWER, PART, Leak
+from mlpengine.features.leaks import ANSWER, TOTAL_FROM, Leak
 from mlpengine.settings import FeatureSettings, Fix
 
 
@@ -23,4 +23,4 @@ def leak_text(leak: Leak, note: str = "") -> str:
 
 def guide(leak: Leak) -> float:
     """Return the explained share from which such a column is reported."""
-    return PART if PART <= leak.share < ANSWER and not leak.is_target else ANSWER
+    return TOTAL_FROM if TOTAL_FROM <= leak.share < ANSWER and not leak.is_target else ANSWER

@@ -14,7 +14,7 @@ from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
 
-LOWEST, HIGHEST, STEPS = 1e-7, 10.0, 160
+LOWEST_RATE, HIGHEST_RATE, STEPS = 1e-7, 10.0, 160
 SWEEPS = 3
 """Number of random orders of the rows over which the curve is averaged."""
 MEASURED_ROWS = 256
@@ -54,7 +54,7 @@ def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> L
     length = min(map(len, sweeps))
     losses = np.mean([losses[:length] for losses in sweeps], axis=0)
     return suggest_rate(
-        np.geomspace(LOWEST, HIGHEST, STEPS)[:length].tolist(), smoothed(losses).tolist()
+        np.geomspace(LOWEST_RATE, HIGHEST_RATE, STEPS)[:length].tolist(), smoothed(losses).tolist()
     )
 
 
@@ -72,7 +72,7 @@ def _sweep(
         step.optimizer.schedule = None
         start = step.loss(step.mlp.predict(x), y, None, weights)
         batches = rows.batches(batch_size, seed)
-        for rate in np.geomspace(LOWEST, HIGHEST, STEPS).tolist():
+        for rate in np.geomspace(LOWEST_RATE, HIGHEST_RATE, STEPS).tolist():
             step.optimizer.lr = rate
             try:
                 step(*rows.take(next(batches)))
@@ -99,10 +99,10 @@ def smoothed(values: Array) -> Array:
 def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
     """Suggest a rate within the fall of a smoothed curve, or give the reason for none."""
     curve = tuple(rates), tuple(losses)
-    decade = round(STEPS / np.log10(HIGHEST / LOWEST))
+    decade = round(STEPS / np.log10(HIGHEST_RATE / LOWEST_RATE))
     if len(losses) < decade:
         return LrRange(
-            *curve, nan, nan, f"the loss diverges already below lr {two_digits(LOWEST * 10)}"
+            *curve, nan, nan, f"the loss diverges already below lr {two_digits(LOWEST_RATE * 10)}"
         )
     lowest, start = int(np.argmin(losses)), median(np.array(losses[:decade]))
     fall = start - losses[lowest]
@@ -110,7 +110,7 @@ def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
         share = max(0.0, fall / abs(start)) if start else 0.0
         return LrRange(*curve, nan, nan, f"no rate lowered the loss by more than {percent(share)}")
     if lowest >= STEPS - 2:
-        text = f"the loss still falls at the largest rate tried, {two_digits(HIGHEST)}"
+        text = f"the loss still falls at the largest rate tried, {two_digits(HIGHEST_RATE)}"
         return LrRange(*curve, nan, nan, text)
     halfway = int(np.argmax(np.array(losses) <= start - fall / 2))
     suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])  # never in the flat part

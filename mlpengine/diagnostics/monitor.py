@@ -34,7 +34,9 @@ QUANTITY_NAMES = (
     "spikes",
     "depth_slope",
 )
-LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for name in QUANTITY_NAMES)
+LOSS, LR, NORM, CLIPPED_NORM, CLIPPED_SHARE, SPIKE_COUNT, SLOPE = (
+    NET_INDEX[name] for name in QUANTITY_NAMES
+)
 
 
 class Diagnostics(KnownAttributes, Uncopyable):
@@ -271,7 +273,11 @@ class Diagnostics(KnownAttributes, Uncopyable):
         if self._copied_at != step - 1:
             for index in self._update_indices:
                 values[index] = nan
-        values[NORM], values[CLIPPED], values[SPIKES] = norm, clipped_norm, float(self.spikes.count)
+        values[NORM], values[CLIPPED_NORM], values[SPIKE_COUNT] = (
+            norm,
+            clipped_norm,
+            float(self.spikes.count),
+        )
         values[CLIPPED_SHARE] = self.clipped / max(1, step - self.sampled)
         first, last = (values[self._gradient_indices[n]] for n in (0, -1))
         if first > 0 and last > 0 and isfinite(first):

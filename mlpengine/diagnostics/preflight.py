@@ -24,9 +24,9 @@ from mlpengine.spec import Array
 
 PREFLIGHT_ROWS = 1024
 """Random rows on which units and losses are checked."""
-FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
+FEW, TRIAL_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
 """Number of rows that any sound network can memorize; steps and learning rates for it."""
-MEMORIZED = 0.1
+MEMORIZED_SHARE = 0.1
 """Share of the loss of a constant prediction that counts as memorized."""
 GRADIENT_ERROR = 1e-5
 HALF_WIDTH = 1e-6
@@ -139,7 +139,7 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.sizes[-1])
     lowest = lowest_loss(loss, y, mlp.sizes[-1])
-    best, limit = nan, lowest + MEMORIZED * max(constant - lowest, 1e-3)
+    best, limit = nan, lowest + MEMORIZED_SHARE * max(constant - lowest, 1e-3)
     for rate in FEW_RATES:
         last = _memorize(mlp, loss, x, y, rate, limit)
         best = last if not best <= last else best
@@ -152,7 +152,7 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     if not good:
         text = (
             f"{plural(len(x), 'row')} cannot be memorized: loss {two_digits(best)} "
-            f"after {FEW_STEPS} steps (wanted {two_digits(limit)}) - "
+            f"after {TRIAL_STEPS} steps (wanted {two_digits(limit)}) - "
             "look for equal rows with different targets, or for units "
             "that pass nothing on; a larger network may help"
         )
@@ -164,7 +164,7 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
     scratch, grads, adam = net.scratch(len(x)), net.gradients(len(x)), Adam(net, lr=rate)
     value = nan
     with np.errstate(all="ignore"):
-        for _ in range(FEW_STEPS):
+        for _ in range(TRIAL_STEPS):
             value = loss(net.forward(x, scratch), y, grads.d_output)
             if not value >= limit:
                 break

@@ -20,7 +20,7 @@ MIN_YARDSTICK_ROWS = 50
 MAX_ROWS, MAX_FEATURES = 2_000, 500
 RIDGE = 1e-3
 """Penalty of the linear model, in units of the mean square of a feature."""
-UNITS, PENALTIES = 128, (1e-4, 1e-3, 1e-2)
+YARDSTICK_UNITS, RIDGE_PENALTIES = 128, (1e-4, 1e-3, 1e-2)
 """Number of random units, and penalties of which the best one counts."""
 SURE_SHARE, SURE_ROWS = 0.2, 50
 """Share of the rows, at least this many, that a model is surest of."""
@@ -193,14 +193,14 @@ def random_unit_predictions(features: Array, wide: Array) -> Array:
     penalty is the one with the lowest squared error.
     """
     rng, (rows, size) = np.random.default_rng(0), features.shape
-    planes = rng.standard_normal((size, UNITS)) / sqrt(size)
-    units = np.maximum(features @ planes + rng.uniform(-1, 1, UNITS), 0.0)
+    planes = rng.standard_normal((size, YARDSTICK_UNITS)) / sqrt(size)
+    units = np.maximum(features @ planes + rng.uniform(-1, 1, YARDSTICK_UNITS), 0.0)
     units -= units.mean(axis=0)
     sizes, vectors = np.linalg.eigh(units.T @ units / rows)
     left = units @ vectors
     products, squares = left.T @ wide, np.square(left)
     best, lowest = np.zeros_like(wide), inf
-    for penalty in PENALTIES:
+    for penalty in RIDGE_PENALTIES:
         factors = 1.0 / (rows * (np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty))
         leverage = np.minimum(squares @ factors + 1 / rows, 0.999)
         residuals = (wide - left @ (factors[:, None] * products)) / (1 - leverage)[:, None]

@@ -59,7 +59,7 @@ from mlpengine.settings.recipes import (
     recipe,
     validation_share,
 )
-from mlpengine.settings.training import LINEAR, in_order, trained
+from mlpengine.settings.training import LINEAR, linear_last, trained
 from mlpengine.spec import Array, ArrayLike, floating
 from mlpengine.step.ranks import Ranks
 from mlpengine.tables import Table
@@ -73,14 +73,14 @@ FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.flo
 IMPORTANCE_ROWS = 2_000
 """Rows whose features are permuted, evenly spread over those that did not train."""
 
-LEAK_ROWS, LEAK_FEATURES = 1_000, 500
+SEARCHED_ROWS, LEAK_FEATURES = 1_000, 500
 """Greatest number of evenly spread training rows whose features are compared with the target, and
 of features."""
 
 ENCODED = 1 << 17
 """Numbers that become features at once, so that they stay in cache."""
 
-FITTED = (
+FITTED_ATTRIBUTES = (
     *("mlp_", "mlps_", "classes_", "n_iter_", "verdicts_", "loss_curve_", "best_epoch_"),
     *("validation_loss_curve_", "n_features_in_"),
 )
@@ -180,7 +180,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
 
     _elsewhere: ClassVar = {
         "save": "write joblib.dump(estimator, 'estimator.joblib')",
-        **dict.fromkeys(FITTED, "it is there after estimator.fit(X, y)"),
+        **dict.fromkeys(FITTED_ATTRIBUTES, "it is there after estimator.fit(X, y)"),
         "coefs_": "write estimator.mlp_.weights",
         "intercepts_": "write estimator.mlp_.biases",
         "best_loss_": "write min(estimator.validation_loss_curve_)",
@@ -418,7 +418,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         values = y.reshape(len(y), -1)
         if values.shape[1] != 1 or x.shape[1] > LEAK_FEATURES:
             return []
-        rows = rows[:: -(-len(rows) // min(LEAK_ROWS, self._chunk(x)))]
+        rows = rows[:: -(-len(rows) // min(SEARCHED_ROWS, self._chunk(x)))]
         names = getattr(self, "feature_names_in_", None)
         names = None if names is None else [str(name) for name in names]
         table = Table.from_arrays(dense_rows(x[rows]).astype(np.float64), names=names)
@@ -497,7 +497,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         known = get_args(Kind)
         if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= {*known}:
             raise UsageError(f"kinds: must be different ones of {', '.join(known)} (got {given!r})")
-        ordered = in_order(cast("list[Kind]", kinds))
+        ordered = linear_last(cast("list[Kind]", kinds))
         if not trained(ordered):
             raise UsageError(f"kinds: needs a kind besides {LINEAR} (got {given!r})")
         if "periodic" in kinds and self.preset != "realmlp":

@@ -117,7 +117,7 @@ CHECK_DOUBLE = """\
 #endif
 """
 
-NORM = """\
+NORM_FUNCTION = """\
 /* The norm of a vector, accurate at every magnitude */
 static real norm_of(const real *v, size_t n)
 {{
@@ -361,7 +361,7 @@ def _initial(step: DeviceStep) -> Iterator[str]:
 def _norms(step: DeviceStep) -> str:
     info = np.finfo(np.float32 if step.real == "float" else np.float64)
     smallest = float(info.tiny) / float(info.eps) * step.parameters
-    text = NORM.format(dot=dot(step.functions), smallest=real_constant(smallest))
+    text = NORM_FUNCTION.format(dot=dot(step.functions), smallest=real_constant(smallest))
     text += HYPOTENUSE if step.batch == 1 else ""
     return text + OBSERVE.format(
         name=step.name,

@@ -141,7 +141,8 @@ def gather_rows(rows: Array | Stream | PreparedRows, indices: Array, out: Array)
         return
     if not rows.flags.c_contiguous or rows.dtype != out.dtype:
         raise DataError(
-            f"gather: C-contiguous rows of dtype {out.dtype} are needed (strides {rows.strides} "
+            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed (strides "
+            f"{rows.strides} "
             f"of {rows.dtype})"
         )
     rows.take(indices, 0, out, "clip")

@@ -11,7 +11,7 @@ from mlpengine.spec import Array
 from mlpengine.tables.cells import parse_numbers
 from mlpengine.tables.table import Column, Table, number_text
 
-UNKNOWN, MISSING = "(unknown)", "(missing)"
+UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 MAX_ONE_HOT = 1_000
 """A category with more levels than this is not one-hot encoded: use embeddings, or drop it."""
@@ -70,7 +70,7 @@ class Category:
     @property
     def names(self) -> list[str]:
         """One name per code."""
-        labels = [*self.levels, UNKNOWN] + [MISSING] * self.gaps
+        labels = [*self.levels, UNKNOWN] + [MISSING_LEVEL] * self.gaps
         return [f"{self.column}={label}" for label in labels]
 
     def encode(self, table: Table) -> Array:

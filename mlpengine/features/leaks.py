@@ -22,7 +22,7 @@ the number of cylinders. Some explain more: a yacht's speed explains 0.99 of its
 column is reported and kept.
 """
 
-PART = 0.9
+TOTAL_FROM = 0.9
 """From this one on, below ANSWER, a column is reported only if it is a total that contains the
 target, or a summand of it: of similar size, almost never below (or above) it, and the difference is
 an amount of its own.  Minimum and mean of a thing follow its maximum from below, too, as height
@@ -169,7 +169,7 @@ def _is_suspect(values: Array, target: Array, task: TaskName, labels: Labels) ->
     centered /= np.where(size > 0, size, 1)
     known /= np.abs(known).max()
     squares = (centered**2).sum(axis=1) * (known @ known)
-    result |= (centered @ known) ** 2 >= (PART - ROUNDING_BOUND) * squares
+    result |= (centered @ known) ** 2 >= (TOTAL_FROM - ROUNDING_BOUND) * squares
     return result
 
 
@@ -233,7 +233,7 @@ def find_leak(
         values, known = column.values[present].astype(np.float64), target[present]
         line = share_of_line(values, known) if present.mean() > 0.5 else 0.0
         share = max(share, line)
-        if line >= PART and is_beside(values, known):
+        if line >= TOTAL_FROM and is_beside(values, known):
             terms = {n: other for n, other in (others or {}).items() if n != name}
             if reason := summand(values, known, terms, np.flatnonzero(present)):
                 return Leak(name, line, f"R2 {line:.3f}, {reason}", is_sum=True)

@@ -38,7 +38,7 @@ _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
 """The largest number of each dtype of features."""
 
 
-class Workspace(NamedTuple):
+class NumberBuffers(NamedTuple):
     """Memory of `Numbers.write`, by rows."""
 
     squares: Array
@@ -147,14 +147,14 @@ class Numbers:
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
 
-    def workspace(self, rows: int) -> Workspace:
+    def workspace(self, rows: int) -> NumberBuffers:
         """Return what `write` needs for so many rows."""
         squares = np.empty((rows, len(self.sources) if self.clip else 0))
         components = np.empty((rows, len(self.bins)))
-        return Workspace(squares, components, np.empty((rows, len(self.flagged)), bool))
+        return NumberBuffers(squares, components, np.empty((rows, len(self.flagged)), bool))
 
     def write(
-        self, values: Array, missing: Array | None, out: Array, work: Workspace | None = None
+        self, values: Array, missing: Array | None, out: Array, work: NumberBuffers | None = None
     ) -> bool:
         """Write the features of float64 values, which are overwritten by the scaled ones.
 

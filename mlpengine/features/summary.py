@@ -22,7 +22,7 @@ QUANTILES = 16
 SUMMARY_COLUMNS = 1_000
 """Columns that are described; of wider tables the first."""
 
-FAR, TAIL = 0.1, 1.5
+FAR, TAIL_FACTOR = 0.1, 1.5
 """A number is far outside training if it is beyond its range by more than this share of it, and by
 more than this multiple of the part of it in which the last sixteenth of the rows lies: values that
 are rare but large are followed by larger ones."""
@@ -105,6 +105,6 @@ def bounds(one: ColumnState) -> tuple[float, float]:
     if not quantiles or quantiles[0] == quantiles[-1]:  # the feature is 0 everywhere
         return -LIMIT, LIMIT
     space = FAR * (quantiles[-1] - quantiles[0])
-    below = max(space, TAIL * (quantiles[1] - quantiles[0]))
-    above = max(space, TAIL * (quantiles[-1] - quantiles[-2]))
+    below = max(space, TAIL_FACTOR * (quantiles[1] - quantiles[0]))
+    above = max(space, TAIL_FACTOR * (quantiles[-1] - quantiles[-2]))
     return max(-LIMIT, quantiles[0] - below), min(LIMIT, quantiles[-1] + above)

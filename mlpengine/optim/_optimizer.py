@@ -47,7 +47,7 @@ BOUND_AT_ONCE = 8
 """Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
-BOUND = (
+_BOUND = (
     *("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound"),
     *("_moments", "_give_back"),
 )
@@ -275,7 +275,7 @@ class Optimizer(KnownAttributes, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the bound calls; moments are copied even for a shallow copy."""
-        state = {k: v for k, v in vars(self).items() if k not in BOUND}
+        state = {k: v for k, v in vars(self).items() if k not in _BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
         moments = {name: moment.copy() for name, moment in self.moments.items()}
         return {**state, **copied, "moments": moments, "_progress": replace(self._progress)}

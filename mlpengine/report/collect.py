@@ -30,7 +30,7 @@ from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
-from mlpengine.training.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
+from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RESOLVED, RESULT_FILE
 from mlpengine.training.samples import read_series
 
 from .chart import thinned
@@ -146,7 +146,7 @@ def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:
 
 def _collect(run: RunData, effort: ReportBudget) -> Collected:
     notes = list(run.notes)
-    environment = _read_json(run.path / ENVIRONMENT, notes)
+    environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
     held: Held | None = None
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
@@ -361,7 +361,7 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
 
 def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return config, seed, versions, times and the commands that make the run again."""
-    given = run.path / GIVEN
+    given = run.path / GIVEN_CONFIG
     text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
     text = redacted(text)
     config = run.loaded.file.config if run.loaded else None

@@ -63,7 +63,7 @@ with importing("mlpengine.report.pictures", "plots"):
 UNDATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
 """Picture formats, and the metadata left out of each so that equal runs give equal bytes."""
 
-WIDTH, HEIGHT = 5.0, 3.6
+INCHES_WIDE, INCHES_HIGH = 5.0, 3.6
 """Size of a chart in inches."""
 
 LINE_LENGTH = 72
@@ -101,8 +101,8 @@ def draw(charts: Sequence[Chart], title: str = "") -> Figure:
     """Return charts side by side as a figure of matplotlib."""
     columns = len(charts) if len(charts) < 4 else 2 if len(charts) == 4 else 3
     rows = -(-len(charts) // columns)
-    wide = min(14.0, max(WIDTH, *(0.45 * len(chart.x.ticks) for chart in charts)))
-    tall = min(13.0, max(HEIGHT, *(0.32 * len(chart.y.ticks) for chart in charts)))
+    wide = min(14.0, max(INCHES_WIDE, *(0.45 * len(chart.x.ticks) for chart in charts)))
+    tall = min(13.0, max(INCHES_HIGH, *(0.32 * len(chart.y.ticks) for chart in charts)))
     figure = Figure(figsize=(columns * wide, rows * tall + 0.2 * len(title.splitlines())))
     panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for row in range(rows):

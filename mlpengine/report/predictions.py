@@ -19,7 +19,7 @@ SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
 """Largest number of classes with a confusion matrix; of more, the commonest mistakes."""
 
-MISTAKES, BINS, HARDEST = 10, 10, 10
+MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
 
@@ -173,14 +173,14 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
         said, right, of = chances[:, 1], truth == 1, "second class"
     else:
         said, right, of = chances.max(axis=1), held.predicted == truth, "predicted class"
-    number = np.minimum((said * BINS).astype(np.int64), BINS - 1)
-    counts = np.bincount(number, minlength=BINS)
+    number = np.minimum((said * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
+    counts = np.bincount(number, minlength=RELIABILITY_BINS)
     filled = counts > 0
     divided = np.maximum(counts, 1)
     return {
         "of": of,
-        "probability": (np.bincount(number, said, BINS) / divided)[filled],
-        "share": (np.bincount(number, right, BINS) / divided)[filled],
+        "probability": (np.bincount(number, said, RELIABILITY_BINS) / divided)[filled],
+        "share": (np.bincount(number, right, RELIABILITY_BINS) / divided)[filled],
         "rows": counts[filled],
     }
 

@@ -23,7 +23,7 @@ from .predictions import difference
 from .svg import grid, strip
 from .travel import without_directories
 
-SHOWN_TRIALS, SHOWN_KEYS = 40, 9
+SHOWN_TRIALS, TRIAL_KEYS = 40, 9
 CURVE_POINTS = 100
 COMPARED_KEYS = (
     "name",

@@ -38,7 +38,7 @@ MAX_NETWORKS = 1_000
 Several: TypeAlias = Annotated[int, Ge(2), Le(MAX_NETWORKS)]
 
 
-def in_order(kinds: Iterable[Kind]) -> list[Kind]:
+def linear_last(kinds: Iterable[Kind]) -> list[Kind]:
     """Return kinds in the order of their networks: the linear one is last."""
     return sorted(kinds, key=LINEAR.__eq__)
 
@@ -143,7 +143,7 @@ class TrainingSettings(Checked):
     @property
     def fold_kinds(self) -> list[Kind]:
         """The kinds of networks in each fold, linear last; none where all networks are alike."""
-        return in_order(self.kinds) if self.folds else []
+        return linear_last(self.kinds) if self.folds else []
 
     @property
     def trained_kinds(self) -> list[Kind]:

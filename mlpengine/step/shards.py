@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TAIL = 8
 """Numbers in float64 that follow a gradient: what else is added over all shards."""
 
-LOSS, FAILURES, STOPS = range(3)
+LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
 """Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
 
 
@@ -155,7 +155,7 @@ class Shards:
             if size:
                 part = build(self.scratches[k].for_rows(size), self.grads[k].for_rows(size))
                 parts.append((rows, part))
-                calls = [*part.calls, call(tail.__setitem__, LOSS, part.loss.value)]
+                calls = [*part.calls, call(tail.__setitem__, LOSS_PLACE, part.loss.value)]
             else:
                 calls = [call(body.fill, 0), call(tail.fill, 0)]
             groups.append((rows.start, [*calls, *self._sums_after(k)]))
@@ -206,7 +206,7 @@ class Shards:
             if error is not None:
                 raise error
             return
-        tail[FAILURES], tail[STOPS] = error is not None, ranks.wants_stop
+        tail[FAILURES_PLACE], tail[STOPS_PLACE] = error is not None, ranks.wants_stop
         shared = self._share_update(ranks, update)
         if shared is None:
             self._reduction()
@@ -304,7 +304,7 @@ class BoundShards(BoundStep):
 
     @property
     def value(self) -> float:
-        return float(self.shards.tail.item(LOSS))
+        return float(self.shards.tail.item(LOSS_PLACE))
 
     def targets(self) -> Iterator[Array]:
         for _, part in self.parts:

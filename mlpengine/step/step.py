@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 
-BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
+_BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
 """Attributes that a copy makes for itself."""
 
 STEP_EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
@@ -614,7 +614,7 @@ class TrainingStep(KnownAttributes):
         result = self._result
         last = next(rows for rows, bound in self._bound.items() if bound is result.bound)
         return {
-            **{k: v for k, v in vars(self).items() if k not in BOUND},
+            **{k: v for k, v in vars(self).items() if k not in _BOUND},
             "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
             "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
             "last": (last, result.loss, result.norm, result.clipped, result.clipped_steps),

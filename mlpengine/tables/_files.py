@@ -27,7 +27,7 @@ BINARY_BYTES = 64 << 20
 
 _BLOCK = 1 << 20
 
-PATIENCE = 10.0
+PIPE_SECONDS = 10.0
 """Seconds to wait for a writer of a pipe."""
 
 
@@ -188,9 +188,9 @@ def opener(
 def _read_pipe(where: str) -> bytes:
     """Return all that is written into a pipe, such as that of a shell's <(...)."""
     with readable(where):
-        content = read_pipe(where, PATIENCE)
+        content = read_pipe(where, PIPE_SECONDS)
     if content is None:
-        raise DataError(f"{where}: nothing is written into this pipe ({PATIENCE:g} s)")
+        raise DataError(f"{where}: nothing is written into this pipe ({PIPE_SECONDS:g} s)")
     return content
 
 

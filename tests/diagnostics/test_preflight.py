@@ -13,7 +13,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.diagnostics.lr_range import HIGHEST, LOWEST, lr_range, suggest_rate
+from mlpengine.diagnostics.lr_range import HIGHEST_RATE, LOWEST_RATE, lr_range, suggest_rate
 from mlpengine.diagnostics.preflight import (
     check_few_rows,
     check_gradient,
@@ -165,7 +165,7 @@ def test_the_configured_rate_is_compared(lr, good):
     assert check.good == good, check.text
 
 
-RATES = np.geomspace(LOWEST, HIGHEST, 160)
+RATES = np.geomspace(LOWEST_RATE, HIGHEST_RATE, 160)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "update")
 ``rows`` for some rows of the batch: forward, loss and backward; ``reduce`` to sum over those rows
 into the gradients of the parameters; ``update`` for the optimizer."""
 
-MEMORY = "void *const *table, char *workspace"
+MEMORY_PARAMETERS = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
 
 
@@ -92,7 +92,7 @@ class CFunction:
         buffers: names of the arrays and of the workspace that it uses.
         writes: those of them that it writes and other functions read.
         text: a comment.
-        parameters: of the C function, beside `MEMORY`.
+        parameters: of the C function, beside `MEMORY_PARAMETERS`.
         count: number of things that threads divide in ``prepare`` and ``reduce``.
         tile: a function that only this one calls.
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
@@ -164,7 +164,9 @@ def print_head(function: CFunction) -> str:
 
 
 def _parameters(function: CFunction) -> str:
-    return f"{MEMORY}, {function.parameters}" if function.parameters else MEMORY
+    return (
+        f"{MEMORY_PARAMETERS}, {function.parameters}" if function.parameters else MEMORY_PARAMETERS
+    )
 
 
 def _names(function: CFunction) -> Iterator[str]:
