@@ -40,8 +40,8 @@ class KnownAttributes:
         """Let each name of `_elsewhere` be refused with its hint; a ``__getattr__`` slows reads."""
         super().__init_subclass__(**kwargs)
         cls._known = set()
-        for name, hint in vars(cls).get("_elsewhere", {}).items():
-            setattr(cls, name, _Elsewhere(name, hint))
+        for name, text in vars(cls).get("_elsewhere", {}).items():
+            setattr(cls, name, _Elsewhere(name, text))
 
     def __setattr__(self, name: str, value: Any) -> None:
         kind = type(self)
