@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
     from mlpengine.models import Model, metric
-    from mlpengine.nn import Mlp
+    from mlpengine.nn import Mlp, Network
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
     from mlpengine.optim import Adam, AdamW, CosineSchedule, Sgd
     from mlpengine.settings import EarlyStopping
@@ -71,6 +71,7 @@ __all__ = [
     "MlpEngineError",
     "MlpRegressor",
     "Model",
+    "Network",
     "Population",
     "PopulationStep",
     "Program",
@@ -90,7 +91,7 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),
-        "nn": ("Mlp",),
+        "nn": ("Mlp", "Network"),
         "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
         "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
         "settings": ("EarlyStopping",),

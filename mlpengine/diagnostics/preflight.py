@@ -17,7 +17,8 @@ from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
 from mlpengine.diagnostics.trial import Rows, Step, clone, restored
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
-from mlpengine.nn import Mlp
+from mlpengine.nn import Mlp, Network
+from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
 from mlpengine.spec import Array
@@ -50,8 +51,9 @@ class Check:
         return plain
 
 
-def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
-    """Yield the checks that need no training step; the network does not change."""
+def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
+    """Yield the checks that need no training step; the network, an `Mlp`, does not change."""
+    mlp = need_mlp(network, "preflight")
     yield check_start(mlp, loss, rows)
     yield from check_units(mlp, rows)
     yield check_gradient(mlp, loss, rows)
@@ -179,7 +181,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> 
 
     `known` are further arguments of `Diagnostics`, such as the names of features.
     """
-    outputs = step.mlp.sizes[-1]
+    outputs = step.mlp.outputs
     arguments: dict[str, Any] = {
         "steps_per_epoch": -(-len(rows) // batch_size),
         "loss": step.loss,

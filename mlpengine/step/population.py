@@ -16,7 +16,8 @@ from mlpengine.common.buffers import zeros
 from mlpengine.common.misuse import KnownAttributes
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
-from mlpengine.nn.mlp import Mlp, check_arrays
+from mlpengine.nn.mlp import Mlp, need_mlp
+from mlpengine.nn.network import check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule
@@ -54,6 +55,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
     """
 
     def __init__(self, mlp: Mlp, count: int, *, seeds: Sequence[int] | None = None) -> None:
+        need_mlp(mlp, "population")
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds

@@ -26,8 +26,7 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.nn.gradients import Gradients
-from mlpengine.nn.layers import Network
-from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -117,7 +116,7 @@ class TrainingStep(KnownAttributes):
     @called_as(EXAMPLE)
     def __init__(
         self,
-        mlp: Mlp,
+        mlp: Network,
         loss: Loss,
         optimizer: Optimizer,
         batch_size: int,
@@ -164,10 +163,11 @@ class TrainingStep(KnownAttributes):
         self.mlp.rng.scheduled = self.dropout_schedule is not None
         self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
-        self._draws = bool(self.mlp.dropout) or self.dropout_schedule is not None
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
+        self._rates = self._full.scratch.recording.rates
+        self._draws = bool(self._rates) or self.dropout_schedule is not None
         self._result = _Result(self._full)
         self._update = tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = self._bind_clip()
@@ -343,7 +343,7 @@ class TrainingStep(KnownAttributes):
         if self.dropout_schedule is None:
             yield slice(0, count)
             return
-        rates, first = {layer.dropout for layer in self.mlp.layers}, self.optimizer.steps
+        rates, first = self._rates, self.optimizer.steps
         shares = [self._dropout_share(first + i) for i in range(count)]
         limits = [[scaled_limit(rate, share) for rate in rates] for share in shares]
         start = 0
@@ -356,7 +356,7 @@ class TrainingStep(KnownAttributes):
         """Raise UsageError, on every rank, unless the ranks make the same steps."""
         names = ("shards", "batch_size", "weighted", "backend", "reduce")
         values = {name: getattr(self, name) for name in names}
-        values |= {"sizes": self.mlp.sizes, "dtype": str(self.mlp.dtype)}
+        values |= {"network": repr(self.mlp)}
         values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
         if difference := ranks.difference(values):
             raise UsageError(f"training step: {difference}")

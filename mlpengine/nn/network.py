@@ -1,0 +1,382 @@
+"""What trains: named parameters in one flat vector, and the recording of an output from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from threading import local
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import numpy as np
+
+from mlpengine.common.buffers import write_into
+from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.wording import plural, suggestion
+from mlpengine.errors import CheckpointError, ShapeError, TapeError, UsageError
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.scratch import Scratch
+from mlpengine.ops import BatchNorm, Dropout, Philox
+from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
+from mlpengine.tape.flat import Flat
+from mlpengine.tape.rematerialization import Rematerialization
+from mlpengine.tape.tape import Node, RecordedLayer, Tape
+
+Shape = int | Sequence[int]
+
+SHOWN = 20
+"""Number of parameters that an error message lists."""
+
+PREDICT_ROWS = 256
+"""Rows of one forward pass of `Network.predict`."""
+
+
+class Recording(NamedTuple):
+    """A network on a tape: its input, its output, and its layers, of which the last ends there."""
+
+    tape: Tape
+    input: Node
+    output: Node
+
+    @property
+    def layers(self) -> Sequence[RecordedLayer]:
+        """The layers, in forward order."""
+        return self.tape.layers
+
+    @property
+    def rates(self) -> frozenset[float]:
+        """The rates of its dropout."""
+        return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
+
+
+class Network(KnownAttributes):
+    """Named parameters in one flat vector, and how outputs are computed from them.
+
+    `Mlp` is the ready-made one.  One's own is a subclass that gives its parameters to this
+    constructor and overrides `record`, which `TrainingStep` and `Loop` then train:
+
+    >>> from mlpengine import Adam, MeanSquaredError, Network, TrainingStep
+    >>> class Gated(Network):
+    ...     def __init__(self, in_dim, width, **options):
+    ...         shapes = {"value.weight": (width, in_dim), "gate.weight": (width, in_dim)}
+    ...         shapes |= {"gate.bias": width, "out.weight": (1, width), "out.bias": 1}
+    ...         super().__init__(in_dim, shapes, **options)
+    ...
+    ...     def record(self, tape, x):
+    ...         p = tape.parameter
+    ...         gate = x.linear(p("gate.weight"), p("gate.bias")).sigmoid()
+    ...         h = tape.layer("gated", gate * x.linear(p("value.weight")))
+    ...         return tape.dropout(h, 0.1).linear(p("out.weight"), p("out.bias"))
+    >>> network = Gated(4, 16, seed=0)
+    >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
+
+    ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
+
+    Args:
+        in_shape: shape of a row of the input, or its number of features.
+        parameters: shapes by name, or arrays with the initial values.  Of those given by shape,
+            matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and vectors are
+            zeros.
+        initializer: one of `mlpengine.nn.INITIALIZERS`; by default Glorot's, uniform.
+        groups: names of parameters by group, for an optimizer's `groups`, beside the groups
+            ``weights`` (with two or more axes) and ``biases`` (all others).
+        seed: of the initial weights and of dropout.
+        dtype: float32 or float64, of everything.
+
+    Attributes:
+        params: all parameters.
+        rng: the generator that dropout draws from; `TrainingStep` sets its step.
+
+    Raises: UsageError for parameters, names or a seed that cannot be; DtypeError.
+    """
+
+    in_shape: tuple[int, ...]
+    params: Flat
+    rng: Philox
+
+    _elsewhere: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(
+        self,
+        in_shape: Shape,
+        parameters: Mapping[str, Shape | Array],
+        *,
+        initializer: str | None = None,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        seed: int = 0,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        kind = floating(dtype, self._where)
+        if not isinstance(parameters, Mapping) or not parameters:
+            raise UsageError(
+                f"{self._where}: parameters must be shapes by name, such as "
+                f"{{'weight': (8, 4), 'bias': 8}} (got {quoted(parameters)})"
+            )
+        self.in_shape = _shape(in_shape, f"{self._where}: in_shape")
+        values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
+        specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
+        try:
+            weights_rng, rng = np.random.default_rng(seed).spawn(2)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{self._where}: seed must be a whole number from 0 (got {seed!r})"
+            ) from error
+        self.params, self.rng = Flat(specs), Philox.drawn(rng)
+        self.params.frozen = self._fixed
+        self._groups = {group: tuple(names) for group, names in (groups or {}).items()}
+        for names in self._groups.values():
+            self._need_names(names, "groups")
+        self._initialize(initializer, weights_rng)
+        for name, value in values.items():
+            self.params.views[name][...] = value
+        self._thread = local()  # .scratch is that of `predict` in this thread
+
+    def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
+        """Draw the initial values; all parameters are 0."""
+        for view in self.params.views.values():
+            if view.ndim > 1:
+                initialize(view.reshape(len(view), -1), initializer or suited_to(None), rng)
+
+    def record(self, tape: Tape, x: Node) -> Node:
+        """Record the network on `tape` and return its output (rows, outputs).
+
+        ``tape.parameter(name)`` is a parameter, ``tape.dropout(h, rate)`` dropout, and
+        ``tape.layer(name, h)`` gives what was computed a name for messages.  `x` (rows, ...) is the
+        input.  It is called once for each number of rows, so each row must depend on its own input
+        alone.
+        """
+        raise NotImplementedError
+
+    def recorded(self, batch_size: int, *, training: bool) -> Recording:
+        """Return the recording for a number of rows, without dropout unless `training`.
+
+        Raises: UsageError for what cannot be trained.
+        """
+        tape = Tape.over(self.params, self.rng if training else None)
+        x = tape.input((batch_size, *self.in_shape), self.dtype, name="input", wants_grad=True)
+        output = self.record(tape, x)
+        where = f"{self._where}: record"
+        spec = output.spec if isinstance(output, Node) else Spec((), np.dtype(bool))
+        if spec != Spec((batch_size, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
+            raise UsageError(
+                f"{where} must return a node {self.dtype.name}[{batch_size}, outputs] for "
+                f"{batch_size} rows (got {output!r})"
+            )
+        if not tape.layers or tape.layers[-1].output is not output:
+            tape.layer("output", output)
+        for layer in tape.layers:
+            if layer.output.spec.shape[:1] != (batch_size,):
+                raise UsageError(
+                    f"{where}: layer {layer.name!r} needs a row for each of the input "
+                    f"(got {layer.output.spec} for {batch_size} rows)"
+                )
+        for op in (record.op for record in tape.records):
+            if isinstance(op, BatchNorm):
+                raise UsageError(
+                    f"{where}: batch_norm is not for networks yet, whose rows must not depend on "
+                    f"each other; write h.layer_norm()"
+                )
+            if isinstance(op, Dropout) and op.rng is not self.rng:
+                raise UsageError(
+                    f"{where}: dropout must draw from the network's own generator; write "
+                    f"tape.dropout(h, {op.rate:g})"
+                )
+        read = {node.name for node in tape.parameters}
+        if unread := [name for name in self.params.specs if name not in read]:
+            raise UsageError(f"{where} must use every parameter (it leaves out {unread[0]!r})")
+        return Recording(tape, x, output)
+
+    @property
+    def _where(self) -> str:
+        """How messages begin."""
+        return type(self).__name__
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64, of everything."""
+        return self.params.flat.dtype
+
+    @cached_property
+    def outputs(self) -> int:
+        """Number of outputs of a row."""
+        return self.recorded(2, training=False).output.spec.shape[1]
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Names of parameters by group."""
+        views = self.params.views
+        weights = tuple(name for name, view in views.items() if view.ndim > 1)
+        biases = tuple(name for name, view in views.items() if view.ndim <= 1)
+        return {"weights": weights, "biases": biases, **self._groups}
+
+    def freeze(self, names: Iterable[str]) -> None:
+        """Keep parameters of these names as they are, and train all others.
+
+        ``"block"`` names all parameters whose name begins with ``"block."``; an empty list
+        unfreezes all.  No backend computes the gradients of frozen parameters, which are zero, and
+        no optimizer moves or decays them.  Call this before making gradients, optimizer and
+        training step.
+
+        Raises: UsageError for a name that there is not, or if no parameter is left to train.
+        """
+        frozen = set(self._fixed)
+        for name in names:
+            own = {n for n in self.params.specs if n == name or n.startswith(f"{name}.")}
+            if not own:
+                self._need_names([name], "freeze")
+            frozen |= own
+        if frozen == self.params.specs.keys():
+            raise UsageError("freeze: a parameter must be left to train (got all)")
+        self.params.frozen = frozenset(frozen)
+
+    def _need_names(self, names: Iterable[str], what: str) -> None:
+        """Raise UsageError for the first of `names` that is no parameter."""
+        for name in names:
+            if name not in self.params.specs:
+                raise UsageError(
+                    f"{self._where}: {what} must name parameters (got {name!r})"
+                    f"{suggestion(name, self.params.specs)}"
+                )
+
+    @property
+    def _fixed(self) -> frozenset[str]:
+        """The names of what is never trained."""
+        return frozenset()
+
+    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
+    def scratch(
+        self,
+        batch_size: int,
+        *,
+        training: bool = True,
+        backend: str = "numpy",
+        rematerialization: Rematerialization = "keep",
+    ) -> Scratch:
+        """Return the buffers and bound calls of a forward pass over `batch_size` rows.
+
+        With `training` False dropout is left out and activations share memory.  `backend` is as for
+        `Program`.
+        """
+        return Scratch(
+            self,
+            batch_size,
+            training=training,
+            backend=backend,
+            rematerialization=rematerialization,
+        )
+
+    @called_as("mlp.gradients(32)")
+    def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
+        """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
+        return Gradients(self, batch_size, input_gradient=input_gradient)
+
+    def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
+        """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
+
+        Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
+        """
+        if scratch.mlp is not self:
+            raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
+        if x is not scratch.input:
+            write_into(scratch.input, np.asarray(x), "forward: x")
+        scratch.program.run()
+        return scratch.output
+
+    def __call__(self, *args: Any, **named: Any) -> NoReturn:
+        """Refuse, and say what computes outputs.  Raises: UsageError."""
+        raise UsageError(
+            "mlp: a network is not called; write mlp.predict(x) for outputs, or mlp.forward(x, "
+            "scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
+        )
+
+    def backward(self, scratch: Scratch, grads: Gradients) -> None:
+        """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
+        grads.bind(scratch).run()
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the output for `x` (rows, in_dim) as a new array, without dropout.
+
+        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
+        rounds depends on the number of rows, so that a row has the same bits in any two calls of
+        at least that many (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe to call
+        from several threads.  Raises: ShapeError or DtypeError.
+        """
+        rows = np.asarray(x)
+        if rows.shape[1:] != self.in_shape or rows.ndim != len(self.in_shape) + 1:
+            wanted = ", ".join(map(str, ("rows", *self.in_shape)))
+            one_row = "; for one row write predict(x[None])" if rows.shape == self.in_shape else ""
+            raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){one_row}")
+        if not hasattr(self._thread, "scratch"):
+            self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
+        out = np.empty((len(rows), self.outputs), self.dtype)
+        for start in range(0, len(rows), PREDICT_ROWS):
+            start = max(0, min(start, len(rows) - PREDICT_ROWS))
+            part = rows[start : start + PREDICT_ROWS]
+            scratch = self._thread.scratch.for_rows(len(part))
+            out[start : start + len(part)] = self.forward(part, scratch)
+        return out
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters by name (of an `Mlp`: ``0.weight``, ``0.bias``, ...)."""
+        return {name: view.copy() for name, view in self.params.views.items()}
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Copy the parameters from `state`, all or none.
+
+        Raises: CheckpointError listing every missing, unknown or misshapen name.
+        """
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        check_arrays(self.params.specs, arrays)
+        for name, array in arrays.items():
+            self.params.views[name][...] = array
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description as JSON-able data; `TrainingStep.load` knows the network by it."""
+        return {
+            "network": type(self).__name__,
+            "in_shape": list(self.in_shape),
+            "dtype": self.dtype.name,
+            "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
+        }
+
+    def move_to(self, block: Array, row: int) -> None:
+        """Move the parameters into that row of `block`, before anything is bound to them."""
+        self.params.move_to(block, row)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "_thread"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._thread = local()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({plural(len(self.params), 'parameter')}, {self.dtype.name})"
+
+
+def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
+    """Check that arrays are the parameters that `specs` describes.
+
+    Raises: CheckpointError listing what is missing, unknown or misshapen.
+    """
+    problems = [f"{name} is missing" for name in specs if name not in arrays]
+    for name, array in arrays.items():
+        spec = specs.get(name)
+        if spec is None:
+            problems.append(f"{name} is unknown")
+        elif not isinstance(array, np.ndarray):
+            problems.append(f"{name} must be an array")
+        elif array.shape != spec.shape:
+            problems.append(f"{name} must be {spec.shape} (got {array.shape})")
+        elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
+    if problems:
+        more = f"; {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else ""
+        raise CheckpointError(f"parameters: {'; '.join(problems[:SHOWN])}{more}")
+
+
+def _shape(shape: Shape | Array, where: str) -> tuple[int, ...]:
+    """Return the shape of an array, or a shape, which is a vector's if it is a number."""
+    given = shape.shape if isinstance(shape, np.ndarray) else shape
+    sizes = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):
+        raise UsageError(f"{where} must be a shape of whole numbers from 1 (got {quoted(shape)})")
+    return tuple(int(n) for n in sizes)
