@@ -143,7 +143,7 @@ class Network(KnownAttributes):
         input.  It is called once for each number of rows, so each row must depend on its own input
         alone.
         """
-        raise NotImplementedError
+        raise UsageError(f"{self._where}: record must be overridden, to return an output of {x!r}")
 
     def recorded(self, batch_size: int, *, training: bool) -> Recording:
         """Return the recording for a number of rows, without dropout unless `training`.
@@ -283,8 +283,8 @@ class Network(KnownAttributes):
     def __call__(self, *args: Any, **named: Any) -> NoReturn:
         """Refuse, and say what computes outputs.  Raises: UsageError."""
         raise UsageError(
-            "mlp: a network is not called; write mlp.predict(x) for outputs, or mlp.forward(x, "
-            "scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
+            f"{self._where}: a network is not called; write mlp.predict(x) for outputs, or mlp."
+            "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
         )
 
     def backward(self, scratch: Scratch, grads: Gradients) -> None:

@@ -111,17 +111,18 @@ def need_rows(kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | 
     """Check that all kernels go over the rows of a batch, of which a program also takes fewer.
 
     `gathered` are the buffers that have these rows, if they are known: what does not come from them
-    may have as many rows by chance.  Raises: UnsupportedError.
+    may have as many rows by chance, and so may sums over the rows, which are computed later.
+    Raises: UnsupportedError.
     """
     buffers = {address_of(array) for array in gathered if array is not None}
-    of_batch: set[Value] = set()
+    of_batch, sums = set[Value](), set[Value]()
     for kernel in kernels:
-        values = *kernel.reads, *kernel.writes
+        values = {*kernel.reads, *kernel.writes}
         depends = any(v in of_batch or v.mask or v.address in buffers for v in values)
         over = kernel.reads[0] if kernel.sums_rows or not kernel.writes else kernel.writes[0]
-        if over.rows != batch or (buffers and not depends):
+        if over.rows != batch or values & sums or (buffers and not depends):
             raise UnsupportedError(f"{kernel.text}, in other rows than the batch's")
-        of_batch |= set() if kernel.sums_rows else {*kernel.writes}
+        (sums if kernel.sums_rows else of_batch).update(kernel.writes)
 
 
 def mark_stored(kernels: list[Kernel]) -> None:

@@ -79,7 +79,7 @@ class LayerNormRows(Kernel):
 
 @dataclass(eq=False, repr=False)
 class LayerNormSlopes(Kernel):
-    """The gradient of what `LayerNorm` reads, and the terms of that of its scale, or one of them."""
+    """The gradient of what `LayerNorm` reads, the terms of that of its scale, or both."""
 
     dy: Value
     scale: Value | None
