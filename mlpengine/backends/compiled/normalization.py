@@ -61,8 +61,8 @@ class LayerNormRows(Kernel):
             value = f"multiply_add(xhat, {factor}, {_entry(layout, self.bias)})"
         write = [
             f"const vec xhat = ({x} - splat(mean)) * splat(rstd);",
-            store(layout.at(self.y, "i", "j"), value, "n"),
-            store(layout.at(self.xhat, "i", "j"), "xhat", "n"),
+            *_stored(layout, self.y, value),
+            *_stored(layout, self.xhat, "xhat"),
         ]
         variance = f"sum_lanes(squares) / {count} + (real){self.eps!r}"
         row = [
@@ -72,8 +72,9 @@ class LayerNormRows(Kernel):
             *columns(count, layout.lanes, square),
             f"const real rstd = 1 / {root}({variance});",
             *columns(count, layout.lanes, write),
-            f"*({layout.at(self.rstd, 'i', '0')}) = rstd;",
         ]
+        if self.rstd.stored:
+            row.append(f"*({layout.at(self.rstd, 'i', '0')}) = rstd;")
         _add(writer, name, self, row)
 
 
@@ -105,7 +106,7 @@ class LayerNormSlopes(Kernel):
         h = "dy" if self.scale is None else f"dy * {_entry(layout, self.scale)}"
         sums = [*entry]
         if self.product is not None:
-            sums.append(store(layout.at(self.product, "i", "j"), "dy * xhat", "n"))
+            sums += _stored(layout, self.product, "dy * xhat")
         if self.dx is None:
             return _add(writer, name, self, columns(count, layout.lanes, sums))
         sums += [f"const vec h = {h};", "total += h;", "along = multiply_add(h, xhat, along);"]
@@ -115,9 +116,7 @@ class LayerNormSlopes(Kernel):
             *columns(count, layout.lanes, sums),
             f"const real mean = sum_lanes(total) / {count}, share = sum_lanes(along) / {count};",
             f"const real rstd = *({layout.at(self.rstd, 'i', '0')});",
-            *columns(
-                count, layout.lanes, [*entry, store(layout.at(self.dx, "i", "j"), slope, "n")]
-            ),
+            *columns(count, layout.lanes, [*entry, *_stored(layout, self.dx, slope)]),
         ]
         return _add(writer, name, self, row)
 
@@ -145,6 +144,11 @@ def _gradients(
 def _entry(layout: Layout, value: Value) -> str:
     """Return the expression of a vector of a row, or of a vector that is the same for all rows."""
     return load(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
+
+
+def _stored(layout: Layout, value: Value, vector: str) -> list[Statement]:
+    """Return the statement that stores a vector of a row, if any kernel reads the value."""
+    return [store(layout.at(value, "i", "j"), vector, "n")] if value.stored else []
 
 
 def _add(writer: Writer, name: str, kernel: Kernel, row: Sequence[Statement]) -> None:
