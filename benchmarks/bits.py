@@ -13,7 +13,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
@@ -70,7 +70,7 @@ the same block of random bytes as the last row."""
 
 def draw(count: int) -> list[Case]:
     """Return random networks; their widths lie around multiples of a vector."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)  # with 0, the first one is among CASES
     widths = [1, 2, 3, 5, 8, 15, 16, 17, 24, 31, 33, 48, 64, 100, 128, 200, 257]
     return [
         Case(
@@ -115,24 +115,28 @@ def state(step: TrainingStep) -> bytes:
     return b"".join(a.tobytes() for a in arrays)
 
 
-def differences(case: Case, threads: int, every: int = 1) -> tuple[int, int, str]:
-    """Return in how many numbers of rows threads differ, of how many, and a digest of the bits."""
+def differences(case: Case, threads: Sequence[int], every: int = 1) -> tuple[list[int], int, str]:
+    """Return in how many numbers of rows each of `threads` differs from one, of how many numbers.
+
+    The last value is a digest of the bits.
+    """
     rows_of_thread, emitter.TERMS_PER_THREAD = emitter.TERMS_PER_THREAD, 1  # small shapes as well
     try:
-        alone, together = case.step(1), case.step(threads)
+        alone, *together = steps = [case.step(number) for number in (1, *threads)]
     finally:
         emitter.TERMS_PER_THREAD = rows_of_thread
-    if not (alone.fused and together.fused):
+    if not all(step.fused for step in steps):
         raise SystemExit(f"bits: {case} must be one program")
     x, y = case.data()
-    wrong, counts = 0, range(case.batch, 0, -every)
+    wrong, counts = [0] * len(threads), range(case.batch, 0, -every)
     for rows in counts:
-        for step, used in ((alone, 1), (together, threads)):
+        for step, used in zip(steps, (1, *threads), strict=True):
             step.bound(rows).fused.call.threads = used
             step(x[:rows], y[:rows])
-        wrong += state(alone) != state(together)
-        together.optimizer.load_state_dict(alone.optimizer.state_dict())
-        together.mlp.params.flat[:] = alone.mlp.params.flat
+        for place, step in enumerate(together):
+            wrong[place] += state(alone) != state(step)
+            step.optimizer.load_state_dict(alone.optimizer.state_dict())
+            step.mlp.params.flat[:] = alone.mlp.params.flat
     return wrong, len(counts), sha256(state(alone)).hexdigest()[:12]
 
 
@@ -141,9 +145,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=40, help="random networks")
     parser.add_argument("--compiler", action="append", help="such as 'gcc for znver3'; all if none")
+    parser.add_argument("--target", action="append", help="such as avx2; all, and native, if none")
     parser.add_argument("--smoke", action="store_true")
     args = parser.parse_args()
     cases = CASES if args.smoke else [*CASES, *draw(args.count)]
+    threads = (2,) if args.smoke else (2, 4)
     commands, failed = compilers(), 0
     names = args.compiler or [
         n for n in commands if not args.smoke or n in ("gcc", "gcc for znver3")
@@ -152,17 +158,15 @@ def main() -> int:
     for name in names:
         with chosen(CC=commands[name]):
             levels = [target.level for target in available_targets()]
-        for level in [*levels, "native"]:
+        for level in args.target or [*levels, "native"]:
             with chosen(CC=commands[name], MLPENGINE_TARGET=level):
-                for threads in (2,) if args.smoke else (2, 4):
-                    each = [differences(c, threads, 8 if args.smoke else 1) for c in cases]
-                    wrong, compared = (sum(e[i] for e in each) for i in (0, 1))
-                    digest = sha256("".join(e[2] for e in each).encode()).hexdigest()[:8]
-                    print(
-                        f"{name:16} {level:9} {threads:7} {compared:8,} {wrong:6}  {digest}",
-                        flush=True,
-                    )
-                    failed += wrong
+                each = [differences(c, threads, 8 if args.smoke else 1) for c in cases]
+            compared = sum(e[1] for e in each)
+            digest = sha256("".join(e[2] for e in each).encode()).hexdigest()[:8]
+            for number, *wrong in zip(threads, *(e[0] for e in each), strict=True):
+                text = f"{name:16} {level:9} {number:7} {compared:8,} {sum(wrong):6}  {digest}"
+                print(text, flush=True)
+                failed += sum(wrong)
     print(f"{failed} differences")
     return int(failed > 0)
 

@@ -16,7 +16,7 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.training.run_directory import RESULT_FILE
 
-from .outcome import number, title
+from .outcome import SHOWN_PARTS, number, title
 from .session import read_result, resolved_config
 from .streams import say
 
@@ -26,7 +26,6 @@ Examples:
   mlpengine compare runs/digits runs/digits-002 --json
 """
 
-PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 PREFERRED = ("accuracy", "r2", "loss")
 """What decides which run is better: the first of these that both have measured."""
 
@@ -86,7 +85,7 @@ def scores(result: Mapping[str, Any]) -> dict[str, Score]:
     Of several seeds there are the means over the networks, too, whose errors are known.
     """
     shown: dict[str, Score] = {}
-    for part in PARTS:
+    for part in SHOWN_PARTS:
         spread = result.get("spread", {}).get(part, {})
         deviations, means = spread.get("deviation", {}), spread.get("mean", {})
         for name, value in result.get(part, {}).items():
@@ -103,7 +102,7 @@ def checked_result(run: Path) -> dict[str, Any]:
     result = read_result(run)
     where = str(run / RESULT_FILE)
     try:
-        for part in PARTS:
+        for part in SHOWN_PARTS:
             conform(result.get(part, {}), Metrics, f"{where}: {part}")
         conform(result.get("spread", {}), dict[str, dict[str, Metrics]], f"{where}: spread")
         if result.get("spread"):

@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from mlpengine.common.files import missing, write_atomically
+from mlpengine.common.structure import finite
 from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
@@ -152,9 +153,9 @@ def _before(
     report = {
         "good": all(c.good for c in checks) and not reported,
         "estimate": {key: estimate[key] for key in ("bytes", "seconds", "steps")},
-        "lr": _known(curve.suggestion),
+        "lr": finite(curve.suggestion),
         "checks": [c.as_dict() for c in checks],
-        "lr_curve": {"lr": _plain(curve.rates), "loss": _plain(curve.losses)},
+        "lr_curve": finite({"lr": curve.rates, "loss": curve.losses}),
         "probe": _sample(diagnostics) if probe_steps else None,
         "verdicts": [v.as_dict() for v in reported],
         "certain": sure,
@@ -260,8 +261,8 @@ def _hardest(data: LoadedData, model: Model, count: int) -> list[dict[str, Any]]
     return [
         {
             table.numbering: int(numbers[place if rows is None else rows[place]]),
-            "gradient_norm": _known(norms[place]),
-            "loss": _known(value),
+            "gradient_norm": finite(norms[place]),
+            "loss": finite(value),
             "target": named(part.truth[place]),
             "predicted": named(guess),
         }
@@ -278,22 +279,14 @@ def _sample(diagnostics: Diagnostics) -> dict[str, Any]:
     return {"step": diagnostics.sampled, "values": values}
 
 
-def _plain(values: tuple[float, ...]) -> list[float | None]:
-    return [_known(value) for value in values]
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
 def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
+    lines = [""]
+    for verdict in verdicts:
+        lines.append(f"LOOK  {verdict}")
+        lines += [f"      fix: {verdict.fix_text}"] if verdict.fix else []
     if verdicts:
-        return ["", *(line for verdict in verdicts for line in _verdict_lines(verdict))]
+        return lines
     return [] if any(not c.good for c in checks) else ["", "nothing unusual"]
-
-
-def _verdict_lines(verdict: Verdict) -> list[str]:
-    return [f"LOOK  {verdict}", *([f"      fix: {verdict.fix_text}"] if verdict.fix else [])]
 
 
 def _spectra_lines(shapes: list[Spectrum]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from mlpengine.common.structure import finite
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.errors import UsageError
@@ -26,7 +27,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 
 from .outcome import NOT_MET, metrics_table, mistakes, title
-from .session import finite, resolved_config
+from .session import resolved_config
 from .streams import say
 
 EPILOG = """\b
@@ -98,7 +99,10 @@ def command(
     """
     requirements = [read_requirement(text) for text in required]
     model = load(run)
-    names = (*names, *(one.metric for one in requirements))
+    _watching(model, "--metric", names)
+    wanted = [one.metric for one in requirements]
+    _watching(model, "--require", wanted)
+    names = (*names, *wanted)
     task = model.task_with(names)
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
@@ -155,6 +159,14 @@ def measure(
             counts = confusion_matrix(part.truth, predicted, classes, part.weights)
             results[name]["confusion_matrix"] = counts.tolist()
     return results
+
+
+def _watching(model: Model, option: str, names: Sequence[str]) -> None:
+    """Check that the task has the metrics of an option.  Raises: UsageError naming it."""
+    try:
+        model.task_with(names)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def read_part(model: Model, source: str) -> Split:

@@ -57,10 +57,8 @@ ENVIRONMENT = {
     "OPENBLAS_THREAD_TIMEOUT": "24",
 }
 """Variables that are set unless they are given: pydantic would read the metadata of every installed
-package, for plugins, which takes 20 ms; each thread of OpenBLAS would occupy a core for 30 ms (2^26
-cycles) before it sleeps, from the import of NumPy on.  2^24 cycles are 8 ms; with 2^17, 50
-microseconds, threads sleep between the products of a step, which takes 1.5 times as long on two
-threads (64-512-256-10, 128 rows, NumPy; November 2026)."""
+package, for plugins; each thread of OpenBLAS would occupy a core for 2^26 cycles before it sleeps,
+from the import of NumPy on.  With far fewer than 2^24 it sleeps between the products of a step."""
 
 CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
@@ -74,8 +72,7 @@ NEW_OBJECTS = 10_000
 def suppress_collections() -> Iterator[None]:
     """Import modules without searching them for garbage, then or later: they stay.
 
-    That takes a fifth of the time of the imports.  The searches after that, one in 700 new objects
-    by default, take 15 ms of a short run.
+    Searches would take a fifth of the time of the imports.
     """
     gc.disable()
     try:
@@ -111,6 +108,8 @@ class LazyGroup(click.Group):
             from mlpengine.common.wording import suggestion
 
             hint = suggestion(name, COMMANDS) or f" ({', '.join(COMMANDS)})"
+            if name == "help":
+                hint = f" - write mlpengine {' '.join([*args[1:2], '--help'])}"
             raise click.UsageError(f"no such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -251,10 +250,16 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     if context is None:
         return f"error: {text}"
     if isinstance(error, click.NoSuchOption):
-        from mlpengine.common.wording import suggestion
+        from mlpengine.common.wording import hint as hint_at
 
         names = [name for option in context.command.params for name in option.opts]
-        hint = suggestion(error.option_name, names)
+        bare = error.option_name.lstrip("-").replace("-", "_")
+        hint = hint_at(bare, [name.lstrip("-") for name in names])
+        hint = (
+            hint.replace("mean '", "mean '--")
+            if hint.startswith(" - ") or hint.endswith("out")
+            else ""
+        )
         if "--set" in names:
             hint = _setting(error.option_name, args) or hint
         text = f"no such option {error.option_name!r}{hint}"
@@ -263,7 +268,12 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     elif "unexpected extra argument" in text:
         places = [one for one in context.command.params if isinstance(one, click.Argument)]
         text += f"; the command takes {' and '.join(one.human_readable_name for one in places)}"
+        if any("--target" in option.opts for option in context.command.params):
+            text += ", and --target COLUMN"
     text = re.sub("Directory '(.*)' is a file", r"\1 is a file; name the directory of a run", text)
+    text = re.sub(
+        "('[^']*') is not a valid integer range", r"must be a whole number (got \1)", text
+    )
     text = re.sub(r"(\S+) is not in the range x>=(\S+)", r"must be at least \2 (got \1)", text)
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 

@@ -23,7 +23,7 @@ from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table, read_blocks
 from mlpengine.tables.cells import EXACT
-from mlpengine.tables.reader import PARQUET, READERS, holds_whole_numbers
+from mlpengine.tables.reader import format_of
 from mlpengine.training.loading import load
 
 from .streams import say, write_file
@@ -221,10 +221,8 @@ def _typed(column: Column) -> list[object]:
 
 def _may_be_whole(file: str, name: str) -> bool:
     """Return whether digits of a column are numbers: CSV has no types."""
-    lower = file.lower()
-    if lower.endswith(PARQUET):
-        return holds_whole_numbers(file, name)
-    return not lower.endswith(tuple(READERS))
+    known = format_of(file)
+    return known is None or known.is_whole(file, name)
 
 
 def _numbered(column: Coded) -> Coded:

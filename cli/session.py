@@ -9,13 +9,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib import import_module
-from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from mlpengine.common.files import missing, read_file, remove_unfinished
-from mlpengine.common.structure import conform
+from mlpengine.common.structure import conform, finite
 from mlpengine.common.system import peak_bytes
 from mlpengine.common.wording import differing, redacted
 from mlpengine.config.build import LoadedData
@@ -448,8 +447,3 @@ def read_result(path: Path) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
     return result
-
-
-def finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
-    """Return metrics as JSON holds them: None for a value that is not finite."""
-    return {name: value if isfinite(value) else None for name, value in metrics.items()}

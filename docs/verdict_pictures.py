@@ -37,7 +37,6 @@ def reversed_scales(loop: Loop) -> None:
 
 FURTHER = {
     "exploding": corpus.broken(
-        corpus.FIRST,
         "exploding",
         "digits",
         "first layer / 100, last layer x 100",
@@ -45,7 +44,6 @@ FURTHER = {
         settings=corpus.net(64, 64),
     ),
     "nothing_learned": corpus.broken(
-        corpus.FIRST,
         "nothing_learned",
         "fares",
         "no validation rows, shuffled targets",
@@ -54,7 +52,6 @@ FURTHER = {
         settings=corpus.net(4),
     ),
     "spikes": corpus.broken(
-        corpus.FIRST,
         "spikes",
         "waves",
         "full batch, sgd at the edge of stability",

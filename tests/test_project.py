@@ -212,8 +212,9 @@ def test_benchmarks_of_speed_start_in_a_clean_environment():
     assert {name for name in timed if "restart_clean()" not in texts[name]} == set()
 
 
-def test_prose_names_real_files():
+def test_prose_and_scripts_name_real_files():
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages += (ROOT / ".ci").glob("[a-z]*")
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     named = set(re.findall(r"(?:configs|benchmarks|tests)/[\w./]+\.(?:yaml|py|csv)", text))
     speed = (ROOT / "docs" / "background" / "speed.md").read_text(encoding="utf-8")

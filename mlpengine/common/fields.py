@@ -40,11 +40,12 @@ class Key:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OneOf:
     """Limits a text to `names`, which may be a registry, or to what `others` does not refuse.
 
-    `others` raises UsageError for a text that is wrong.
+    `others` raises UsageError for a text that is wrong.  A registry that nothing has filled yet,
+    as the module is not imported that does, refuses nothing.
     """
 
     names: Collection[str]
@@ -52,7 +53,7 @@ class OneOf:
 
     def __call__(self, text: str) -> str:
         """Return the text.  Raises: UsageError saying what it must be."""
-        if text not in self.names:
+        if text not in self.names and self.names:
             if self.others is None or text.replace("-", "_").isidentifier():
                 known = ", ".join(self.names)
                 near = suggestion(text, self.names)
@@ -144,24 +145,28 @@ def check_fields(owner: Any, where: str = "") -> None:
     for name, option in options_of(type(owner)).items():
         value = getattr(owner, name)
         if value is not option.default:
-            object.__setattr__(owner, name, fitting(f"{where}: {name}", option.type, value))
+            default = MISSING if option.given else option.default
+            fit = fitting(f"{where}: {name}", option.type, value, default)
+            object.__setattr__(owner, name, fit)
     if isinstance(owner, Checked):
         for name, text in owner.problems():
             raise UsageError(f"{where}: {name}: {text}")
 
 
-def fitting(where: str, kind: Any, value: Any) -> Any:
+def fitting(where: str, kind: Any, value: Any, default: Any = MISSING) -> Any:
     """Return a value in the form of a type: a float for a whole number, a tuple for a list.
 
-    Raises: UsageError, led by `where`, for a value that the type or its limits refuse.
+    Raises: UsageError, led by `where`, for a value that the type or its limits refuse; it shows
+        `default` as a value that fits.
     """
     try:
         return _fitting(kind, value)
     except _Misfit as error:
-        hint = ""
+        name = where.rpartition(": ")[2]
+        hint = "" if default in (MISSING, None, ()) else f"; write {name}={default!r}, say"
         if isinstance(value, str) and "number" in error.text:
             with suppress(ValueError):
-                hint = f"; write {where.rpartition(': ')[2]}={float(value):g}"
+                hint = f"; write {name}={float(value):g}"
         raise UsageError(f"{where}{error.at} {error.text}{hint}") from None
 
 

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from errno import ENOSPC
+from errno import ENOENT, ENOSPC
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -30,6 +30,8 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
         raise
     except OSError as error:
         advice = "; make room and start again" if error.errno == ENOSPC else ""
+        if error.errno == ENOENT and what == "written":
+            advice = "; make its directory first"
         cause = error.strerror or error
         raise RunError(f"{path}: cannot be {what} ({cause}){advice}") from error
 
@@ -70,7 +72,23 @@ def similar_file(path: Path) -> str:
 
 def missing(path: Path, what: str) -> UsageError:
     """Return the error of a command that names a path at which there is nothing."""
-    return UsageError(f"{path}: there is no such {what}{similar_file(path)}")
+    near = similar_file(path) or f"; {_models_in(path.parent)}"
+    return UsageError(f"{path}: there is no such {what}{near}")
+
+
+def _models_in(directory: Path) -> str:
+    """Return which runs and model files there are in a directory, or how they are made."""
+    names = []
+    with suppress(OSError):
+        names = [
+            one.name
+            for one in sorted(directory.iterdir())
+            if one.suffix == ".safetensors" or (one / "config.resolved.yaml").is_file()
+        ]
+    if names:
+        more = ", ..." * (len(names) > 8)
+        return f"{directory} has {', '.join(names[:8])}{more}"
+    return f"{directory} has none; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
 
 
 def make_directory(directory: Path) -> None:

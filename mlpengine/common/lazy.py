@@ -24,9 +24,19 @@ def lazy_names(
             if name in names:
                 value = getattr(import_module(f"{package}.{place}"), name)
                 return vars(modules[package]).setdefault(name, value)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        text = f"module {package!r} has no attribute {name!r}"
+        raise AttributeError(text if name[0] == "_" else text + place_of(name), name=name)
 
     def listed() -> list[str]:
         return sorted({*vars(modules[package]), *rooms}.union(*places.values()))
+
+    def place_of(name: str) -> str:
+        """Return where a name is, or the nearest one, for a message."""
+        from mlpengine.common.wording import suggestion  # which no import needs
+
+        for part in rooms:
+            if name in getattr(import_module(f"{package}.{part}"), "__all__", ()):
+                return f"; it is in {package}.{part}"
+        return suggestion(name, listed())
 
     return find, listed

@@ -4,7 +4,7 @@ A hash says that a file is as it was written, and nothing about who wrote it: wh
 checked before anything is built from it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from math import isfinite
 from types import NoneType, UnionType
@@ -21,6 +21,15 @@ _SCALARS: dict[Any, tuple[str, Test]] = {
     float: ("a finite number", lambda value: _is_number(value, int | float)),
     str: ("text", lambda value: isinstance(value, str) and _is_unicode(value)),
 }
+
+
+def finite(value: Any) -> Any:
+    """Return numbers, in lists and mappings too, as JSON has them: None where one is not finite."""
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(one) for name, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def conform(value: Any, kind: Any, where: str) -> None:

@@ -7,6 +7,7 @@ and keeps the names of files that are open.
 import os
 import shlex
 import signal
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
 
 if sys.platform == "win32":
     import ctypes
@@ -218,6 +223,40 @@ def hold_at_fork(held: AbstractContextManager[object]) -> None:
         )
 
 
+def path_within(folder: Path, descriptor: int | None, name: str) -> Path:
+    """Return the path of a file of an open directory, the same if another one is moved there."""
+    place = Path(f"/proc/self/fd/{descriptor}", name)
+    return place if place.exists() else folder / name
+
+
+def end_group(process: "subprocess.Popen[str]") -> None:
+    """Kill a process that began a session, with all that it started; on Windows it alone."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def other_writers(status: os.stat_result) -> str:
+    """Return why other users may write to a file or directory, or ""; Windows has no such modes."""
+    if sys.platform == "win32":
+        return ""
+    if status.st_uid != os.getuid():
+        return f"must belong to this user (owner {status.st_uid})"
+    if status.st_mode & 0o022:
+        return f"must not be writable by others (mode {stat.filemode(status.st_mode)})"
+    return ""
+
+
+def lets_others_replace(status: os.stat_result) -> bool:
+    """Return whether other users could replace what lies in a directory; Windows does not say."""
+    if sys.platform == "win32":
+        return False
+    writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+    return bool(writable) or status.st_uid not in (0, os.getuid())
+
+
 @contextmanager
 def ends_within(seconds: int) -> Iterator[None]:
     """Let the system end this process if the context takes longer; Windows does not."""
@@ -247,13 +286,19 @@ def use_cores(cores: set[int]) -> None:
         os.sched_setaffinity(0, cores)
 
 
+def processor_lines() -> list[str]:
+    """Return what the system says of its processors, line by line; Linux alone does."""
+    with suppress(OSError, UnicodeDecodeError):
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return []
+
+
 def processor() -> str | None:
     """Return the name of the processor, where the system tells it without another process."""
-    with suppress(OSError, UnicodeDecodeError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, name = line.partition(":")
-            if key.strip() == "model name":
-                return name.strip()
+    for line in processor_lines():
+        key, _, name = line.partition(":")
+        if key.strip() == "model name":
+            return name.strip()
     return os.environ.get("PROCESSOR_IDENTIFIER")  # on Windows
 
 

@@ -1,11 +1,13 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from html import escape
 from typing import Any
 from unicodedata import normalize
+
+from mlpengine.common.foreign import ABSENT, SYNONYMS
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -64,47 +66,17 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
     return f" - did you mean {near!r}?" if near else ""
 
 
-SYNONYMS = {
-    "swish": "silu",
-    "logistic": "sigmoid",
-    "linear": "identity",
-    "rectifier": "relu",
-    "l1": "mae",
-    "l2": "mse",
-    "rmse": "mse",
-    "cross_entropy": "softmax_cross_entropy",
-    "logloss": "softmax_cross_entropy",
-    "log_loss": "softmax_cross_entropy",
-    "bce": "bce_with_logits",
-    "focal": "binary_focal",
-    "pinball": "quantile",
-    "logcosh": "log_cosh",
-    "nll": "gaussian_nll",
-    "gaussian": "gaussian_nll",
-    "xavier": "glorot_uniform",
-    "kaiming": "he_normal",
-    "momentum": "sgd",
-    "learning_rate": "lr",
-    "learning_rate_init": "lr",
-    "hidden_layer_sizes": "hidden",
-    "max_iter": "epochs",
-    "n_epochs": "epochs",
-    "num_epochs": "epochs",
-    "random_state": "seed",
-    "solver": "optimizer",
-    "criterion": "loss",
-    "lr_scheduler": "schedule",
-    "alpha": "weight_decay",
-    "n_iter_no_change": "patience",
-    "dim": "axis",
-    "keepdim": "keepdims",
-    "val_loss": "loss",
-    "val_acc": "accuracy",
-    "val_accuracy": "accuracy",
-    "mean_squared_error": "mse",
-    "mean_absolute_error": "mae",
-}
-"""What other libraries call some of our names."""
+def hint(wrong: str, names: Collection[str]) -> str:
+    """Return what is said of a name that a function does not have, or nothing.
+
+    It is the name among `names` that another library's name stands for, or else a sentence, if
+    there is nothing like it, or else what `suggestion` returns.
+    """
+    theirs = wrong.lower()
+    ours = SYNONYMS.get(theirs, "").split()
+    if (ours or theirs in ABSENT) and not any(name in names for name in ours):
+        return f"; {ABSENT[theirs]}" if theirs in ABSENT else ""
+    return suggestion(wrong, names)
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
@@ -112,7 +84,8 @@ def nearest(wrong: object, names: Iterable[str]) -> str | None:
     by_case = {normalize("NFC", name.lower()): name for name in names}
     text = normalize("NFC", str(wrong).lower())
     theirs = get_close_matches(text, SYNONYMS, 1, 0.9)
-    near = [*(SYNONYMS[one] for one in theirs), *get_close_matches(text, by_case, 1, 0.6)]
+    ours = (name for one in theirs for name in SYNONYMS[one].split())
+    near = [*ours, *get_close_matches(text, by_case, 1, 0.6)]
     return next((by_case[name] for name in near if name in by_case), None)
 
 

@@ -103,7 +103,6 @@ def load_data(
     if is_new and not config.data.stream:
         _warn_of_new_rows(tables)
     loss, task = loss_and_task(file, tables.preprocessor)
-    _watch(file, task)
     stream = config.training.batch_size if config.data.stream else None
     window = config.data.stream.window if config.data.stream else 1
     if stream and config.training.dtype != "float32":
@@ -133,7 +132,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
     config = file.config
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
-    if config.training.members and not config.kinds:
+    if config.training.members and not config.training.folds:
         _log.warning("warning: training.members: is ignored without training.folds")
     with _errors_of_settings(file):
         return Trainer(
@@ -211,6 +210,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     if isinstance(task, Regression) and len(set(task.column_names)) < len(task.column_names):
         listed = ", ".join(task.column_names)
         raise file.wrong(("data", "target"), f"predictions need names of their own ({listed})")
+    _watch(file, task)
     return loss, task
 
 
@@ -233,7 +233,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     Raises: ConfigError if they do not.
     """
     config, in_dim = file.config, preprocessor.n_features
-    masked = bool(config.trained_kinds)
+    masked = bool(config.training.settings.trained_kinds)
     front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
     sizes = [in_dim, *config.model.hidden, out_dim]
     with file.errors_at("model"):

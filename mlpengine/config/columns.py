@@ -26,16 +26,13 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     names = [*tables.preprocessor.kinds, *(target.columns if target else [])]
     outliers = find_outliers(tables.preprocessor.with_computed(table), names, rows)
     name = Path(table.source).name  # of the file, since a path may be long
-    return [_outlier(name + o.text.removeprefix(table.source), o.times) for o in outliers]
-
-
-def _outlier(text: str, times: float) -> Verdict:
-    finding, advice = (
-        f"{brief(text, 100)} (should be at most {FAR:g})",
-        f"{CORRECT}, or leave the row out",
-    )
-    no_fix = "the cell must be checked"
-    return Verdict("outlier", None, finding, times, FAR, advice, no_fix=no_fix)
+    advice, no_fix = f"{CORRECT}, or leave the row out", "the cell must be checked"
+    verdicts = []
+    for cell in outliers:
+        text = brief(name + cell.text.removeprefix(table.source), 100)
+        finding = f"{text} (should be at most {FAR:g})"
+        verdicts.append(Verdict("outlier", None, finding, cell.times, FAR, advice, no_fix=no_fix))
+    return verdicts
 
 
 def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
@@ -53,15 +50,11 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     verdicts = []
     for leak in find_leaks(sample, list(dict.fromkeys(names)), values, task or "regression"):
         if leak.column not in drop:
-            verdicts.append(_used(leak, [*drop, leak.column]))
+            advice = "list it under data.drop"
+            verdicts.append(leak_verdict(leak, advice, [*drop, leak.column]))
         elif not (leak.is_target or leak.is_sum):  # advice must not undo a leak
             verdicts.append(_dropped(leak))
     return verdicts
-
-
-def _used(leak: Leak, drop: list[str]) -> Verdict:
-    """Return the verdict on a feature; `drop` are the columns to drop with it."""
-    return leak_verdict(leak, "list it under data.drop", drop)
 
 
 def _dropped(leak: Leak) -> Verdict:

@@ -23,7 +23,7 @@ from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.diagnostics.verdict import Verdicts, without
-from mlpengine.errors import ConfigError, DataError, UsageError
+from mlpengine.errors import CallError, ConfigError, DataError, UsageError
 from mlpengine.models.model import Model
 from mlpengine.tables import Table, read_table
 from mlpengine.tables.detect import Detected, detect
@@ -35,6 +35,13 @@ from mlpengine.training.measure import measure
 from mlpengine.training.trainer import Fitted, Trainer
 
 EXAMPLE = "mlpengine.fit(table, target='price')"
+
+SECTIONS = {
+    "data": "{'drop': ['id']}",
+    "model": "{'preset': 'realmlp'}",
+    "training": "{'epochs': 20}",
+}
+"""Sections that are never a name, and one right value of each."""
 
 NAME = "fit"
 """What messages about the config say in place of a file."""
@@ -250,6 +257,21 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
         )
     for key, value in config.items():
         path = path_of(key, Config)
+        if key not in Config.model_fields and path == ("data", "target"):
+            raise CallError(
+                f"{NAME}: {key} is called target (got {quoted(value)}); write {EXAMPLE}"
+            )
+        name = getattr(value if isinstance(value, type) else type(value), "name", None)
+        if isinstance(name, str):
+            raise CallError(
+                f"{NAME}: {key} must be a name, or a mapping of its options (got {quoted(value)}); "
+                f"write {key}={name!r}"
+            )
+        if key in SECTIONS and not isinstance(value, Mapping):
+            raise CallError(
+                f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
+                f"{key}={SECTIONS[key]}"
+            )
         if key not in Config.model_fields and path:
             inner = value
             for part in reversed(path[1:]):

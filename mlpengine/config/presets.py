@@ -5,6 +5,7 @@ them out.  A key that the config gives wins.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from mlpengine.config.reader import Document
@@ -41,7 +42,7 @@ def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Add the keys of `more` that are not given, at every depth; another name is another option."""
     for key, value in more.items():
         if key not in given:
-            given[key] = _copied(value)
+            given[key] = deepcopy(value)
             continue
         mine = given[key]
         if not isinstance(value, dict):
@@ -50,9 +51,3 @@ def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
             given[key] = mine = {"name": mine}
         if isinstance(mine, dict) and mine.get("name", value.get("name")) == value.get("name"):
             fill_missing(mine, value)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
-    return list(value) if isinstance(value, list) else value

@@ -1,14 +1,15 @@
 """Problems of a config as messages: pydantic's errors with key paths and suggestions."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mlpengine.common.wording import SYNONYMS, suggestion
+from mlpengine.common.foreign import SYNONYMS
+from mlpengine.common.wording import hint, suggestion
 from mlpengine.config.options import Named, Section, Short
 from mlpengine.config.reader import Document, KeyPath, dotted
 
@@ -60,13 +61,53 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
         text = f"must be {' or '.join(texts)} (got {shown(value)})"
         if _is_switch(model, path):
             text = text.replace("must be ", "must be true, false or ", 1)
-        elif isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value):
-            text += f"; write {value.replace(',', '.')}, with a point"
-        elif isinstance(value, str) and re.fullmatch(r"\d+([, ]+\d+)+", value):
-            text += f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
-        elif _EXPECTED["model_type"] in texts and isinstance(value, str):
-            text += "; write its keys below it, as key: value with a space after the colon"
+        else:
+            text += _advice(path, value, text, names[path])
         document.report(path, text + suggestion(value, names[path]))
+
+
+def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
+    """Return what to write in place of a value, of which `text` says what it must be, or ""."""
+    if isinstance(value, list):
+        return _as_mapping(path, value) if _EXPECTED["model_type"] in text else ""
+    if isinstance(value, int | float):
+        if "less than 1" in text and 1 < value <= 100:
+            return f"; it is a share: write {value / 100:g}"
+        whole = "whole" in text and float(value).is_integer()
+        return f"; write {value:.0f}" if whole else ""
+    if not isinstance(value, str):
+        return ""
+    if re.fullmatch(r"[+-]?\d+,\d+", value):
+        return f"; write {value.replace(',', '.')}, with a point"
+    if re.fullmatch(r"\d+", value) and ("whole" in text or "list" in text):
+        return f"; write {value}, without quotes"
+    if re.fullmatch(r"\d+([, ]+\d+)+", value):
+        return f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
+    if share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):
+        return f"; write {float(share[1]) / 100:g}"
+    first, *more = value.split() or [""]
+    if more and first in names:
+        return f"; write {{name: {first}, KEY: VALUE}}"
+    if _EXPECTED["model_type"] in text:
+        return "; write its keys below it, as key: value with a space after the colon"
+    return ""
+
+
+RIGHT = {
+    ("data", "split"): "{validation: 0.15, test: 0.15}",
+    ("data", "features"): "{ratio: a / b}; all columns but the target and data.drop are read",
+    ("model",): "{hidden: [64, 64]}",
+    ("sweep", "space"): "{log: [0.0001, 0.1]}",
+}
+"""What a section may be, by the beginning of its path."""
+
+
+def _as_mapping(path: KeyPath, value: list[Any]) -> str:
+    """Return what to write in place of a list where there are keys, or ""."""
+    if value and all(isinstance(one, dict) for one in value):
+        return "; leave out the '- ' before its keys"
+    right = next((text for start, text in RIGHT.items() if path[: len(start)] == start), "")
+    return f"; write {path[-1]}: {right}" if right else ""
 
 
 def shown(value: Any) -> str:
@@ -112,18 +153,27 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     *parent, key = path
     section = _value_at(tuple(parent), data)
     before = ["", *section][[*section].index(key)]
-    if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
-        return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     valid = list(_fields(model, tuple(parent), data))
+    if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
+        if _takes(list, model, (*parent, before)):
+            return f"a list needs brackets: write {before}: [{section[before]}, {key}]"
+        return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
-    near = suggestion(key, valid)
-    if near:
+    near, elsewhere = hint(str(key), valid), path_of(key, model, path)
+    exact = elsewhere and elsewhere[-1] == key
+    if not exact and (near.startswith(" - ") or near.endswith("leave it out")):
         return f"unknown key{near}"
-    elsewhere = path_of(key, model)
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
-    return f"unknown key (valid here: {', '.join(valid)})"
+    return f"unknown key (valid here: {', '.join(valid)}){near.partition(':')[0]}"
+
+
+def _takes(kind: type, model: type[BaseModel], path: KeyPath) -> bool:
+    """Return whether an option may be a value of a type such as list."""
+    for key in path[:-1]:
+        model = next(_members(model.model_fields[str(key)]))
+    return any(get_origin(one) is kind for one in _parts(model.model_fields[str(path[-1])]))
 
 
 def _is_switch(model: type[BaseModel], path: KeyPath) -> bool:
@@ -138,10 +188,14 @@ def _is_switch(model: type[BaseModel], path: KeyPath) -> bool:
     return any(one.schema == {"type": "boolean"} for one in shorts)
 
 
-def path_of(key: int | str, model: type[BaseModel]) -> KeyPath | None:
-    """Return the first path of a key of that name, or of what other libraries call so, or None."""
-    names = key, SYNONYMS.get(str(key).lower())
-    return next((path for path in _paths(model) if path[-1] in names), None)
+def path_of(key: int | str, model: type[BaseModel], near: KeyPath = ()) -> KeyPath | None:
+    """Return the path of a key of that name, or of what other libraries call so, or None.
+
+    Of several, it is the first of the section that the path `near` begins with, if there is one.
+    """
+    names = key, *SYNONYMS.get(str(key).lower(), "").split()
+    paths = [path for path in _paths(model) if path[-1] in names]
+    return max(paths, key=lambda path: path[:1] == near[:1], default=None)
 
 
 def _description(model: type[BaseModel], path: KeyPath) -> str:

@@ -64,9 +64,9 @@ def propose(
         "",
         "data:",
         f"  source: {quoted(source)}",
-        *_reading(reading),
+        *(f"  {name}: {_flow(value)}" for name, value in reading.to_dict().items()),
         *([f"  test_source: {quoted(test)}"] if test else []),
-        f"  target: {_list(target)}",
+        f"  target: {_flow(target[0] if len(target) == 1 else [*target])}",
         f"  task: {profile.task}",
         *_suspects(profile),
         *_drop(profile),
@@ -285,15 +285,6 @@ def _folds(rows: int, kinds: Sequence[str]) -> list[str]:
         f"  folds: {count}",
         *([members] if kinds else []),
     ]
-
-
-def _list(names: Sequence[str]) -> str:
-    return quoted(names[0]) if len(names) == 1 else f"[{', '.join(map(quoted, names))}]"
-
-
-def _reading(reading: CsvDialect) -> list[str]:
-    """Return how the cells are spelled, as far as it is not the default."""
-    return [f"  {name}: {_flow(value)}" for name, value in reading.to_dict().items()]
 
 
 def _drop(profile: Profile) -> list[str]:

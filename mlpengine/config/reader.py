@@ -24,14 +24,12 @@ from ruamel.yaml.parser import Parser
 from mlpengine.common.files import similar_file
 from mlpengine.config.unreadable import in_words
 from mlpengine.errors import ConfigError
+from mlpengine.tables import FORMATS
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12
 MAX_VALUES = 4000
 MAX_PROBLEMS = 20
-
-TABLES = (".csv", ".tsv", ".npy", ".npz", ".parquet", ".pq")
-"""Suffixes of files that hold tables, not configs."""
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
@@ -95,7 +93,7 @@ def read_document(path: Path) -> Document:
     Raises: ConfigError if the file cannot be read or is not YAML of the kind described above.
     """
     source = str(path)
-    if path.suffix.lower() in TABLES and path.exists():
+    if path.suffix.lower() in (".csv", ".tsv", *FORMATS) and path.exists():
         raise _is_table(source)
     try:
         with path.open("rb") as file:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
+import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
 from mlpengine.common.fields import options_of
 from mlpengine.config.options import (
     FAMILIES,
@@ -25,7 +26,6 @@ from mlpengine.config.sweep import SweepSection
 from mlpengine.settings import (
     DiagnosticsSettings,
     FeatureSettings,
-    Kind,
     NetworkSettings,
     RunSettings,
     SplitSettings,
@@ -33,10 +33,8 @@ from mlpengine.settings import (
 )
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
-
-NAME_OR_NAMES = Short(
-    lambda value: [value] if isinstance(value, str) else value, {"type": "string"}
-)
+from mlpengine.tables import DATASETS, FORMATS
+from mlpengine.tables.reading import CsvDialect
 
 ALL_OR_NOTHING = Short(
     lambda value: (
@@ -63,38 +61,33 @@ else:
     SplitSection = section_of(SplitSettings)
 
 
-class _Table(Section):
-    """The file of the rows, and how it is read."""
+def _sources() -> str:
+    """Return what a table may be read from, of the formats that are known now."""
+    return f"{', '.join(DATASETS)}, or a file ({' '.join(('.csv', '.tsv', *FORMATS))})."
+
+
+class _Source(Section):
+    """The file of the rows."""
 
     source: str = Field(
-        description="digits, diabetes, penguins, or a file (.csv .tsv .npy .npz .parquet)."
+        description=_sources(),
+        json_schema_extra=lambda entry: entry.update(description=_sources()),
     )
     validation_source: str | None = Field(
         default=None, description="A separate file for validation."
     )
     test_source: str | None = Field(default=None, description="A separate file for the test.")
-    delimiter: Literal[",", ";", "\t", "|"] | None = Field(
-        default=None, description="Delimiter of CSV; by default inferred from the file."
-    )
-    decimal: Literal[".", ","] | None = Field(
-        default=None, description="Decimal mark; by default 1.5 and 1,5 are both read."
-    )
-    thousands: Literal[",", ".", " ", "'"] | None = Field(
-        default=None, description="Mark between groups of three digits, if there is one."
-    )
-    text_encoding: str = Field(
-        default="utf-8", description="Encoding of the file, such as cp1252 or utf-16."
-    )
-    na_values: Annotated[list[str], NAME_OR_NAMES] = Field(
-        default=[], description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."
-    )
-    date_format: str | dict[str, str] | None = Field(
-        default=None,
-        description=(
-            "Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, dd-month-yy, or "
-            "mm/dd/yyyy HH:MM AM; or column: format, where they differ."
-        ),
-    )
+
+
+if TYPE_CHECKING:
+    _Dialect: TypeAlias = _Source
+else:
+    _Dialect = section_of(CsvDialect, _Source)
+
+
+class _Table(_Dialect):
+    """The file of the rows, how it is read and divided."""
+
     split: SplitSection = section(SplitSection, "Shares of rows.")
     stream: Annotated[StreamSection | None, OFF_OR_DEFAULTS] = Field(
         default=None,
@@ -243,21 +236,9 @@ class Config(Section):
             seed=self.seed,
         )
 
-    @property
-    def kinds(self) -> list[Kind]:
-        """The kinds of networks in each fold, linear last; none where all networks are alike."""
-        kinds: list[Kind] = self.training.settings.kinds
-        return kinds
-
-    @property
-    def trained_kinds(self) -> list[Kind]:
-        """The kinds that are trained by steps."""
-        kinds: list[Kind] = self.training.settings.trained_kinds
-        return kinds
-
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":
-        kinds = self.kinds
+        kinds = self.training.settings.kinds
         needed = {
             "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
             "periodic": ("model.front.embedding", self.model.front.embedding != "none"),

@@ -103,7 +103,7 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
     linear_model = {"hidden": (), "activation": "relu", "dropout": 0.0}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        kinds = config.kinds or ["plain"]
+        kinds = config.training.settings.kinds or ["plain"]
         members = Fix(TrainingSettings, "members", (*kinds, "linear"))
         fix = [] if "linear" in kinds else [members]
     value, linear, constant = (

@@ -1,5 +1,6 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import file_digest
@@ -224,7 +225,7 @@ def _read(
         raise file.wrong(("data", key), f"must be a file (got {path}, {what})")
     how = {**(fitted.read_arguments if fitted else {}), **reading_of(file).to_dict()}
     stream = file.config.data.stream
-    if stream and path.suffix.lower() != ".npy":
+    if stream:
         unread = _unread(file)
         return store_table(path, Path(stream.directory), skip=unread, progress=progress, **how)
     return read_table(path, progress=progress, **how)
@@ -260,6 +261,10 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
             target = [] if path == ("data", "target") else data.target or []
             free = [other for other in table.names if other not in target]
             hint = table.header_hint or suggestion(name, free)
+            parts = [part for part in re.split(r"[,;\s]+", name) if part]
+            if len(parts) > 1 and {*parts} <= {*table.names}:
+                hint = f"; write [{', '.join(parts)}]"
+            hint = hint or f"; it has {', '.join(map(repr, table.names[:20]))}"
             text = f"{table.source} has no column {name!r}{hint}"
             file.document.report(path, text)
     file.document.check()

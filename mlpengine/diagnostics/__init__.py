@@ -24,12 +24,13 @@ from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rows import example_norms, row_losses
-from mlpengine.diagnostics.rules import verdicts
+from mlpengine.diagnostics.rules import add_rule, verdicts
 from mlpengine.diagnostics.verdict import Verdict, combined_fix
 
 __all__ = [
     "Diagnostics",
     "Verdict",
+    "add_rule",
     "baseline_loss",
     "combined_fix",
     "example_norms",

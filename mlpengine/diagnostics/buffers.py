@@ -29,11 +29,6 @@ class LayerBuffers(NamedTuple):
     delta: Array
     z: Array | None
 
-    @property
-    def activation(self) -> str:
-        """Name of the activation."""
-        return self.layer.activation.name if self.layer.activation else "identity"
-
 
 def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
     """Return the buffers of every layer, in forward order.

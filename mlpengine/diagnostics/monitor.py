@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, replay
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.diagnostics.baseline import NO_EXTREME, Extreme
 from mlpengine.diagnostics.buffers import Workspace
-from mlpengine.diagnostics.probes import RECTIFIERS, BoundProbes
+from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.samples import NET_INDEX, Columns, Series
 from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
-from mlpengine.diagnostics.units import UnitWindow
+from mlpengine.diagnostics.units import UnitWindow, rectifies
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.nn import Gradients, Network, Scratch
@@ -81,6 +81,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
 
+    @called_as("Diagnostics(mlp)")
     def __init__(
         self,
         mlp: Network,
@@ -123,7 +124,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         self.windows = {
             number: UnitWindow(layer.out_dim, mlp.dtype, steps_per_epoch)
             for number, layer in enumerate(mlp.layers)
-            if layer.activation is not None and layer.activation.name in RECTIFIERS
+            if rectifies(layer.activation)
         }
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)

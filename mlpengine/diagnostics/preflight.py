@@ -1,20 +1,20 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from math import isnan, nan
+from dataclasses import dataclass, field
+from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.structure import finite
 from mlpengine.common.wording import plural
-from mlpengine.diagnostics.baseline import baseline_loss, feature_sizes, loss_of_zeros, lowest_loss
+from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.probes import BOUNDED, RECTIFIERS, SATURATED
-from mlpengine.diagnostics.rules import DEAD, START, start_advice
-from mlpengine.diagnostics.rules import SATURATED as MANY_SATURATED
+from mlpengine.diagnostics.rules import DEAD, SATURATED, START, start_advice
 from mlpengine.diagnostics.trial import Rows, Step, clone, restored
+from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, power
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp, Network
@@ -46,9 +46,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
-        plain = asdict(self)
-        plain["numbers"] = {k: None if isnan(v) else v for k, v in self.numbers.items()}
-        return plain
+        return {name: finite(value) for name, value in vars(self).items()}
 
 
 def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
@@ -86,19 +84,17 @@ def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
     net.gradients(len(x)).bind(scratch)
     net.forward(x, scratch)
     for number, (layer, y) in enumerate(zip(net.layers, scratch.activations, strict=True)):
-        name = layer.activation.name if layer.activation else "identity"
-        if name in RECTIFIERS:
+        if rectifies(layer.activation):
             share = float(np.mean(y.max(axis=0) <= 0))
             text = f"layer {number}: {percent(share)} of the units fire on no row"
             advice = " - look at the initial weights, biases and the features"
             good = share <= DEAD
             yield Check("dead", good, text + ("" if good else advice), {"share": share})
-        elif name in BOUNDED:
-            middle = 0.5 if name == "sigmoid" else 0.0
-            share = float(np.mean(np.abs(y - middle) > SATURATED * (1 - middle)))
+        elif isfinite(saturation(layer.activation)):
+            share = float(np.mean(is_saturated(layer.activation, y)))
             text = f"layer {number}: {percent(share)} of the activations are saturated"
             advice = " - make the initial weights or the features smaller"
-            good = share <= MANY_SATURATED
+            good = share <= SATURATED
             yield Check("saturated", good, text + ("" if good else advice), {"share": share})
 
 
@@ -179,18 +175,10 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
 def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
-    `known` are further arguments of `Diagnostics`, such as the names of features.
+    `known` are further arguments of `Diagnostics`, those that `mlpengine.training.diagnose.facts`
+    returns.
     """
-    outputs = step.mlp.outputs
-    arguments: dict[str, Any] = {
-        "steps_per_epoch": -(-len(rows) // batch_size),
-        "loss": step.loss,
-        "optimizer": step.optimizer,
-        "baseline": baseline_loss(step.loss, rows.y, outputs, rows.weights),
-        "feature_sizes": feature_sizes(rows.sample(CHECKED_ROWS).x),
-    }
-    every = max(1, min(50, steps // 10))
-    diagnostics = Diagnostics(step.mlp, every=every, **{**arguments, **known})
+    diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
         batches, losses = rows.batches(batch_size, seed=1), []
         for number in range(1, steps + 1):

@@ -1,7 +1,7 @@
 """The calls that a sample makes on the buffers of one batch size, bound once."""
 
 from collections.abc import Iterator
-from math import atanh
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -9,18 +9,10 @@ import numpy as np
 from mlpengine.diagnostics.buffers import LayerBuffers, Workspace, layer_buffers
 from mlpengine.diagnostics.rows import RowProbe
 from mlpengine.diagnostics.samples import LAYER_INDEX, NET_INDEX, Columns
+from mlpengine.diagnostics.units import rectifies, saturation
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Scratch
 from mlpengine.spec import Array, Call, call
-
-RECTIFIERS = ("relu",)
-"""Activations that are 0 for every negative input, so that a unit can die."""
-
-SATURATED = 0.97
-"""Share of the way from the middle of the range to an end beyond which an activation saturates."""
-
-BOUNDED = {"tanh": atanh(SATURATED), "sigmoid": 2 * atanh(SATURATED)}
-"""Activations with a bounded range, and the pre-activation's magnitude where they saturate."""
 
 MEAN = LAYER_INDEX["activation_mean"]
 
@@ -45,7 +37,7 @@ class BoundProbes:
         buffers = layer_buffers(scratch, grads)
         self.rows = RowProbe(buffers)
         self.rectified = {
-            number: b.y for number, b in enumerate(buffers) if b.activation in RECTIFIERS
+            number: b.y for number, b in enumerate(buffers) if rectifies(b.layer.activation)
         }
         self._starts = [columns.start(number) for number in range(columns.layers)]
         self._moments = [NET_INDEX["input_mean"], *(s + MEAN for s in self._starts)]
@@ -80,7 +72,7 @@ def activation_calls(
     does not keep are computed from them again.
     """
     y, z, mask = buffers.y, buffers.z, workspace.mask(buffers.y)
-    if buffers.activation in RECTIFIERS:
+    if rectifies(buffers.layer.activation):
         yield "", call(np.greater, y, np.zeros((), y.dtype), mask)
         yield "zero_share", call(_share_of_zeros, mask)
         yield "pre_activation_max", call(_largest, y)
@@ -89,11 +81,10 @@ def activation_calls(
         z = workspace.values(y)
         yield "", call(np.dot, buffers.x, weight.T, z)
         yield "", call(np.add, z, bias, z)
-    if buffers.activation in BOUNDED:
-        limit = np.array(BOUNDED[buffers.activation], y.dtype)
+    if isfinite(limit := saturation(buffers.layer.activation)):
         magnitude = workspace.values(y)
         yield "", call(np.abs, z, magnitude)
-        yield "", call(np.greater, magnitude, limit, mask)
+        yield "", call(np.greater, magnitude, np.array(limit, y.dtype), mask)
         yield "saturated_share", call(_share_of_ones, mask)
         yield "pre_activation_max", call(_largest, magnitude)
     else:

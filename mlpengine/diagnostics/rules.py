@@ -4,8 +4,9 @@ Thresholds differ from everything measured in the healthy set-ups of tests/diagn
 a factor of two or more; the comments give the extremes measured there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import isnan, nan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from mlpengine.diagnostics.readings import (
 from mlpengine.diagnostics.units import ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
+from mlpengine.settings.run import VERDICTS
 
 GUIDE_RATIO = 1e-3
 """The update ratio of a network that learns well, to an order of magnitude."""
@@ -65,15 +67,49 @@ SCALED_BY_HAND = (0.5, 2.5)  # the initializers: 0.95 to 1.5
 """Scales of the initial weights that no initializer of a config has."""
 NO_SCALE = "a config does not scale the initial weights"
 
-Rule = Callable[[Diagnostics], Verdict | None]
+
+class Rule(NamedTuple):
+    """What returns a verdict, or None, and the names of the verdicts that explain that one."""
+
+    check: Callable[[Diagnostics], Verdict | None]
+    causes: frozenset[str]
+
+
+RULES: list[Rule] = []
+"""The rules, causes first."""
+
+CERTAIN = {"leak"}
+"""Verdicts that are certain before a run: they follow from its data and settings."""
+
+
+def add_rule(
+    check: Callable[[Diagnostics], Verdict | None],
+    *names: str,
+    causes: Collection[str] = (),
+    certain: bool = False,
+) -> None:
+    """Add a rule, after those that are known; one that is defined again replaces itself.
+
+    Args:
+        check: returns a verdict, or None where its condition does not hold.
+        names: of the verdicts that it may return; by default that of the function.
+        causes: names of the verdicts that explain what it would report.
+        certain: whether its verdicts follow from the data and settings of a run.
+    """
+    place = check.__module__, check.__qualname__
+    names = names or (check.__name__,)
+    RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
+    RULES.append(Rule(check, frozenset(causes)))
+    VERDICTS.update(dict.fromkeys(names))
+    CERTAIN.update(names if certain else ())
 
 
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return what is wrong, causes first; what another verdict explains is left out."""
     reported: dict[str, Verdict] = {}
-    for rule, causes in RULES:
+    for check, causes in RULES:
         if causes.isdisjoint(reported):
-            verdict = rule(diagnostics)
+            verdict = check(diagnostics)
             if verdict is not None:
                 reported[verdict.name] = verdict
     if not reported:
@@ -380,47 +416,53 @@ BROKEN = frozenset(
 STOPPED = frozenset({"vanishing", "saturated", "dead"})
 SHORT = frozenset({"few_steps", "unfinished"})
 
-RULES: tuple[tuple[Rule, frozenset[str]], ...] = (
-    (run.output_clamped, frozenset()),
-    (input_scale, frozenset()),
-    (target_scale, frozenset({"output_clamped"})),
-    (no_gradient, frozenset()),
-    (run.momentum_high, SCALES | {"output_clamped"}),
-    (lr_high, frozenset({"momentum_high"})),
-    (run.dropout_high, SCALES | STEPS),
-    (run.decay_high, SCALES | STEPS),
-    (start, SCALES | {"lr_high", "dropout_high"}),
-    (clip_low, frozenset()),
-    (run.eps_large, frozenset({"clip_low", "no_gradient", "vanishing"})),
-    (lr_low, frozenset({"clip_low", "no_gradient", "eps_large"})),
-    (dead, frozenset({"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"})),
-    (saturated, frozenset({"input_scale"})),
-    (depth, frozenset({"no_gradient", "input_scale", "lr_high", "decay_high"})),
-    (signal, frozenset({"no_gradient", "vanishing"})),
-    (outlier, frozenset({"input_scale"})),
-    (unsteady, frozenset({"outlier", "lr_high", "vanishing", "momentum_high"})),
-    (nonfinite, frozenset()),
-    (data.shifted, frozenset()),
-    (run.labels, SCALES | {"lr_high", "nonfinite", "shifted"}),
-    (data.unrelated, SCALES | {"labels", "nonfinite", "shifted"}),
-    (data.noisy_labels, frozenset({"labels"})),
-    (run.overfitting, SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}),
-    (run.imbalance, SCALES | STEPS | BROKEN),
-    (run.few_steps, SCALES | STEPS | BROKEN),
-    (run.unfinished, SCALES | STEPS | BROKEN | STOPPED | {"few_steps"}),
-    (data.underfitting, SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"}),
-    (
-        data.behind_linear,
-        SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "underfitting", "outlier"},
-    ),
-    (run.noise_scale, SCALES | STEPS | BROKEN),
+add_rule(run.output_clamped, certain=True)
+add_rule(input_scale, certain=True)
+add_rule(target_scale, causes={"output_clamped"}, certain=True)
+add_rule(no_gradient, certain=True)
+add_rule(run.momentum_high, causes=SCALES | {"output_clamped"}, certain=True)
+add_rule(lr_high, causes={"momentum_high"})
+add_rule(run.dropout_high, causes=SCALES | STEPS)
+add_rule(run.decay_high, causes=SCALES | STEPS)
+add_rule(start, causes=SCALES | {"lr_high", "dropout_high"})
+add_rule(clip_low)
+add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"}, certain=True)
+add_rule(lr_low, causes={"clip_low", "no_gradient", "eps_large"})
+add_rule(dead, causes={"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"})
+add_rule(saturated, causes={"input_scale"})
+add_rule(
+    depth,
+    *("vanishing", "exploding"),
+    causes={"no_gradient", "input_scale", "lr_high", "decay_high"},
 )
-"""The rules, and for each the verdicts that explain what it would report."""
+add_rule(signal, "vanishing", causes={"no_gradient", "vanishing"})
+add_rule(outlier, causes={"input_scale"})
+add_rule(unsteady, "spikes", causes={"outlier", "lr_high", "vanishing", "momentum_high"})
+add_rule(nonfinite)
+add_rule(data.shifted, certain=True)
+add_rule(run.labels, causes=SCALES | {"lr_high", "nonfinite", "shifted"})
+add_rule(data.unrelated, "labels", causes=SCALES | {"labels", "nonfinite", "shifted"})
+add_rule(data.noisy_labels, causes={"labels"})
+add_rule(
+    run.overfitting, causes=SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}
+)
+add_rule(run.imbalance, causes=SCALES | STEPS | BROKEN)
+add_rule(run.few_steps, causes=SCALES | STEPS | BROKEN, certain=True)
+add_rule(run.unfinished, causes=SCALES | STEPS | BROKEN | STOPPED | {"few_steps"})
+add_rule(
+    data.underfitting,
+    causes=SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"},
+)
+add_rule(
+    data.behind_linear,
+    causes=SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "underfitting", "outlier"},
+)
+add_rule(run.noise_scale, causes=SCALES | STEPS | BROKEN)
 
-CERTAIN = SCALES | {
-    "output_clamped", "no_gradient", "eps_large", "momentum_high", "few_steps", "leak", "shifted"
-}  # fmt: skip
-"""Verdicts that are certain before a run: they follow from its data and settings."""
+LAST_RESORT = run.nothing_learned
+"""Applies only where no other rule does."""
+
+VERDICTS.update(dict.fromkeys(("leak", LAST_RESORT.__name__)))  # `leak` compares columns
 
 
 def certain(diagnostics: Diagnostics, steps: int) -> list[Verdict]:
@@ -429,7 +471,3 @@ def certain(diagnostics: Diagnostics, steps: int) -> list[Verdict]:
     expected = [rule(diagnostics, planned=steps) for rule in rules]
     known = [v for v in verdicts(diagnostics) if v.name in CERTAIN]
     return [*known, *(v for v in expected if v and v.name not in {k.name for k in known})]
-
-
-LAST_RESORT: Rule = run.nothing_learned
-"""Applies only where no other rule does."""

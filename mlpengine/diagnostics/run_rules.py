@@ -21,6 +21,7 @@ from mlpengine.diagnostics.readings import (
     usual_lr,
     validation_losses,
 )
+from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
 from mlpengine.optim import Adam, Optimizer, Sgd
 from mlpengine.settings import (
@@ -96,13 +97,6 @@ loss still falls and is above this share of a constant prediction's."""
 
 LOGITS = ("softmax_cross_entropy", "bce_with_logits")
 """Losses that take logits, so that the output needs no activation."""
-RANGES = {
-    "relu": (0.0, np.inf),
-    "softplus": (0.0, np.inf),
-    "sigmoid": (0.0, 1.0),
-    "tanh": (-1.0, 1.0),
-}
-"""The ranges of output activations that cannot reach every target."""
 
 
 def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
@@ -115,7 +109,7 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     if diagnostics.loss and diagnostics.loss.name in LOGITS:
         finding = f"1 {activation.name} (should be 0) precedes {diagnostics.loss.name} of logits"
         return Verdict("output_clamped", last, finding, 1.0, 0.0, advice, no_fix=no_fix)
-    low, high = RANGES.get(activation.name, (-np.inf, np.inf))
+    low, high = range_of(activation)
     lowest, highest = diagnostics.target_range
     outside = max(low - lowest, highest - high)
     if not outside > 1e-6 * (highest - lowest):

@@ -42,10 +42,10 @@ LAYER_QUANTITIES = {
     "update_cosine": "cosine between the step taken, reversed, and the gradient",
     "activation_mean": "mean of the activations",
     "activation_std": "standard deviation of the activations",
-    "pre_activation_max": "largest magnitude of a pre-activation (relu: largest value, at least 0)",
-    "zero_share": "share of the activations that are 0 (relu)",
-    "dead_share": "share of the units that never fired in the last whole window (relu)",
-    "saturated_share": "share of the activations beyond 0.97 of the range (tanh, sigmoid)",
+    "pre_activation_max": "largest magnitude of a pre-activation (rectifiers: largest value or 0)",
+    "zero_share": "share of the activations that are 0 (rectifiers)",
+    "dead_share": "share of the units that never fired in the last whole window (rectifiers)",
+    "saturated_share": "share of the activations beyond 0.97 of the range, if it is bounded",
 }
 """Quantities of each layer."""
 

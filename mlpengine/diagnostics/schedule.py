@@ -6,11 +6,9 @@ EVERY, STRETCH, DENSE_STEPS = 50, 10, 1000
 """Steps between samples; for short steps, the factor applied to them and the step it starts at."""
 
 SHORT_STEP = 4_000_000
-"""Parameters times rows below which a step is short: half a millisecond.
+"""Parameters times rows below which a step is short beside a sample.
 
-A sample costs 0.4 ms, and the next step a fifth of its time, because the sample evicts training's
-buffers from the caches.  Every 50 steps, that is 15 % of the smallest step (4-32-32-1, 32 rows);
-the 1,000 steps with this interval take a twentieth of a second."""
+A sample also evicts training's buffers from the caches, which slows the next step down."""
 
 
 class SamplingSchedule:

@@ -61,7 +61,7 @@ class Spikes:
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        One call for several norms, because a call for each would take 1 us in cold Python.
+        One call for several norms: a call for each would cost the smallest steps.
         """
         if self.steps + len(self.pending) < self.WARM_UP:
             return

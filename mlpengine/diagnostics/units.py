@@ -1,14 +1,59 @@
-"""Units that never fire."""
+"""Units that never fire or saturate, as the range of their activation tells."""
 
 from collections.abc import Mapping
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
+from mlpengine.formula import evaluate, variable
+from mlpengine.ops import Activation, GradOp
 from mlpengine.spec import Array
 
 ROWS = 256
 """Minimum number of rows of a window: a unit that is 0 on a few rows may fire on others."""
+
+SATURATED = 0.97
+"""Share of the way from the middle of the range to an end beyond which an activation saturates."""
+
+LARGEST = 2.0**10
+"""Greatest magnitude of a pre-activation at which an activation may begin to saturate."""
+
+
+def range_of(op: GradOp | None) -> tuple[float, float]:
+    """Return the least and the greatest value of an activation."""
+    return op.range if isinstance(op, Activation) else (-inf, inf)
+
+
+def rectifies(op: GradOp | None) -> bool:
+    """Return whether an activation is 0 for every negative input, so that a unit can die."""
+    return range_of(op)[0] == 0 and not _value(op, np.array([-1e-3])).any()
+
+
+def saturation(op: GradOp | None) -> float:
+    """Return the pre-activation's magnitude beyond which a bounded activation saturates, or inf."""
+    low, high = range_of(op)
+    if not isfinite(high - low):
+        return inf
+    near, far = 0.0, LARGEST
+    while far - near > 1e-9:
+        x = np.linspace(near, far, 4097)
+        within = np.flatnonzero(~is_saturated(op, _value(op, x)))
+        if not within.size or within[-1] == len(x) - 1:
+            return inf
+        near, far = x[within[-1] :][:2].tolist()
+    return far
+
+
+def is_saturated(op: GradOp | None, y: Array) -> Array:
+    """Return which values of a bounded activation are near an end of its range."""
+    low, high = range_of(op)
+    near: Array = np.abs(2 * y - (low + high)) > SATURATED * (high - low)
+    return near
+
+
+def _value(op: Any, x: Array) -> Array:
+    return evaluate(op.formula(variable("x")), {"x": x})
 
 
 class UnitWindow:

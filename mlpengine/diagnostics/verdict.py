@@ -4,9 +4,9 @@ import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
+from mlpengine.common.structure import finite
 from mlpengine.common.wording import html_table
 from mlpengine.settings.fixes import Fix, by_key
 
@@ -38,7 +38,7 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
-        plain = {k: _json_able(v) for k, v in vars(self).items()}
+        plain = {name: finite(value) for name, value in vars(self).items()}
         return {**plain, "fix": by_key(self.fix) or None, "text": str(self)}
 
     @property
@@ -98,10 +98,6 @@ def settings_text(settings: Mapping[str, Any]) -> str:
         k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()
     }
     return " ".join(f"--set {shlex.quote(f'{key}={text}')}" for key, text in texts.items())
-
-
-def _json_able(value: Any) -> Any:
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def percent(share: float) -> str:

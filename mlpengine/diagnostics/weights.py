@@ -1,11 +1,12 @@
 """Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
 
-from dataclasses import asdict, dataclass
-from math import inf, isfinite, nan
+from dataclasses import dataclass
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.structure import finite
 from mlpengine.diagnostics.trial import Rows, clone
 from mlpengine.nn import Mlp
 from mlpengine.ops import Loss
@@ -37,10 +38,7 @@ class Spectrum:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data; numbers that are not finite become None."""
-        return {
-            name: None if isinstance(value, float) and not isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
+        return {name: finite(value) for name, value in vars(self).items()}
 
 
 def spectra(mlp: Mlp, start: Mlp | None = None) -> list[Spectrum]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.quantiles import largest_shift
 from mlpengine.settings import Fix
 from mlpengine.spec import Array
 
@@ -234,7 +235,7 @@ def alone(x: Array) -> Array:
     Rows of several classes that are otherwise equal show that the features do not tell the class.
     """
     _, place, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
-    one: Array = counts[place] == 1
+    one: Array = counts[place.ravel()] == 1  # NumPy 2.0.0 gives place as (rows, 1)
     return one
 
 
@@ -243,15 +244,10 @@ def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
 
     The limit is that of the asymptotic test, for all features together.
     """
-    distances = []
-    for one, two in zip(np.sort(x, axis=0).T, np.sort(other, axis=0).T, strict=True):
-        points = np.concatenate([one, two])
-        below = np.searchsorted(one, points, "right") / len(one)
-        distances.append(
-            float(np.abs(below - np.searchsorted(two, points, "right") / len(two)).max())
-        )
+    pairs = zip(np.sort(x, axis=0).T, np.sort(other, axis=0).T, strict=True)
+    shifts = tuple(largest_shift(*pair) for pair in pairs)
     rows = len(x) * len(other) / (len(x) + len(other))
-    return tuple(distances), sqrt(log(2 * x.shape[1] / SURE) / 2 / rows)
+    return shifts, sqrt(log(2 * x.shape[1] / SURE) / 2 / rows)
 
 
 def _errors(guess: Array, truth: Array, wide: Array) -> Array:

@@ -1,5 +1,6 @@
 """The classifier."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from mlpengine.common.fields import NonNegative, fitting
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
@@ -44,6 +46,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def _kind(self) -> str:  # type: ignore[override]
         return "multilabel" if self._several else "classification"
 
+    @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -75,6 +78,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
 
+    @called_as("{name}().partial_fit(X, y, classes=[0, 1])")
     @rollback_on_error
     def partial_fit(
         self,
@@ -108,6 +112,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         self._partial_fit(X, codes, sample_weight)
         return self
 
+    @called_as("estimator.predict(X)")
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
         output = self._output(X)
@@ -115,6 +120,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         labels: Array = predicted if self._kind == "multilabel" else self.classes_[predicted]
         return labels
 
+    @called_as("estimator.predict_proba(X)")
     def predict_proba(self, X: Any) -> Array:
         """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)
@@ -141,9 +147,12 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             return weights
         if self._kind == "multilabel":
             return super()._class_weighted(y, weights)
-        if isinstance(given, str):
-            if given != "balanced":
-                raise UsageError(f"class_weight: must be balanced, or weights by label ({given!r})")
+        if not isinstance(given, Mapping):
+            if not isinstance(given, str) or given != "balanced":
+                raise UsageError(
+                    "class_weight: must be balanced, or weights by label, such as "
+                    f"{{0: 1.0, 1: 2.0}} (got {given!r:.60})"
+                )
             each = class_weights(y, len(self.classes_))
         else:
             known = self.classes_.tolist()

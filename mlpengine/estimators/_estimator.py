@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 from zlib import crc32
 
 import numpy as np
@@ -15,13 +15,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.wording import plural, suggestion
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.wording import hint, plural, suggestion
 from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
-from mlpengine.errors import DataError, UsageError
+from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._parameters import check_parameters, described
+from mlpengine.estimators._parameters import FURTHER, check_parameters, described
 from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
@@ -80,6 +80,12 @@ of features."""
 ENCODED = 1 << 17
 """Numbers that become features at once, so that they stay in cache."""
 
+FITTED = (
+    *("mlp_", "mlps_", "classes_", "n_iter_", "verdicts_", "loss_curve_", "best_epoch_"),
+    *("validation_loss_curve_", "n_features_in_"),
+)
+"""Attributes of an estimator that is fitted."""
+
 EXTREME = 500
 """Exponent of a weight beyond which all weights are scaled."""
 
@@ -100,11 +106,23 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def require_fit(estimator: Any) -> None:
+    """Raise scikit-learn's NotFittedError, with what to write, unless an estimator is fitted."""
+    check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
+
+
 def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's `validate_data` does.
 
     Raises: DataError naming row and column of a text, or of a number that is not finite.
     """
+    name = type(estimator).__name__
+    lengths = [length for data in (X, *y) if (length := _length(data)) is not None]
+    if len({*lengths}) > 1:
+        raise DataError(
+            f"{name}: y must have a target for each row of X (got {lengths[1]:,} for "
+            f"{plural(lengths[0], 'row')}); write fit(X[rows], y[rows]) with the same rows of both"
+        )
     try:
         checked = validate_data(estimator, X, *y, **FEATURES, **options)
         if options.get("y_numeric"):
@@ -112,11 +130,19 @@ def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     except ValueError as error:
         text = str(error).partition("\n")[0]
         if "could not convert" in text or " contains " in text:
-            for name, data in zip("Xy", (X, *y), strict=False):
-                if place := _unusable_cell(name, data, text):
-                    raise DataError(f"{type(estimator).__name__}: {place}") from None
+            for which, data in zip("Xy", (X, *y), strict=False):
+                if place := _unusable_cell(which, data, text):
+                    raise DataError(f"{name}: {place}") from None
         raise
     return checked
+
+
+def _length(data: Any) -> int | None:
+    """Return the number of rows of data, or None of what has none."""
+    shape = getattr(data, "shape", None)
+    if shape is None and isinstance(data, Sequence) and not isinstance(data, str):
+        return len(data)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else None
 
 
 def _unusable_cell(name: str, data: Any, text: str) -> str:
@@ -152,7 +178,16 @@ def _bounded(weights: Array) -> Array:
 class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
-    _elsewhere: ClassVar = {"save": "write joblib.dump(estimator, 'estimator.joblib')"}
+    _elsewhere: ClassVar = {
+        "save": "write joblib.dump(estimator, 'estimator.joblib')",
+        **dict.fromkeys(FITTED, "it is there after estimator.fit(X, y)"),
+        "coefs_": "write estimator.mlp_.weights",
+        "intercepts_": "write estimator.mlp_.biases",
+        "best_loss_": "write min(estimator.validation_loss_curve_)",
+        "transform": "write estimator.predict(X)",
+        "predict_interval": "MlpRegressor has it",
+        "predict_log_proba": "write np.log(estimator.predict_proba(X))",
+    }
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
     _loss: Loss
@@ -193,8 +228,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
         preset: str = "plain",
-        shards: int = 1,
         comm: Any = None,
+        **further: Any,
     ) -> None:
         """Store the parameters, which `fit` checks.
 
@@ -212,7 +247,23 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
         self.dtype, self.random_state, self.preset = dtype, random_state, preset
-        self.shards, self.comm = shards, comm
+        self.comm = comm
+        for name in FURTHER:
+            setattr(self, name, further.pop(name, None))
+        if further:
+            raise TypeError(f"unknown: {', '.join(further)}")
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name.  Raises: CallError for one that there is not."""
+        known = self.get_params()
+        if unknown := [name for name in params if name not in known]:
+            name, value = unknown[0], params[unknown[0]]
+            said = hint(name, known) or f"; it has {', '.join(known)}"
+            raise CallError(
+                f"{type(self).__name__}.set_params: has no argument {name!r} "
+                f"(got {quoted(value)}){said}"
+            )
+        return cast("Self", super().set_params(**params))
 
     @property
     def mlp_(self) -> Mlp:
@@ -226,7 +277,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     @property
     def mlps_(self) -> list[Mlp]:
         """The networks: one for each fold, kind by kind, or one."""
-        check_is_fitted(self)
+        require_fit(self)
         return [member.mlp for member in self._members]
 
     @abstractmethod
@@ -246,9 +297,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             if is_formula(loss):
                 return FormulaLoss(loss)
         if not isinstance(loss, Loss) or loss.name not in (*names, formula):
-            known = ", ".join(names)
+            known, near = ", ".join(names), ""
+            if isinstance(loss, str):
+                near = suggestion(loss, names)
             raise UsageError(
-                f"loss: must be auto, {known}, a formula of y and t, or such a Loss (got {loss!r})"
+                f"loss: must be auto, {known}, a formula of y and t, or such a Loss "
+                f"(got {quoted(loss)}){near}"
             )
         return loss
 
@@ -611,8 +665,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if self.optimizer not in (None, optimizer.name):
             if self.optimizer not in OPTIMIZERS:
                 known = ", ".join(OPTIMIZERS)
-                near = suggestion(self.optimizer, OPTIMIZERS)
-                text = f"must be one of {known} (got {self.optimizer!r}){near}"
+                name = getattr(self.optimizer, "name", self.optimizer)
+                near = suggestion(name, OPTIMIZERS)
+                text = f"must be one of {known} (got {quoted(self.optimizer)}){near}"
                 raise UsageError(f"optimizer: {text}")
             optimizer = settings_class(OPTIMIZERS[self.optimizer])()
         optimizer = replace(optimizer, **self._given("lr", "weight_decay"))
@@ -625,7 +680,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             network = replace(network, dropout_schedule="constant")
         if callable(self.schedule):
             schedule = self.schedule
-        options = self._given("epochs", "batch_size", "clip_norm")
+        options = self._given("epochs", "batch_size", "clip_norm", *FURTHER)
         if options.get("clip_norm") == np.inf:
             options["clip_norm"] = None
         early = training.early_stopping or EarlyStopping()
@@ -641,7 +696,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
                 schedule=schedule,
                 early_stopping=early if ends_early else None,
                 folds=folds,
-                shards=self.shards,
                 threads=self.threads,
                 backend=self.backend,
                 dtype=self._dtype.name,
@@ -685,7 +739,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _output(self, x: Any) -> Array:
         """Return the outputs of the network for features as a caller gives them."""
         if not self.__sklearn_is_fitted__():
-            check_is_fitted(self)  # which asks for tags, a tenth of the time of a row
+            require_fit(self)  # which asks for tags, a tenth of the time of a row
         checked = x if self._is_plain(x) else checked_data(self, x, reset=False)
         predict, features = self._mean.forward, self._features
         if not issparse(checked):

@@ -1,6 +1,7 @@
 """The parameters of estimators: the option that each is, which has its limits and its meaning."""
 
 from collections.abc import Callable, Mapping
+from inspect import Parameter as Argument
 from inspect import signature
 from textwrap import fill
 from typing import Any, NamedTuple
@@ -18,49 +19,46 @@ from mlpengine.settings import (
 
 
 class Parameter(NamedTuple):
-    """An option under the name `name` of the class `of`, and what estimators do with it.
+    """An option of the class `of`, and what estimators do with it.
 
-    One that is not `checked` has values of its own, such as a name for a loss.
+    `name` is that of the option, if it is another.  A parameter that is not `checked` has values of
+    its own, such as a name for a loss.
     """
 
     of: type
-    name: str
     note: str = ""
+    name: str = ""
     checked: bool = True
 
 
 PARAMETERS = {
-    "hidden": Parameter(NetworkSettings, "hidden"),
-    "activation": Parameter(NetworkSettings, "activation"),
-    "dropout": Parameter(NetworkSettings, "dropout"),
+    "hidden": Parameter(NetworkSettings),
+    "activation": Parameter(NetworkSettings),
+    "dropout": Parameter(NetworkSettings),
     "loss": Parameter(
         TrainingSettings,
-        "loss",
         "The name of a loss, a formula of output y and target t, or a `Loss` with options, such as "
         '``Quantile((0.1, 0.5, 0.9))``; "auto" is that of the recipe.',
         checked=False,
     ),
     "optimizer": Parameter(
         TrainingSettings,
-        "optimizer",
         "Its name; another than the recipe's has its own settings, but for those that are given.",
         checked=False,
     ),
-    "lr": Parameter(Optimizer, "lr"),
+    "lr": Parameter(Optimizer),
     "schedule": Parameter(
         TrainingSettings,
-        "schedule",
         "Its name, for that schedule with its default settings and over all `epochs`, or a "
         "function from the number of steps to a factor.",
         checked=False,
     ),
-    "weight_decay": Parameter(Optimizer, "weight_decay"),
-    "clip_norm": Parameter(TrainingSettings, "clip_norm", "Infinity does not clip.", checked=False),
-    "batch_size": Parameter(TrainingSettings, "batch_size"),
-    "epochs": Parameter(TrainingSettings, "epochs"),
+    "weight_decay": Parameter(Optimizer),
+    "clip_norm": Parameter(TrainingSettings, "Infinity does not clip.", checked=False),
+    "batch_size": Parameter(TrainingSettings),
+    "epochs": Parameter(TrainingSettings),
     "early_stopping": Parameter(
         TrainingSettings,
-        "early_stopping",
         "Whether training ends when the loss of rows that do not train stops falling; the weights "
         "of the best epoch are kept. Without `folds` these rows are held out. False trains one "
         "network on all rows, as a fit with `sample_weight` that is to equal one on repeated rows "
@@ -68,52 +66,63 @@ PARAMETERS = {
         checked=False,
     ),
     "validation_fraction": Parameter(
-        SplitSettings, "validation", "Of each class in a classifier. None is that of `init`."
+        SplitSettings, "Of each class in a classifier. None is that of `init`.", name="validation"
     ),
     "folds": Parameter(
         TrainingSettings,
-        "folds",
         "None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000 rows; "
         "fewer of fewer rows, one network of fewer than 20 and of more than 100,000.",
     ),
     "members": Parameter(
         TrainingSettings,
-        "members",
         '"periodic" needs the preset "realmlp". `shares_` are those of the kinds in the mean. '
         '"auto" is what ``mlpengine init`` proposes: all but "periodic" for 100 to 4,000 rows, '
         'without "piecewise" for fewer, and without "plain" for more. None is plain networks, in '
         "less time.",
         checked=False,
     ),
-    "patience": Parameter(EarlyStopping, "patience"),
-    "min_delta": Parameter(EarlyStopping, "min_delta"),
+    "patience": Parameter(EarlyStopping),
+    "min_delta": Parameter(EarlyStopping),
     "standardize": Parameter(
         FeatureSettings,
-        "standardize",
         "True or False, for features and the targets of a regressor; predictions are in the "
         "targets' own units either way. Scaled features are clipped smoothly to between -3 and 3, "
         "as those of configs are.",
         checked=False,
     ),
-    "backend": Parameter(TrainingSettings, "backend"),
-    "threads": Parameter(
-        TrainingSettings, "threads", "One by default: scikit-learn runs fits side by side."
-    ),
+    "backend": Parameter(TrainingSettings),
+    "threads": Parameter(TrainingSettings, "One by default: scikit-learn runs fits side by side."),
     "dtype": Parameter(
         TrainingSettings,
-        "dtype",
         "None is that of the features, float64 unless they are float32.",
         checked=False,
     ),
     "random_state": Parameter(
         RunSettings,
-        "seed",
         "A number is the `seed` of a config, which gives the same bits.",
+        name="seed",
         checked=False,
     ),
-    "shards": Parameter(TrainingSettings, "shards"),
 }
 """The parameters that are options of a run; None is that of the recipe."""
+
+WITHOUT = {
+    "calibration": "that of the recipe; scikit-learn has CalibratedClassifierCV",
+    "seeds": "a mean of networks is that of `folds`",
+    "refit": "with `folds`, or without `early_stopping`, all rows train",
+    "metrics": "scikit-learn has scorers",
+    "rematerialization": "verdicts read every activation",
+}
+"""Options of training that estimators do not have, and why."""
+
+FURTHER = {
+    name: Parameter(TrainingSettings, name)
+    for name in options_of(TrainingSettings)
+    if name not in WITHOUT.keys() | PARAMETERS.keys()
+}
+"""The options of training that are parameters as they are."""
+
+PARAMETERS |= FURTHER
 
 OWN = {
     "class_weight": "Of a classifier, weights by label, which multiply those of the rows, or "
@@ -133,13 +142,16 @@ OWN = {
 
 
 def described(init: Callable[..., None]) -> Callable[..., None]:
-    """Write what the parameters of a constructor mean into its docstring."""
+    """Let a constructor have `FURTHER` parameters, and write what all mean into its docstring."""
+    *own, _ = signature(init).parameters.values()
+    further = [Argument(name, Argument.KEYWORD_ONLY, default=None) for name in FURTHER]
+    init.__signature__ = signature(init).replace(parameters=[*own, *further])  # type: ignore[attr-defined]
     lines = [(init.__doc__ or "").rstrip(), "", "        Args:"]
     for name in list(signature(init).parameters)[1:]:
         text = OWN.get(name, "")
         if name in PARAMETERS:
-            of, option, note, _ = PARAMETERS[name]
-            text = " ".join(filter(None, [options_of(of)[option].description, note]))
+            of, note, option, _ = PARAMETERS[name]
+            text = " ".join(filter(None, [options_of(of)[option or name].description, note]))
         text = f"{name}: {text}"
         lines.append(fill(text, 100, initial_indent=" " * 12, subsequent_indent=" " * 16))
     init.__doc__ = "\n".join(lines)
@@ -151,6 +163,6 @@ def check_parameters(where: str, values: Mapping[str, Any]) -> None:
 
     Raises: UsageError naming the parameter.
     """
-    for name, (of, option, _, checked) in PARAMETERS.items():
+    for name, (of, _, option, checked) in PARAMETERS.items():
         if checked and values[name] is not None:
-            fitting(f"{where}: {name}", options_of(of)[option].type, values[name])
+            fitting(f"{where}: {name}", options_of(of)[option or name].type, values[name])

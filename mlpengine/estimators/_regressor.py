@@ -4,11 +4,16 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
+from mlpengine.estimators._estimator import (
+    MlpEstimator,
+    checked_data,
+    require_fit,
+    rollback_on_error,
+)
 from mlpengine.estimators._sparse import dense, updated_scale
 from mlpengine.features import NumberTarget
 from mlpengine.models.task import Regression
@@ -39,6 +44,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         "predict_proba": "MlpClassifier has it; of numbers write predict_interval(X, level=0.9)",
     }
 
+    @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -47,6 +53,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._fit(X, y, sample_weight)
         return self
 
+    @called_as("{name}().partial_fit(X, y)")
     @rollback_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn once from each row.  Scaling is fitted to all rows so far."""
@@ -54,19 +61,21 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._partial_fit(X, y, sample_weight)
         return self
 
+    @called_as("estimator.predict(X)")
     def predict(self, X: Any) -> Array:
         """Return float64 predictions in the targets' own units, in the form that `y` had."""
         output = self._output(X)
         predictions = self._task().predict(output)
         return predictions[:, 0] if self._flat else predictions
 
+    @called_as("estimator.predict_interval(X)")
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval that holds this share of new targets.
 
         They come from the errors out of fold, in the form that `y` had.
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
-        check_is_fitted(self)
+        require_fit(self)
         residuals = self._residuals
         if residuals is None:
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
@@ -75,6 +84,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         low, high = residuals.interval(task.predict(self._mean.forward(x)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
+    @called_as("estimator.predict_columns(X)")
     def predict_columns(self, X: Any) -> dict[str, Array]:
         """Return everything that the loss predicts, by name, in the targets' own units.
 

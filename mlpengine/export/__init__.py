@@ -11,6 +11,7 @@ from pathlib import Path
 from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._c import to_c
 from mlpengine.export._feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
@@ -26,17 +27,11 @@ def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
     return to_onnx(model)
 
 
-def _to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
-    from mlpengine.export._c import to_c
-
-    return to_c(model, name)
-
-
 FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
     "safetensors": to_safetensors,
     "npz": to_npz,
     "onnx": _to_onnx,
-    "c": _to_c,
+    "c": to_c,
 }
 """The formats, which are also the suffixes of their files."""
 
@@ -51,7 +46,8 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     *others, last = sorted(FORMATS)
     if format is None and named not in FORMATS:
         known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
-        raise UsageError(f"{path}: the name must end in {known}, or the format be given")
+        near = suggestion(named, FORMATS)
+        raise UsageError(f"{path}: the name must end in {known}, or --format be given{near}")
     chosen = named if format is None else format
     if chosen not in FORMATS:
         raise UsageError(
@@ -82,7 +78,7 @@ def export(
     if name is None:
         data, exported = FORMATS[chosen](model)
     elif chosen == "c":
-        data, exported = _to_c(model, name)
+        data, exported = to_c(model, name)
         write_atomically(Path(path).with_suffix(".h"), exported.header.encode())
     else:
         raise UsageError(f"export: name is for the format c (the format is {chosen})")

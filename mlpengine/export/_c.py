@@ -9,7 +9,7 @@ from mlpengine.backends.scalar.text import Functions, Names, comment_text, const
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
-from mlpengine.export.network_c import export_c, real_of
+from mlpengine.export.network_c import Forward, export_c, real_of
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Mlp
@@ -118,6 +118,8 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     names = _names(model)
     called = {"predict": predict, "upper": upper}
     known = bool(np.isfinite(answer).all())
+    inputs = model.mlp.in_dim
+    raw = f"values + {inputs}"
     text = TABLE.format(
         definitions=table.definitions,
         text=table.text,
@@ -125,10 +127,9 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
         outputs=table.outputs,
         about=table.about,
         body=prediction(
-            {"a": model.mlp.in_dim, "b": model.task.outputs},
-            [f"{network}(a, b);"],
+            Forward([f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw),
             table.outputs,
-            raw="b",
+            has_table=True,
         ),
         example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
         **called,

@@ -17,7 +17,7 @@ from mlpengine.common.locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
-from mlpengine.export.network_c import Forward, Real
+from mlpengine.export.network_c import Forward, Real, forward_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import activation_to_dict
@@ -172,9 +172,9 @@ class DeviceStep:
     @cached_property
     def forward(self) -> Forward:
         """The prediction of a row."""
-        source, output = ("a", None) if self.table else ("x", "out")
+        source, output = ("", "") if self.table else ("x", "out")
         batched = self.batch > 1
-        return Forward(self.functions, self.mlp, self.places, source, output, batched)
+        return forward_of(self.functions, self.mlp, self.places, source, output, batched=batched)
 
     @cached_property
     def step(self) -> "Step":

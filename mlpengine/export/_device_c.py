@@ -320,7 +320,7 @@ def reals(step: DeviceStep) -> int:
 def scratch(step: DeviceStep) -> int:
     """Return the number of reals that the larger of train and predict needs on the stack."""
     gradient = step.parameters if step.batch > 1 else 0
-    return max(1, step.step.size + gradient, sum(step.forward.buffers.values()))
+    return max(1, step.step.size + gradient, step.forward.size)
 
 
 def _has_dates(step: DeviceStep) -> bool:
@@ -401,9 +401,7 @@ def _init(step: DeviceStep) -> str:
 
 def _predict(step: DeviceStep) -> str:
     """Return the function that predicts."""
-    forward = step.forward
-    raw = forward.values[-1][0] if step.table else None
-    body = prediction(forward.buffers, forward.calls(), step.outputs, raw=raw)
+    body = prediction(step.forward, step.outputs, has_table=step.table is not None)
     return PREDICT.format(name=step.name, upper=step.upper, body=body)
 
 

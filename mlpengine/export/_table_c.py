@@ -5,7 +5,7 @@ that of the preprocessor, operation by operation, except that a center is subtra
 so that nothing is lost in float32.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import pi
 
@@ -19,12 +19,11 @@ from mlpengine.backends.scalar.text import (
     comment_text,
     constant,
     constants,
-    definitions,
     identifier,
     indented,
 )
 from mlpengine.errors import UsageError
-from mlpengine.export.network_c import Real
+from mlpengine.export.network_c import Forward, Real
 from mlpengine.features import Preprocessor
 from mlpengine.features.computed import ComputedColumn
 from mlpengine.features.numbers import CLIP, FAR, Numbers
@@ -170,17 +169,14 @@ def _fitting(values: Array, what: str, real: str) -> list[float]:
     return numbers
 
 
-def prediction(
-    buffers: Mapping[str, int], calls: Iterable[str], outputs: int, *, raw: str | None
-) -> str:
+def prediction(forward: Forward, outputs: int, *, has_table: bool) -> str:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
-    `calls` compute the network.  With a table they read the features in the buffer ``a`` and write
-    their outputs to the buffer `raw`; without one it is None.
+    With a table, features of ``x`` are what the network reads, and its outputs become predictions.
     """
-    usable = 1 if raw is None else "features(x, a)"
-    lines = [*definitions(buffers), f"int usable = {usable};", *calls]
-    lines += [] if raw is None else [f"predictions({raw}, out);"]
+    usable = f"features(x, {forward.source})" if has_table else "1"
+    lines = [*forward.memory, f"int usable = {usable};", *forward.statements]
+    lines += [f"predictions({forward.output}, out);"] if has_table else []
     lines += [
         f"for (size_t i = 0; i < {outputs}; i++) usable &= is_finite(out[i]);",
         f"for (size_t i = 0; i < {outputs} && !usable; i++) out[i] = R(NAN);",

@@ -1,24 +1,21 @@
 """Networks as one C file: plain C99 with the weights, which needs only the standard library."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import pi
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from mlpengine.backends.rules import find_rule
-from mlpengine.backends.scalar.functions import dense, softmax
+from mlpengine.backends.scalar.functions import softmax
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import Functions, constant, constants, definitions, indented
-from mlpengine.common.locks import cached_property
+from mlpengine.backends.scalar.program import write_step
+from mlpengine.backends.scalar.text import Functions, constants, indented
+from mlpengine.backends.values import UnsupportedError
+from mlpengine.common.buffers import address_of
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
-from mlpengine.nn.front import EMBEDDING, MASK, SCALE
-from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.tensors import check_finite
-from mlpengine.ops import Elementwise, LearnedActivation, LogSoftmax, Softmax
 
 Real = Literal["float", "double"]
 """The C type of all numbers of a file."""
@@ -105,13 +102,13 @@ def export_c(
     table = f"{name}_parameters"
     at = "parameters" if several else table
     places = {key: f"{at} + {place.start}" for key, place in mlp.params.places.items()}
-    forward = Forward(functions, mlp, places, "input", "output")
+    forward = forward_of(functions, mlp, places, "input", "output")
     network = NETWORK.format(
         constants=constants(table, numbers.tolist()),
         static="static " if several else "",
         one=one,
         argument="const real *parameters, " if several else "",
-        body=indented([*definitions(forward.buffers), *forward.calls()]),
+        body=indented([*forward.memory, *forward.statements]),
     )
     if several:
         (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
@@ -149,104 +146,54 @@ class Forward:
     """The statements that predict a row.
 
     Attributes:
-        functions: to which the functions of the statements are added.
-        mlp: the network.
-        places: the C expression of each parameter, by name.
-        source: what the network reads.
-        output: what it writes; None for one of the buffers ``a`` and ``b``, which the values
-            between its parts alternate between.
-        batched: whether functions take a number of rows.
+        statements: their text.
+        size: numbers in the array ``values`` that they need.
+        source, output: the C expressions of what they read and write.
     """
 
-    functions: Functions
-    mlp: Mlp
-    places: Mapping[str, str]
-    source: str = "a"
-    output: str | None = None
-    batched: bool = False
-
-    @cached_property
-    def values(self) -> list[tuple[str, int]]:
-        """The C name and the length of what each part reads, and of the output."""
-        sizes = [self.mlp.layers[0].in_dim, *self.mlp.sizes[1:]]
-        sizes = sizes if self.mlp.front is None else [self.mlp.in_dim, *sizes]
-        names = [self.source]
-        for _ in sizes[1:]:
-            names.append("b" if names[-1] == "a" else "a")
-        return [*zip([*names[:-1], self.output or names[-1]], sizes, strict=True)]
+    statements: list[str]
+    size: int
+    source: str
+    output: str
 
     @property
-    def buffers(self) -> dict[str, int]:
-        """The lengths of the buffers that are used."""
-        sizes = {at: [size for name, size in self.values if name == at] for at in "ab"}
-        return {name: max(used) for name, used in sizes.items() if used}
+    def memory(self) -> list[str]:
+        """The definition of ``values``, if there are any."""
+        return [f"real values[{self.size}];"] if self.size else []
 
-    def calls(self) -> Iterator[str]:
-        """Yield the calls, part by part.
 
-        Raises: UsageError for an activation without C.
-        """
-        names = [name for name, _ in self.values]
-        if self.mlp.front is not None:
-            yield self._front(*names[:2])
-            names = names[1:]
-        for layer, x, y in zip(self.mlp.layers, names, names[1:], strict=False):
-            yield from self._layer(layer, x, y)
+def forward_of(
+    functions: Functions,
+    mlp: Mlp,
+    places: Mapping[str, str],
+    source: str = "",
+    output: str = "",
+    *,
+    batched: bool = False,
+) -> Forward:
+    """Return the statements that predict a row; their functions are added to `functions`.
 
-    def _layer(self, layer: Layer, x: str, y: str) -> Iterator[str]:
-        op, scaled = layer.activation, layer.factor != 1
-        if isinstance(op, Softmax | LogSoftmax) and op.axis in (-1, 1):
-            yield from self._layer(replace(layer, activation=None), x, y)
-            function = softmax(self.functions, log=isinstance(op, LogSoftmax))
-            yield f"{function}({y}, {y}, {layer.out_dim});"
-            return
-        if isinstance(op, Elementwise) and layer.alpha_name is not None:
-            op = LearnedActivation.of(op)
-        rule = find_rule(op, "forward") if op else None
-        if op is not None and rule is None:
-            raise UsageError(f"export: an activation must have a C form (got {op!r})")
-        function = dense(
-            self.functions,
-            rule.limited_to(["y"]) if rule else None,
-            ["y"] if rule else ["x"],
-            batched=self.batched,
-            scaled=scaled,
-            about=op.name if op else "",
-        )
-        given = [x, *(self.places[name] for name in layer.names), y]
-        given += [constant(layer.factor)] * scaled + ["1"] * self.batched
-        yield f"{function}({', '.join(given)}, {layer.in_dim}, {layer.out_dim});"
+    `places` are the C expressions of the parameters by name, `source` and `output` those of what
+    is read and written, by default places in ``values``.
 
-    def _front(self, x: str, y: str) -> str:
-        views, features = self.mlp.params.views, self.mlp.in_dim
-        lines = [f"for (size_t j = 0; j < {features}; j++) y[j] = x[j];"]
-        if f"{EMBEDDING}.frequency" in views:
-            embedded, waves = views[f"{EMBEDDING}.frequency"].shape
-            mixed = views.get(f"{EMBEDDING}.weight")
-            at = f"j * {waves} + k"
-            angle = f"x[j] * frequency[{at}] * {constant(2 * pi)} + phase[{at}]"
-            wave = f"y[{features} + {at}]" if mixed is None else "wave[k]"
-            lines += [
-                f"for (size_t j = 0; j < {embedded}; j++) {{",
-                *([] if mixed is None else [f"  real wave[{waves}];"]),
-                f"  for (size_t k = 0; k < {waves}; k++) {wave} = v_cos({angle});",
-            ]
-            if mixed is not None:
-                outputs = mixed.shape[1]
-                given = f"wave, weight + j * {mixed[0].size}, bias + j * {outputs}"
-                given += f", y + {features} + j * {outputs}, {waves}, {outputs}"
-                lines.append(f"  {dense(self.functions, None, ['x'])}({given});")
-            lines.append("}")
-        for name in (n for n in (SCALE, MASK) if n in views):
-            factor = name.rpartition(".")[2]
-            lines.append(f"for (size_t j = 0; j < {views[name].size}; j++) y[j] *= {factor}[j];")
-        learned = {
-            n.rpartition(".")[2]: p for n, p in self.places.items() if n.startswith("front.")
-        }
-        function = self.functions.add(
-            "front",
-            "const real *x, real *y" + "".join(f", const real *{name}" for name in learned),
-            indented(lines),
-            about="Embedding, scaling layer and mask of the features",
-        )
-        return f"{function}({', '.join([x, y, *learned.values()])});"
+    Raises: UsageError for an activation without C.
+    """
+    plain = mlp.like(dropout=0.0, initializer="zeros")  # whose names may be others
+    scratch = plain.scratch(1)
+    fixed = {
+        address_of(view): places[name]
+        for name, view in zip(mlp.params.views, plain.params.views.values(), strict=True)
+    }
+    ends = {address_of(scratch.input): source, address_of(scratch.output): output}
+    fixed |= {address: name for address, name in ends.items() if name}
+    try:
+        program = write_step(
+            scratch.program.instructions, 1, functions, fixed, [scratch.input], [scratch.output],
+            batched=batched, memory="values",
+        )  # fmt: skip
+    except UnsupportedError as error:
+        raise UsageError(f"export: an activation must have a C form (got {error})") from error
+    source = source or program.place_of(scratch.input)
+    return Forward(
+        program.statements, program.size, source, output or program.place_of(scratch.output)
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.features.numbers import Numbers, smooth_clip
+from mlpengine.features.numbers import Numbers, Workspace
 from mlpengine.features.prepared import PreparedRows
 from mlpengine.features.sources import LIMIT
 from mlpengine.spec import Array
@@ -48,16 +48,13 @@ class Stream:
             )
         self.rows = np.arange(table.n_rows) if rows is None else rows.astype(np.int64)
         self.columns = np.array([block.positions[source.column] for source in numbers.sources])
-        self.flagged = np.array(numbers.flagged, np.int64)
         wide, width = self.matrix.shape[1], len(self.columns)
         self.index = np.empty(batch_size, np.int64)
         self.raw = np.empty((batch_size, wide), self.matrix.dtype)
         self.picked = np.empty((batch_size, width), self.matrix.dtype)
         self.work = np.empty((batch_size, width))
-        self.squares = np.empty_like(self.work)
         self.missing = np.empty((batch_size, width), bool)
-        self.indicators = np.empty((batch_size, len(self.flagged)), bool)
-        self.components = np.empty((batch_size, len(numbers.bins)))
+        self.space = numbers.workspace(batch_size)
         self.shape = (len(self.rows), numbers.width)
         self.dtype = np.dtype(np.float32)
 
@@ -76,7 +73,7 @@ class Stream:
 
         Raises: DataError naming the first cell that is infinite, or missing if that is an error.
         """
-        count, width, bins = len(indices), len(self.columns), self.numbers.bins
+        count = len(indices)
         work, missing = self.work[:count], self.missing[:count]
         index = self.index[:count]
         self.rows.take(indices, 0, index, "clip")
@@ -84,23 +81,13 @@ class Stream:
         self.raw[:count].take(self.columns, 1, self.picked[:count], "clip")
         np.copyto(work, self.picked[:count])
         np.isnan(work, out=missing)
-        np.copyto(work, self.numbers.fill, where=missing)
+        np.copyto(work, 0.0, where=missing)
         if work.size and not (work.max() <= LIMIT and work.min() >= -LIMIT):
             self._refuse(index)
         if self.numbers.strict and missing.any():
             self._refuse(index)
-        if len(bins):
-            components = self.components[:count]
-            bins.encode(work, components)
-            np.copyto(out[:, width : width + len(bins)], components, casting="same_kind")
-        np.subtract(work, self.numbers.center, out=work)
-        np.multiply(work, self.numbers.factor, out=work)
-        if self.numbers.clip:
-            smooth_clip(work, self.squares[:count])
-        np.copyto(out[:, :width], work, casting="same_kind")
-        if len(self.flagged):
-            missing.take(self.flagged, 1, self.indicators[:count], "clip")
-            np.copyto(out[:, width + len(bins) :], self.indicators[:count])
+        if not self.numbers.write(work, missing, out, Workspace(*(a[:count] for a in self.space))):
+            self._refuse(index)
 
     def _refuse(self, index: Array) -> None:
         """Raise the error of the first bad cell, by reading these rows slice by slice."""

@@ -1,7 +1,7 @@
 """A block of numeric features: missing cells filled, then scaled, with components of bins."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,14 @@ _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
 """The largest number of each dtype of features."""
 
 
+class Workspace(NamedTuple):
+    """Memory of `Numbers.write`, by rows."""
+
+    squares: Array
+    components: Array
+    indicators: Array
+
+
 class Numbers:
     """A block of numeric features, (x - center) * factor with missing cells filled first.
 
@@ -63,6 +71,7 @@ class Numbers:
         self.sources = list(sources)
         self.center, self.factor, self.fill = center, factor, fill
         self.flagged = list(flagged)
+        self._places = np.array(self.flagged, np.intp)
         self.strict, self.clip = strict, clip
         self.bins = Bins(edges)
         self.ranges: dict[str, tuple[float, float]] = {}
@@ -138,26 +147,35 @@ class Numbers:
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
 
-    def write(self, values: Array, missing: Array | None, out: Array) -> bool:
+    def workspace(self, rows: int) -> Workspace:
+        """Return what `write` needs for so many rows."""
+        squares = np.empty((rows, len(self.sources) if self.clip else 0))
+        components = np.empty((rows, len(self.bins)))
+        return Workspace(squares, components, np.empty((rows, len(self.flagged)), bool))
+
+    def write(
+        self, values: Array, missing: Array | None, out: Array, work: Workspace | None = None
+    ) -> bool:
         """Write the features of float64 values, which are overwritten by the scaled ones.
 
         `missing` is the mask of missing cells, None where there are none. The result is whether
         the scaled values fit into the dtype of `out`.
         """
         count, flags = len(self.sources), len(self.sources) + len(self.bins)
+        squares, components, indicators = work or self.workspace(len(values))
         if missing is not None:
             np.copyto(values, self.fill, where=missing)
-            out[:, flags:] = missing[:, self.flagged]
+            missing.take(self._places, 1, indicators, "clip")
+            out[:, flags:] = indicators
         elif self.flagged:
             out[:, flags:] = 0.0
         if len(self.bins):
-            components = np.empty((len(values), len(self.bins)))
             self.bins.encode(values, components)
             out[:, count:flags] = components
         np.subtract(values, self.center, out=values)
         np.multiply(values, self.factor, out=values)
         if self.clip:
-            smooth_clip(values, np.empty_like(values))
+            smooth_clip(values, squares)
         elif values.size and max(values.max(), -values.min()) > _LARGEST[out.dtype.char]:
             return False
         out[:, :count] = values

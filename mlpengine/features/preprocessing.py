@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.fields import options_of
 from mlpengine.common.misuse import quoted
-from mlpengine.common.wording import plural, suggestion
+from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
 from mlpengine.features.computed import (
@@ -72,8 +72,11 @@ class Preprocessor:
     def __init__(self, target: str | Sequence[str] = (), **options: Any) -> None:
         if unknown := options.keys() - options_of(Options):
             name = min(unknown)
-            near = suggestion(name, options_of(Options))
-            raise CallError(f"Preprocessor: has no option {name!r}{near}")
+            said = hint(name, options_of(Options)) or f"; it has {', '.join(options_of(Options))}"
+            raise CallError(
+                f"Preprocessor: has no option {name!r} (got {quoted(options[name])}){said}; write "
+                "Preprocessor(target='price', drop=['id'])"
+            )
         try:
             self.options = Options(target, **options)  # type: ignore[arg-type]
         except UsageError as error:
@@ -371,7 +374,10 @@ class Preprocessor:
 
     def _fitted(self) -> Numbers:
         if self.numbers is None:
-            raise DataError("preprocessor: fit must be called first")
+            raise DataError(
+                "preprocessor: fit must be called first; write preprocessor.fit(table), then "
+                "preprocessor.transform(table)"
+            )
         return self.numbers
 
     @property
@@ -410,16 +416,6 @@ class Preprocessor:
         """The name of each column of the feature matrix."""
         one_hot = [name for c in self.categories if not c.embedded for name in c.names]
         return self._fitted().names + one_hot
-
-    @property
-    def n_numbers(self) -> int:
-        """How many of the features, the first ones, are numbers, booleans and dates."""
-        return len(self._fitted().sources)
-
-    @property
-    def n_components(self) -> int:
-        """How many of the features, those after the numbers, are components of bins."""
-        return len(self._fitted().bins)
 
     @property
     def n_features(self) -> int:

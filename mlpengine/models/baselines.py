@@ -78,8 +78,7 @@ def linear(task: Task, train: Split, x: Array, work: float) -> Guess | None:
         if isinstance(task, Classification):
             hot = np.equal(part.truth[:, None], np.arange(_classes(task))).astype(np.float64)
             logits = _with_one(x) @ _logistic(inputs, hot, weights, softmax=True)
-            chances = np.exp(logits - logits.max(axis=1, keepdims=True))
-            chances /= chances.sum(axis=1, keepdims=True)
+            chances = Classification(_classes(task)).probabilities(logits)
             return Guess(logits.argmax(axis=1), chances)
         logits = _with_one(x) @ _logistic(inputs, part.truth, weights, softmax=False)
         return _of_labels(1 / (1 + np.exp(-logits)))

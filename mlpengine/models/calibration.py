@@ -15,9 +15,6 @@ from mlpengine.spec import Array
 MAX_RESIDUALS = 4_096
 """Largest number of residuals that a model keeps; of more, quantiles stand for them."""
 
-BINS = 15
-"""Bins of `calibration_error`."""
-
 TEMPERATURES = 0.2, 5.0
 """Lowest and highest temperature."""
 
@@ -195,27 +192,6 @@ def apply_temperature(networks: Iterable[Mlp], task: Task, output: Array, rows: 
         network.weights[-1] /= temperature
         network.biases[-1] /= temperature
     return temperature
-
-
-def calibration_error(chances: Array, truth: Array, weights: Array | None = None) -> float:
-    """Return the expected calibration error: how far confidence is from accuracy, on average.
-
-    Rows are put into 15 bins by the probability of the predicted class; of several labels each
-    counts as a row.  The mean over bins, by weight, of |accuracy - mean probability|.
-
-    Source: Guo, Pleiss, Sun and Weinberger 2017, equation 3.
-    """
-    weights = np.ones(len(chances)) if weights is None else weights
-    if truth.ndim == 1:
-        predicted = chances.argmax(axis=1)
-        confidence, right = chances[np.arange(len(chances)), predicted], predicted == truth
-    else:
-        weights = np.repeat(weights, truth.shape[1])
-        confidence = np.maximum(chances, 1 - chances).ravel()
-        right = ((chances > 0.5) == (truth > 0.5)).ravel()
-    number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    gaps = np.bincount(number, weights * (right - confidence), BINS)
-    return float(np.abs(gaps).sum() / weights.sum())
 
 
 def spread(predictions: Sequence[Array]) -> Array:

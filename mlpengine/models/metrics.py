@@ -9,10 +9,11 @@ targets and predictions (rows,) or (rows, outputs).
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 
@@ -28,6 +29,9 @@ HIGHER_IS_BETTER = frozenset(
 )
 """First words of the names of metrics that are better when they are higher."""
 
+BINS = 15
+"""Bins of `calibration_error`."""
+
 OWN: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
 
@@ -40,6 +44,7 @@ class OwnMetric(NamedTuple):
     higher_is_better: bool
 
 
+@called_as("@mlpengine.metric(of='numbers') above a function of target, predicted and weight")
 def metric(
     *, of: Kind = "numbers", higher_is_better: bool = False
 ) -> Callable[[Function], Function]:
@@ -54,6 +59,8 @@ def metric(
 
     Raises: UsageError for a name that another metric has.
     """
+    if of not in get_args(Kind):
+        raise UsageError(f"metric: of must be one of {', '.join(get_args(Kind))} (got {of!r})")
 
     def register(function: Function) -> Function:
         name = function.__name__
@@ -177,9 +184,7 @@ def brier(target: Array, probabilities: Array, weight: Array | None = None) -> f
     return _mean(_columns((chance - target) ** 2).mean(axis=1), weight)
 
 
-def calibration_error(
-    target: Array, probabilities: Array, weight: Array | None = None, bins: int = 15
-) -> float:
+def calibration_error(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean distance of confidence and accuracy over equal bins of the confidence.
 
     The confidence is the probability of the predicted class, or of the more likely answer of each
@@ -196,8 +201,8 @@ def calibration_error(
         right = ((chance > 0.5) == (target > 0.5)).ravel()
         rows = None if weight is None else np.repeat(weight, chance[0].size)
     mass = np.ones(len(right)) if rows is None else np.asarray(rows, np.float64)
-    number = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
-    gaps = np.bincount(number, mass * (right - confidence), minlength=bins)
+    number = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    gaps = np.bincount(number, mass * (right - confidence), minlength=BINS)
     return float(np.abs(gaps).sum() / mass.sum())
 
 

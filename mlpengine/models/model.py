@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
 from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
@@ -57,7 +58,7 @@ class Record(TypedDict):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model:
+class Model(KnownAttributes):
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
@@ -72,6 +73,14 @@ class Model:
     the mean.  `record` tells of the training, if it is known (`Record`).
     `Mlp.load` reads the file of a single network, too.
     """
+
+    _elsewhere: ClassVar = {
+        "score": "write model.evaluate(table)",
+        "fit": "write mlpengine.fit(table, target='y', start=model)",
+        "transform": "write model.features(model.table(table))",
+        "summary": "print(model) says what it is, and `mlpengine summary` more",
+        "feature_importances_": "`mlpengine explain` computes them",
+    }
 
     mlp: Mlp
     preprocessor: Preprocessor
@@ -120,6 +129,7 @@ class Model:
         task = self.preprocessor.task
         return self.target if task == "multilabel" else list(self.preprocessor.classes)
 
+    @called_as("model.predict(table)")
     def predict(self, data: Any) -> Array:
         """Return the label of each row, or its numbers in the target's own units.
 
@@ -134,6 +144,7 @@ class Model:
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
 
+    @called_as("model.predict_proba(table)")
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
 
@@ -146,6 +157,7 @@ class Model:
             )
         return self._chances(self.outputs(data))
 
+    @called_as("model.predict_columns(table)")
     def predict_columns(self, data: Any) -> dict[str, Array]:
         """Return everything that the loss predicts of numbers, by column, in the target's units.
 
@@ -160,6 +172,7 @@ class Model:
             )
         return self._task.columns(self.outputs(data))
 
+    @called_as("model.evaluate(table, metrics=['loss'])")
     def evaluate(self, data: Any, metrics: Sequence[str] = ()) -> dict[str, float]:
         """Return the loss and every metric of the task on rows with their targets.
 
@@ -172,6 +185,10 @@ class Model:
         Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
             metric.
         """
+        if isinstance(metrics, str):
+            raise UsageError(
+                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
+            )
         task = self.task_with(metrics)
         table = self.table(data)
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
@@ -232,6 +249,7 @@ class Model:
                 member.params.views[name][...] = view
         return replace(self, mlp=members[0], members=members, shares=mean.shares)
 
+    @called_as("model.predict_interval(table, level=0.9)")
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
 
@@ -252,7 +270,8 @@ class Model:
             networks = len(self.networks)
             raise UsageError(
                 "interval: needs a model of numbers that was trained with training.folds "
-                f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')})"
+                f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')}); "
+                "write mlpengine.fit(table, target='y', training={'folds': 8})"
             )
         low, high = self.residuals.interval(self._task.predict(self.forward(x)), level)
         ends = self._task.loss.target_range
@@ -366,8 +385,8 @@ class Model:
         try:
             preprocessor = Preprocessor.from_state(description["preprocessing"])
             mlp, members = _networks(description, state)
-            loss, options = _loss_name(description["loss"]), description.get("loss_options", {})
-            _check_options(loss, options)
+            loss, options = description["loss"], description.get("loss_options", {})
+            _check_loss(loss, options)
             model = cls(mlp, preprocessor, loss, options, members)
             model = replace(model, shares=_shares(description, len(model.networks)))
             if "record" in description:
@@ -381,12 +400,14 @@ class Model:
             raise CheckpointError(f"{where}: preprocessing and network do not fit each other")
         return model
 
+    @called_as("model.save('model.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
         residuals = {} if self.residuals is None else {RESIDUALS: self.residuals.values}
         write_tensors(path, {**self.state_dict(), **residuals}, self.to_dict())
 
     @classmethod
+    @called_as("Model.load('model.safetensors')")
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
@@ -433,16 +454,12 @@ def _networks(
     return members[0], members
 
 
-def _check_options(loss: str, options: object) -> None:
-    """Check the structure of a loss's options in a file."""
-    kind = REGISTRY[loss]
+def _check_loss(loss: object, options: object) -> None:
+    """Check the name of a loss in a file, and the structure of its options."""
+    kind = REGISTRY.get(loss, object) if isinstance(loss, str) else object
+    if not issubclass(kind, Loss):
+        raise CheckpointError(f"loss: must be the name of one (got {loss!r})")
     if is_dataclass(kind):
         conform(options, kind, "loss_options")
     elif options != {}:
         raise CheckpointError(f"loss_options: {loss} has none (got {options!r:.60})")
-
-
-def _loss_name(name: object) -> str:
-    if not isinstance(name, str) or not issubclass(REGISTRY.get(name, object), Loss):
-        raise CheckpointError(f"loss: must be the name of one (got {name!r})")
-    return name

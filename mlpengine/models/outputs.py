@@ -12,7 +12,7 @@ from mlpengine.spec import Array
 from mlpengine.step.threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Multiplications for each additional thread: some 5 ms, where starting a thread takes 0.2 ms."""
+"""Multiplications for each additional thread: many times what starting a thread costs."""
 
 
 def outputs_of(networks: Sequence[Mlp], x: Array) -> list[Array]:

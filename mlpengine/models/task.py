@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.fields import Count, fitting
 from mlpengine.common.locks import cached_property
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted
 from mlpengine.common.wording import plural, suggestion
-from mlpengine.errors import DataError, ShapeError, UsageError
+from mlpengine.errors import CallError, DataError, ShapeError, UsageError
 from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
 from mlpengine.features.prepared import PreparedRows, Windows
 from mlpengine.features.targets import Target
@@ -79,6 +80,12 @@ class Split:
 
     def __post_init__(self) -> None:
         given = {"y": self.y, "truth": self.truth, "weights": self.weights}
+        for name, array in {"x": self.x, **given}.items():
+            if (array is None and name != "weights") or isinstance(array, list | tuple):
+                raise CallError(
+                    f"Split: {name} must be an array (got {quoted(array)}); write "
+                    "Split(np.asarray(x, 'float32'), np.asarray(y), truth=np.asarray(y))"
+                )
         for name, array in given.items():
             if array is not None and len(array) != len(self.x):
                 raise ShapeError(
@@ -131,6 +138,8 @@ class Scored:
         return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
 
 
+answer_misfits([Split])
+
 Metric = Callable[[Scored], float]
 
 
@@ -149,8 +158,9 @@ class Task(KnownAttributes, ABC):
     averaged: Averaged = "mean"
     """What of the outputs of several networks is averaged."""
 
+    @called_as("{name}(1), the number of outputs")
     def __init__(self, outputs: int) -> None:
-        self.outputs = outputs
+        self.outputs: int = fitting(f"{type(self).__name__}: outputs", Count, outputs)
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         """Return encoded targets in the form and dtype that the loss takes."""
@@ -197,6 +207,7 @@ class Task(KnownAttributes, ABC):
         own = {n: _own(m) for n, m in metrics.OWN.items() if m.of in self.kinds}
         return self._own_metrics() | own
 
+    @called_as("task.watch('macro_f1')")
     def watch(self, name: str) -> None:
         """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
         known = ("loss", *self.all_metrics, *self.patterns)
@@ -229,6 +240,7 @@ class Classification(Task):
     kinds = ("labels", "probabilities")
     averaged: Averaged = "softmax"
 
+    @called_as("{name}(3), the number of outputs")
     def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
         super().__init__(outputs)
         self.labels = [str(label) for label in labels]
@@ -274,6 +286,7 @@ class MultiLabel(Task):
     kinds = ("labels", "probabilities")
     averaged: Averaged = "sigmoid"
 
+    @called_as("{name}(3), the number of outputs")
     def __init__(self, outputs: int, labels: Sequence[str] = ()) -> None:
         super().__init__(outputs)
         self.labels = list(labels)
@@ -297,6 +310,7 @@ class Regression(Task):
     kinds = ("numbers",)
     patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
 
+    @called_as("{name}(NumberTarget(['y'], [0.0], [1.0])), with names, means and scales of targets")
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from mlpengine.common.buffers import quiet_runner, zeros
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
@@ -64,9 +64,11 @@ class Gradients(KnownAttributes):
 
     _elsewhere: ClassVar = {
         "clip_grad_norm_": "write grads.clip_global_norm_params(1.0)",
+        "clip_grad_value_": "write grads.clip_global_norm_params(1.0), which scales all alike",
         "zero_grad": "none is needed, backward overwrites the gradients",
     }
 
+    @called_as("mlp.gradients(32)")
     def __init__(
         self,
         mlp: "Network",
@@ -91,6 +93,7 @@ class Gradients(KnownAttributes):
         self._last: tuple[Scratch, Backward] | None = None
         self._shorter: dict[int, Gradients] = {}
 
+    @called_as("grads.bind(scratch), with scratch = mlp.scratch(batch_size=32)")
     def bind(self, scratch: Scratch) -> Backward:
         """Return the backward program from `scratch` to these gradients; it is created once."""
         bound = self._bound.get(id(scratch))
@@ -172,6 +175,7 @@ class Gradients(KnownAttributes):
         """Bytes of the hidden gradients and their workspace; 0 before the first backward."""
         return self._last[1].plan.nbytes if self._last else 0
 
+    @called_as("grads.for_rows(16)")
     def for_rows(self, rows: int) -> "Gradients":
         """Return the gradients for a shorter batch: the same `flat`, views of the same memory.
 
@@ -185,10 +189,7 @@ class Gradients(KnownAttributes):
             self._shorter[rows] = Gradients(self.mlp, rows, memory=self._memory)
         return self._shorter[rows]
 
-    def zero_params(self) -> None:
-        """Set all parameter gradients to zero; not needed in training, as backward overwrites."""
-        self.flat.fill(0)
-
+    @called_as("grads.scale_params(0.5)")
     def scale_params(self, factor: float) -> None:
         """Multiply every parameter gradient by `factor`."""
         self._scale[...] = factor
@@ -198,6 +199,7 @@ class Gradients(KnownAttributes):
         """Return the L2 norm of all parameter gradients together, summed in float64."""
         return self._norm()
 
+    @called_as("grads.clip_global_norm_params(1.0)")
     def clip_global_norm_params(self, max_norm: float) -> float:
         """Scale the gradients so that their norm is at most `max_norm`; return the norm before.
 

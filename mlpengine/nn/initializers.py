@@ -14,6 +14,7 @@ from math import sqrt
 
 import numpy as np
 
+from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array
@@ -44,7 +45,8 @@ def initialize(weight: Array, name: str, rng: np.random.Generator) -> None:
     Raises: UsageError for an unknown name.
     """
     if name not in INITIALIZERS:
-        raise UsageError(f"initializer: must be one of {', '.join(INITIALIZERS)} (got {name!r})")
+        known, near = ", ".join(INITIALIZERS), suggestion(name, INITIALIZERS)
+        raise UsageError(f"initializer: must be one of {known} (got {name!r}){near}")
     if name == "zeros":
         weight[...] = 0
         return

@@ -77,6 +77,18 @@ class Mlp(Network):
         "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
         "training": "predict leaves dropout out, and so does mlp.scratch(32, training=False)",
         "eval": "none is needed, predict leaves dropout out",
+        **dict.fromkeys(("to", "cuda", "cpu"), "all runs on the processor; leave it out"),
+        **dict.fromkeys(("evaluate", "score"), "write loss(mlp.predict(x), y)"),
+        **dict.fromkeys(
+            ("summary", "modules"), "print(mlp) shows it, and mlp.layers has the parts"
+        ),
+        **dict.fromkeys(("named_parameters", "get_weights"), "write mlp.state_dict()"),
+        **dict.fromkeys(("add", "append"), "sizes are given at once, Mlp([4, 8, 3])"),
+        "set_weights": "write mlp.load_state_dict(state)",
+        "predict_proba": "predict returns logits; MlpClassifier has it",
+        "requires_grad_": "write mlp.freeze([0])",
+        "zero_grad": "none is needed, backward overwrites the gradients",
+        **dict.fromkeys(("coefs_", "intercepts_"), "write mlp.weights and mlp.biases"),
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }
 
@@ -112,7 +124,8 @@ class Mlp(Network):
         each = _one_each(activation, hidden)
         if len(each) != hidden:
             raise UsageError(
-                f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden})"
+                f"mlp: needs one activation for each hidden layer (got {len(each)} for {hidden}); "
+                f"write activation={[*each[:1]] * hidden}"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
         self.front = front
@@ -165,6 +178,7 @@ class Mlp(Network):
         """By layer, views (out_dim,)."""
         return [self.params.views[layer.bias_name] for layer in self.layers]
 
+    @called_as("mlp.freeze([0])")
     def freeze(self, layers: Iterable[Any]) -> None:
         """Keep the parameters of these layers as they are, and train all others.
 
@@ -181,6 +195,8 @@ class Mlp(Network):
         Raises: UsageError for a layer that does not exist, or if no layer is left to train.
         """
         count, frozen = len(self.layers), set[str]()
+        if not np.iterable(layers) or isinstance(layers, str):
+            raise UsageError(f"freeze: layers must be a list (got {layers!r}); write freeze([0])")
         for number in layers:
             if not isinstance(number, int | np.integer) or not -count <= number < count:
                 raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
@@ -211,6 +227,7 @@ class Mlp(Network):
         }
         return {group: tuple(names) for group, names in groups.items()}
 
+    @called_as("mlp.mask_inputs(kept), with a bool for each number")
     def mask_inputs(self, kept: ArrayLike) -> None:
         """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
 
@@ -232,6 +249,7 @@ class Mlp(Network):
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
+    @called_as("mlp.initialize_from(x, seed=0)")
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 
@@ -348,11 +366,13 @@ class Mlp(Network):
         mlp.load_state_dict(state)
         return mlp
 
+    @called_as("mlp.save('network.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write architecture and parameters to a safetensors file, atomically."""
         write_tensors(path, self.params.views, {"mlp": self.to_dict()})
 
     @classmethod
+    @called_as("Mlp.load('network.safetensors')")
     def load(cls, path: str | Path) -> "Mlp":
         """Return the network that `save` wrote, or that of a model, without its preprocessing.
 

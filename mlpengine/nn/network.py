@@ -207,6 +207,7 @@ class Network(KnownAttributes):
         biases = tuple(name for name, view in views.items() if view.ndim <= 1)
         return {"weights": weights, "biases": biases, **self._groups}
 
+    @called_as("network.freeze(['name'])")
     def freeze(self, names: Iterable[str]) -> None:
         """Keep parameters of these names as they are, and train all others.
 
@@ -268,6 +269,7 @@ class Network(KnownAttributes):
         """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
 
+    @called_as("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
 
@@ -287,10 +289,12 @@ class Network(KnownAttributes):
             "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
         )
 
+    @called_as("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
         grads.bind(scratch).run()
 
+    @called_as("mlp.predict(x)")
     def predict(self, x: ArrayLike) -> Array:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
 
@@ -302,8 +306,14 @@ class Network(KnownAttributes):
         rows = np.asarray(x)
         if rows.shape[1:] != self.in_shape or rows.ndim != len(self.in_shape) + 1:
             wanted = ", ".join(map(str, ("rows", *self.in_shape)))
-            one_row = "; for one row write predict(x[None])" if rows.shape == self.in_shape else ""
-            raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){one_row}")
+            advice = ""
+            if rows.shape == self.in_shape:
+                advice = "; for one row write predict([x])"
+            elif not rows.ndim:
+                advice = f", {quoted(x)}; mlpengine.load('runs/name').predict reads tables"
+            elif rows.ndim > 2 and len(self.in_shape) == 1:
+                advice = "; write predict(np.reshape(x, (len(x), -1)))"
+            raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
         if not hasattr(self._thread, "scratch"):
             self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
         out = np.empty((len(rows), self.outputs), self.dtype)
@@ -318,6 +328,7 @@ class Network(KnownAttributes):
         """Return copies of the parameters by name (of an `Mlp`: ``0.weight``, ``0.bias``, ...)."""
         return {name: view.copy() for name, view in self.params.views.items()}
 
+    @called_as("mlp.load_state_dict(other.state_dict()); Mlp.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy the parameters from `state`, all or none.
 
@@ -352,6 +363,23 @@ class Network(KnownAttributes):
         return f"{type(self).__name__}({plural(len(self.params), 'parameter')}, {self.dtype.name})"
 
 
+def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
+    """Return what to write for arrays of which none has the name of a parameter, or ""."""
+    if len(own) != len(given) or {*own} & {*given}:
+        return ""
+    text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
+    prefix = given[0].removesuffix(own[0])
+    if {*given} == {prefix + name for name in own}:
+        return (
+            f"{text}; write mlp.load_state_dict({{name.removeprefix({prefix!r}): value "
+            f"for name, value in state.items()}})"
+        )
+    return (
+        f"{text}; if they are in this order, write "
+        "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
+    )
+
+
 def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
     """Check that arrays are the parameters that `specs` describes.
 
@@ -368,9 +396,14 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
             problems.append(f"{name} must be {spec.shape} (got {array.shape})")
         elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
             problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
+    if problems and (advice := _advice_on_names([*specs], [*arrays])):
+        raise CheckpointError(f"parameters: {advice}")
     if problems:
         more = f"; {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else ""
-        raise CheckpointError(f"parameters: {'; '.join(problems[:SHOWN])}{more}")
+        raise CheckpointError(
+            f"parameters: {'; '.join(problems[:SHOWN])}{more}; the names and shapes must be those "
+            "of mlp.state_dict()"
+        )
 
 
 def _shape(shape: Shape | Array, where: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
@@ -33,6 +33,7 @@ class Scratch(KnownAttributes):
         calls: the bound calls of the forward pass, in order.
     """
 
+    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def __init__(
         self,
         mlp: "Network",
@@ -90,6 +91,7 @@ class Scratch(KnownAttributes):
         """Bytes of the activations and their workspace, the input not counted."""
         return self.program.plan.nbytes
 
+    @called_as("scratch.for_rows(16)")
     def for_rows(self, rows: int) -> "Scratch":
         """Return the scratch for a shorter batch, which is created once.
 

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mlpengine.common.files import checked_path, first_line, write_atomically
+from mlpengine.common.files import checked_path, first_line, similar_file, write_atomically
 from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.spec import Array
 
@@ -61,7 +61,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """
     path = checked_path(path, "load")
     if not path.is_file():
-        raise CheckpointError(f"{path}: there is no such file")
+        raise CheckpointError(f"{path}: there is no such file{similar_file(path)}")
     try:
         with safe_open(str(path), "numpy") as file:
             text = (file.metadata() or {}).get(METADATA_KEY, "null")

@@ -157,4 +157,4 @@ __all__ = [
     "losses_of",
 ]
 
-answer_misfits(LOSSES.values())
+answer_misfits(LOSSES.values(), text="abs(y - t)")

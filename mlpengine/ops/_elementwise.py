@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from itertools import product
+from math import inf
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -130,10 +131,14 @@ class Activation(Elementwise):
     """Base of the element-wise ops that a layer of a network may apply to its output.
 
     Every subclass is available as an activation, by its name, in configs, estimators, exports and
-    the compiled step.  `initializer` is the default initializer of the layer before it.
+    the compiled step.
     """
 
     initializer: ClassVar[str] = "he_normal"
+    """The default initializer of the layer before it."""
+
+    range: ClassVar[tuple[float, float]] = (-inf, inf)
+    """The least and the greatest y, from which diagnostics know units that die or saturate."""
 
 
 class Tuned(NamedTuple):

@@ -1,8 +1,8 @@
 """Linear algebra: dense layers, matrix products, permutations of axes.
 
 The products are calls of `numpy.dot` with an output buffer: for contiguous operands and their
-transposes it makes no copy, allocates no workspace, and takes about half the time of `numpy.matmul`
-on small matrices (0.77 us against 1.30 us).
+transposes it makes no copy, allocates no workspace, and is faster than `numpy.matmul` on small
+matrices.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Linear(GradOp, name="linear"):
         y = _rows(out)
         yield call(np.dot, _rows(x), w.T, y)
         yield from self._scaled(y)
-        if b is not None:  # of one column as a number: 0.4 us for 32 rows, a vector 0.7 us
+        if b is not None:  # of one column as a number, which is faster
             yield call(np.add, y, b.reshape(()) if b.size == 1 else b, y)
 
     def backward(self, dy: Array, x: Array, w: Array, *, out: Slots) -> Calls:

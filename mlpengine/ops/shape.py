@@ -22,8 +22,22 @@ Key = int | slice | EllipsisType | None
 _BASIC = (int, np.integer, slice, EllipsisType, type(None))
 
 
+class _Moved(GradOp):
+    """Base of the ops whose value is that of x in another shape or dtype."""
+
+    view = True
+
+    def forward(self, x: Array, *, out: Array) -> Calls:
+        yield from _moved(x, out)
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield from _moved(dy, dx)
+
+
 @dataclass(frozen=True)
-class Reshape(GradOp, name="reshape"):
+class Reshape(_Moved, name="reshape"):
     """The same values in another shape; one entry of `shape` may be -1.
 
     Shapes: x (...), y `shape`.
@@ -32,8 +46,6 @@ class Reshape(GradOp, name="reshape"):
     """
 
     shape: tuple[int, ...]
-
-    view = True
 
     def infer(self, x: Spec) -> Spec:
         known = prod(n for n in self.shape if n != -1)
@@ -46,17 +58,9 @@ class Reshape(GradOp, name="reshape"):
             )
         return Spec(shape, x.dtype)
 
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield from _moved(x, out)
-
-    def backward(self, dy: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield from _moved(dy, dx)
-
 
 @dataclass(frozen=True)
-class Cast(GradOp, name="cast"):
+class Cast(_Moved, name="cast"):
     """The same values in another floating dtype, rounded where it is narrower.
 
     Shapes: x (...), y (...).
@@ -67,21 +71,11 @@ class Cast(GradOp, name="cast"):
 
     dtype: str
 
-    view = True
-
     def __post_init__(self) -> None:
         floating(self.dtype, "cast")
 
     def infer(self, x: Spec) -> Spec:
         return Spec(x.shape, np.dtype(self.dtype))
-
-    def forward(self, x: Array, *, out: Array) -> Calls:
-        yield from _moved(x, out)
-
-    def backward(self, dy: Array, *, out: Slots) -> Calls:
-        (dx,) = out
-        if dx is not None:
-            yield from _moved(dy, dx)
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ BLOCK_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls works on.
 
 Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
-a megabyte or more, and the fixed cost of a call (0.4 us) is a tenth of its arithmetic.  Of sizes
-from 64 KiB to a single block, 192 KiB was fastest for 235,146 and for 1,863,690 parameters.
+a megabyte or more, and the fixed cost of a call is small beside its arithmetic.
 """
 
 BOUND_AT_ONCE = 8
@@ -149,6 +148,7 @@ class Optimizer(KnownAttributes, ABC):
     _settable = frozenset({"schedule", "decay_schedule", "steps", "flush_every"})
     _elsewhere: ClassVar = {
         "zero_grad": "none is needed, backward overwrites the gradients",
+        "set_lr": "write optimizer.lr = 0.001",
         "param_groups": "write optimizer.lr = 0.001",
     }
 
@@ -349,6 +349,11 @@ class Optimizer(KnownAttributes, ABC):
         """
         if self.schedule is None:
             return self._lr
+        if not callable(self.schedule):
+            raise UsageError(
+                f"{self._where}: schedule must be callable (got {self.schedule!r}), such as "
+                f"CosineSchedule(1000) for the factors of 1000 steps"
+            )
         factor = self.schedule(step)
         lr = self._lr * factor
         if not 0.0 <= lr <= self._largest_lr:
@@ -376,10 +381,14 @@ class Optimizer(KnownAttributes, ABC):
             decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
         return rates, decays
 
+    @called_as("optimizer.step(mlp, grads), after mlp.backward(scratch, grads)")
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""
-        if model.params is not self.params:
-            raise UsageError(f"{self._where}: step needs the model it was made for (got another)")
+        if getattr(model, "params", None) is not self.params:
+            raise UsageError(
+                f"{self._where}: step needs the model it was made for (got {quoted(model)}); "
+                "write optimizer.step(mlp, grads)"
+            )
         (self._bound.get(id(grads)) or self._bind(grads))[1]()
 
     def calls(self, grads_flat: Array) -> list[Call]:
@@ -467,6 +476,11 @@ class Optimizer(KnownAttributes, ABC):
 
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
+        if "param_groups" in state:
+            raise CheckpointError(
+                f"{self._where}: needs what optimizer.state_dict() returned (got that of a PyTorch "
+                "optimizer, which has other moments); begin without it, with the weights alone"
+            )
         state = checked_state(self._where, self.state_dict(), state)
         if not 0.0 <= state["lr"] <= self._largest_lr:
             raise CheckpointError(
@@ -512,6 +526,11 @@ class Optimizer(KnownAttributes, ABC):
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
         """Bind the step for `grads`, which is kept referenced so that its id is not reused."""
+        if not isinstance(getattr(grads, "flat", None), np.ndarray):
+            raise UsageError(
+                f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "
+                f"(got {quoted(grads)}); write optimizer.step(mlp, grads)"
+            )
         if len(self._bound) == BOUND_AT_ONCE:
             del self._bound[next(iter(self._bound))]
         self._bound[id(grads)] = grads, call(quiet_runner(), replay, self.calls(grads.flat))
@@ -556,8 +575,14 @@ def _checked(kind: type[Optimizer]) -> Callable[..., None]:
     @wraps(init)
     def checked(self: Optimizer, *args: Any, **given: Any) -> None:
         options = options_of(kind)
+        where = type(self).__name__
+        if callable(rate := given.get("lr")):
+            raise UsageError(
+                f"{where}: lr must be a number (got {quoted(rate)}); write {where}(mlp, lr=0.001, "
+                f"schedule={quoted(rate)})"
+            )
         fit = {
-            name: fitting(f"{type(self).__name__}: {name}", options[name].type, value)
+            name: fitting(f"{where}: {name}", options[name].type, value, options[name].default)
             for name, value in given.items()
             if name in options and not options[name].given
         }

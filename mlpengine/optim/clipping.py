@@ -93,7 +93,7 @@ def clip_rule(clip_norm: float | Clip | None, where: str = "clip_norm") -> Clip 
     """
     if clip_norm is None or isinstance(clip_norm, Clip):
         return clip_norm
-    return NormClip(fitting(where, Positive, clip_norm))
+    return NormClip(fitting(where, Positive, clip_norm, 1.0))
 
 
 class _ScaledByNorm(Clip):

@@ -19,8 +19,9 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.common.locks import cached_property
-from mlpengine.common.misuse import answer_misfits
-from mlpengine.errors import UsageError
+from mlpengine.common.misuse import answer_misfits, called_as
+from mlpengine.common.wording import suggestion
+from mlpengine.errors import CallError, UsageError
 from mlpengine.optim._state import State, checked_state
 from mlpengine.spec import Array
 
@@ -60,6 +61,15 @@ class Schedule(ABC):
             cls.name, SCHEDULES[name] = name, cls
 
     def __post_init__(self) -> None:
+        if any(
+            hasattr(value, "param_groups") or hasattr(value, "current_lr")
+            for value in vars(self).values()
+        ):
+            name = type(self).__name__
+            raise CallError(
+                f"{name}: takes no optimizer, which takes the schedule; write "
+                f"Adam(mlp, schedule={name}({'1000' * hasattr(self, 'total_steps')}))"
+            )
         check_fields(self)
 
     def __call__(self, step: int) -> float:
@@ -309,6 +319,7 @@ class PlateauSchedule(Schedule, name="plateau"):
         default_factory=_PlateauState, init=False, repr=False, compare=False
     )
 
+    @called_as("schedule.observe(validation_loss)")
     def observe(self, metric: float) -> bool:
         """Process a value of the metric; return whether the learning rate dropped."""
         state = self._state
@@ -345,8 +356,8 @@ class PlateauSchedule(Schedule, name="plateau"):
 def schedule_named(name: str) -> Schedule:
     """Return the schedule of that name, with its defaults.  Raises: UsageError if there is none."""
     if name not in SCHEDULES:
-        known = ", ".join(SCHEDULES)
-        raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r})")
+        known, near = ", ".join(SCHEDULES), suggestion(name, SCHEDULES)
+        raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r}){near}")
     return SCHEDULES[name]()
 
 
@@ -382,4 +393,4 @@ def _cosine(first: float, last: float, progress: float) -> float:
     return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0
 
 
-answer_misfits(SCHEDULES.values())
+answer_misfits(SCHEDULES.values(), total_steps=1000)

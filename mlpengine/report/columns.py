@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.common.quantiles import evenly_spaced, largest_shift
 from mlpengine.config.build import LoadedData
 from mlpengine.errors import MlpEngineError
 from mlpengine.features import profile
@@ -121,10 +121,7 @@ def _shift(one: Column, other: Column) -> dict[str, Any] | None:
     a, b = (np.sort(c.values[~c.missing].astype(np.float64)) for c in (one, other))
     if not len(a) or not len(b):
         return None
-    distinct = [part[np.append(part[1:] != part[:-1], True)] for part in (a, b)]
-    places = np.concatenate(distinct)
-    below = [np.searchsorted(part, places, "right") / len(part) for part in (a, b)]
-    distance = float(np.abs(below[0] - below[1]).max())
+    distance = largest_shift(a, b)
     return {"value": distance, "odd": distance > KS_LIMIT * np.sqrt(1 / len(a) + 1 / len(b))}
 
 

@@ -11,40 +11,8 @@ from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings
 from mlpengine.settings.training import TrainingSettings
 
-VERDICTS = (
-    "behind_linear",
-    "clip_low",
-    "dead",
-    "decay_high",
-    "dropout_high",
-    "eps_large",
-    "exploding",
-    "few_steps",
-    "imbalance",
-    "input_scale",
-    "labels",
-    "leak",
-    "lr_high",
-    "lr_low",
-    "momentum_high",
-    "no_gradient",
-    "noise_scale",
-    "noisy_labels",
-    "nonfinite",
-    "nothing_learned",
-    "outlier",
-    "output_clamped",
-    "overfitting",
-    "saturated",
-    "shifted",
-    "spikes",
-    "start",
-    "target_scale",
-    "underfitting",
-    "unfinished",
-    "vanishing",
-)
-"""The names of all verdicts."""
+VERDICTS: dict[str, None] = {}
+"""The names of all verdicts; `mlpengine.diagnostics.add_rule` fills it."""
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,7 @@ NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
 SAVED_BY_CALLS = 30e-6
 """Seconds that machine code saves in a step for the calls alone.
 
-This and the next three are of one thread of a Xeon with AVX-512 (November 2026).  They give 47, 267
-and 790 us for steps of 64-128-10 at batch 64, 26-256-128-1 at 256 and 784-256-128-10 at 128; 59,
-250 and 720 us were measured."""
+This and the next three are of one thread of a Xeon with AVX-512 (``benchmarks/compiling.py``)."""
 
 SAVED_BY_MULTIPLICATION = 7.2e-12
 
@@ -55,9 +53,7 @@ SAVED_BY_DROPPED_UNIT = 2.5e-9
 SECONDS_OF_PROGRAM = 0.25
 """Seconds that the compiler takes for what all programs have.
 
-This and the next three are processor time of GCC 12 on the same machine.  They give 1.06, 1.06 and
-2.05 s for digits, 784-256-128-10 and the preset realmlp; ``python benchmarks/compiling.py``
-measured 1.34, 1.53 and 2.19 s, and 0.83 s for digits on another day."""
+This and the next three are processor time of GCC 12 on the same machine."""
 
 SECONDS_OF_LAYER = 0.27
 

@@ -94,7 +94,10 @@ class BoundStep(Uncopyable):
                 raise UsageError("training step: made with weighted=True, needs sample_weight")
             write_into(self.loss.sample_weight, weight, "training step: sample_weight")
         elif weight is not None:
-            raise UsageError("training step: make it with weighted=True to use sample_weight")
+            raise UsageError(
+                "training step: takes no sample_weight unless it is weighted; write "
+                "TrainingStep(mlp, loss, optimizer, batch_size=32, weighted=True)"
+            )
 
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
         """Return the place of the first number that is not finite, or None.
@@ -121,8 +124,6 @@ class BoundStep(Uncopyable):
 
 def _advice_on_x(x: Array, buffer: Array) -> str:
     """Return what to write in place of features that do not fit, or ""."""
-    if x.shape == buffer.shape[1:]:
-        return "; for one row write step(x[None], y[None])"
     if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
         return f"; for these features write Mlp([{x.shape[1]}, ...])"
     if x.shape == buffer.shape and x.dtype.kind not in "biuf":
@@ -143,6 +144,8 @@ def _advice_on_y(y: Array, buffer: Array) -> str:
         return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
     if classes and y.ndim == 2 and y.dtype.kind in "bi":
         return "; write y.argmax(axis=1)"
+    if classes and y.ndim == 2:
+        return "; write y.argmax(axis=1), or give the network as many outputs"
     if not classes and y.ndim == 1 and y.dtype.kind == "i":
         return "; for classes write SoftmaxCrossEntropy() in place of this loss"
     return ""

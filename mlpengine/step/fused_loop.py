@@ -9,14 +9,14 @@ from mlpengine.step.bound_step import Data
 from mlpengine.step.step import TrainingStep
 
 WORK_AT_ONCE = 2**28
-"""Parameters times rows of the steps of one call: about 5 to 50 milliseconds, after which signals
-are handled and checkpoints that are due are written."""
+"""Parameters times rows of the steps of one call, milliseconds, after which signals are handled and
+checkpoints that are due are written."""
 
 ROWS_OF_UPDATE = 8
 """Number of rows whose arithmetic takes as long as the update of the optimizer."""
 
 MIN_STEPS = 4
-"""Number of steps from which one call, at 8 us, is faster than a call of about 3 us for each."""
+"""Number of steps from which one call is faster than a call for each."""
 
 
 class CompiledSteps:

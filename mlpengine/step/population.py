@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from mlpengine.common.buffers import zeros
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
 from mlpengine.nn.mlp import Mlp, need_mlp
@@ -29,11 +29,10 @@ from mlpengine.step.step import TrainingStep
 TURN = 0.05
 """Seconds for which a thread makes steps of one member before it takes the next.
 
-A member that is new to a core reads its weights and moments from memory: with turns of 4 steps,
-6 milliseconds, a step of 784-256-128-10 took a seventh longer (November 2026)."""
+A member that is new to a core reads its weights and moments from memory."""
 
 SHORTEST = 16
-"""A turn has a stretch divided by this, or more: .3 to 1.5 milliseconds; Python takes .1 of it."""
+"""A turn has a stretch divided by this, or more."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -54,6 +53,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
     from 0.
     """
 
+    @called_as("Population(mlp, 8)")
     def __init__(self, mlp: Mlp, count: int, *, seeds: Sequence[int] | None = None) -> None:
         need_mlp(mlp, "population")
         if count < 1:
@@ -92,6 +92,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
     def __iter__(self) -> Iterator[Mlp]:
         return iter(self._members)
 
+    @called_as("population.predict(x)")
     def predict(self, x: ArrayLike) -> Array:
         """Return the outputs (count, rows, out_dim) for `x` (rows, in_dim), without dropout.
 
@@ -99,6 +100,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
         """
         return np.stack([member.predict(x) for member in self])
 
+    @called_as("population.mean(x)")
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
 
@@ -111,6 +113,7 @@ class Population(KnownAttributes, Sequence[Mlp]):
         names = self[0].params.views
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
+    @called_as("population.load_state_dict(other.state_dict())")
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy in what `state_dict` of a population of this size and shape returned, all or none.
 
@@ -163,6 +166,7 @@ class PopulationStep(KnownAttributes):
     members would share.
     """
 
+    @called_as("PopulationStep(population, loss, Adam, batch_size=32)")
     def __init__(
         self,
         members: Population,
@@ -206,6 +210,7 @@ class PopulationStep(KnownAttributes):
         """What runs the steps, as `TrainingStep.backend`."""
         return self.steps[0].backend
 
+    @called_as("step.run_many(x, y, orders), orders (members, steps * batch_size) of row numbers")
     def run_many(
         self,
         x: Array,
@@ -390,7 +395,9 @@ def _make_optimizer(
     if not isinstance(made, Optimizer) or made.params is not member.params:
         raise UsageError(
             "population step: optimizer must be a class, or a function that makes one for a member "
-            f"(got {optimizer!r}); write Adam, say, and its options by name"
+            f"(got {quoted(optimizer)}); write PopulationStep(population, loss, "
+            f"{type(optimizer).__name__ if isinstance(optimizer, Optimizer) else 'Adam'}, "
+            "batch_size=32, lr=0.001)"
         )
     return made
 

@@ -111,6 +111,9 @@ class TrainingStep(KnownAttributes):
         "lr": "write step.optimizer.lr",
         "train": "write step(x, y) for each batch",
         "backward": "write step(x, y), which also updates the parameters",
+        "train_on_batch": "write step(x, y)",
+        "zero_grad": "none is needed, each step overwrites the gradients",
+        "predict": "write step.mlp.predict(x)",
     }
 
     @called_as(EXAMPLE)
@@ -138,6 +141,11 @@ class TrainingStep(KnownAttributes):
             raise UsageError(
                 "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
             )
+        if dropout_schedule is not None and not callable(dropout_schedule):
+            raise UsageError(
+                "training step: dropout_schedule must be callable "
+                f"(got {quoted(dropout_schedule)}), such as CosineSchedule(1000)"
+            )
         self.clip = clip_rule(clip_norm, "training step: clip_norm")
         self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
         self.batch_size, self.weighted = batch_size, weighted
@@ -147,7 +155,7 @@ class TrainingStep(KnownAttributes):
             raise UsageError(f"backend: must be one of {names} (got {backend!r})")
         self.backend, self.not_compiled = backend, ""
         if backend == "auto":
-            from mlpengine.step.backend import auto_backend  # 20 ms that few imports need
+            from mlpengine.step.backend import auto_backend  # slow, and few imports need it
 
             self.backend, self.not_compiled = auto_backend()
         self.bad_rows: list[int] = []
@@ -233,12 +241,11 @@ class TrainingStep(KnownAttributes):
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
-        rows = np.asarray(x)
-        if not rows.ndim:
-            raise ShapeError(f"training step: x must be an array of rows (got {quoted(x)})")
+        rows, target = np.asarray(x), np.asarray(y)
+        if rows.ndim != 2 and rows.ndim != len(self.mlp.in_shape) + 1:
+            raise ShapeError(self._not_rows(x, rows, target))
         bound = self.bound(len(rows))
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        target = np.asarray(y)
         try:
             bound.write(rows, target, weights)
         except (ShapeError, DtypeError):
@@ -247,6 +254,19 @@ class TrainingStep(KnownAttributes):
             bound = self.bound(len(rows))
             bound.write(rows, target, weights)
         return self.run(bound)
+
+    def _not_rows(self, x: ArrayLike, rows: Array, target: Array) -> str:
+        """Return the message for features that are not (rows, in_dim)."""
+        if not rows.ndim:
+            return f"training step: x must be an array of rows (got {quoted(x)})"
+        shape, advice = self.mlp.in_shape, "write np.reshape(x, (len(x), -1))"
+        if rows.ndim == 1 and target.shape[1:] == shape:
+            advice = "the features come first; write step(x, y)"
+        elif rows.ndim == 1:
+            deep = max(0, self._full.loss.target.ndim - target.ndim)
+            advice = f"for one row write step([x], {'[' * deep}y{']' * deep})"
+        wanted = ", ".join(map(str, ("rows", *shape)))
+        return f"training step: x must be ({wanted}) (got {rows.shape}); {advice}"
 
     def _take_targets_as(self, y: Array) -> bool:
         """Bind the step anew for targets of the kind of `y`; return False if it has no other."""
@@ -386,10 +406,11 @@ class TrainingStep(KnownAttributes):
         Raises: ShapeError or DataError, beginning with `where`, unless `run_into` can make a step
         on each.
         """
-        if order.dtype != np.int64 or order.ndim != 1 or order.size % self.batch_size:
+        known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
+        if not known or order.size % self.batch_size:
             raise ShapeError(
-                f"{where}: order must be int64 and a multiple of {self.batch_size} long "
-                f"(got {order.dtype}{list(order.shape)})"
+                f"{where}: order must be an array of int64, a multiple of {self.batch_size} long "
+                f"(got {quoted(order)}); write np.arange({self.batch_size}), say"
             )
         if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
@@ -483,16 +504,19 @@ class TrainingStep(KnownAttributes):
             "clip": self.clip.state_dict() if self.clip else {},
         }
 
+    @called_as("step.load_state_dict(other.state_dict()); step.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`.
 
         Raises: CheckpointError if the state is that of another network or optimizer.
         """
         with restoring():
-            if state.keys() <= self.mlp.params.views.keys():
+            if "weights" not in state:
+                own = state.keys() <= self.mlp.params.views.keys()
+                given = "that of a network" if own else f"one with {', '.join(map(repr, state))}"
                 raise CheckpointError(
-                    "training step: needs what step.state_dict() returned (got that of a "
-                    "network); write mlp.load_state_dict(state) for weights alone"
+                    f"training step: needs what step.state_dict() returned (got {given:.100}); "
+                    "write mlp.load_state_dict(state) for weights alone"
                 )
             self.mlp.load_state_dict(state["weights"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -500,12 +524,14 @@ class TrainingStep(KnownAttributes):
                 self.clip.load_state_dict(state["clip"])
             self.mlp.rng.seed = state["dropout"]["seed"]
 
+    @called_as("step.save('step.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
         arrays, plain = pack(self.state_dict())
         if self.ranks is None or self.ranks.rank == 0:
             write_tensors(path, arrays, {"step": plain, "mlp": self.mlp.to_dict()})
 
+    @called_as("step.load('step.safetensors')")
     def load(self, path: str | Path) -> None:
         """Continue exactly from what `save` wrote, with a step of the same settings.
 
@@ -569,7 +595,7 @@ class TrainingStep(KnownAttributes):
         return measure
 
     def _bind(self, rows: int) -> BoundStep:
-        from mlpengine.step.backend import StepBuilder  # 20 ms that few imports need
+        from mlpengine.step.backend import StepBuilder  # slow, and few imports need it
 
         settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
         builder = StepBuilder(*settings, self._target)

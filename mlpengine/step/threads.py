@@ -1,9 +1,7 @@
 """Limits on the threads of BLAS and NumExpr.
 
-The default is one: a second thread makes a large step about 40 % faster on an idle machine, but on
-a busy one each product takes as long as the slower of the two.  Ten epochs of 40,000 rows through
-26-256-128-1 took 5.0 s with one thread and 27.6 s with two on two shared cores of a Xeon, and
-15.6 s and 64.7 s beside two busy loops (November 2026).
+The default is one: a second thread makes a large step faster on an idle machine, but on a busy one
+each product takes as long as the slower of the two (docs/background/speed.md).
 """
 
 import sys
@@ -99,7 +97,7 @@ def _libraries() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _libraries_with(modules: int) -> ThreadpoolController:
-    """Return the libraries of a process with so many modules; looking for them takes 0.3 to 3 ms.
+    """Return the libraries of a process with so many modules; looking for them is slow.
 
     A library is loaded by a module, so that those of the last look are all that there are.
     """
@@ -133,7 +131,7 @@ _one = _OneBlasThread()
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread; any number of threads may be in such a block at once."""
-    if _pinned.get() == 1:  # limited already; doing so again takes 0.1 ms
+    if _pinned.get() == 1:  # limited already
         yield
         return
     _one.enter()

@@ -5,7 +5,23 @@
 (1797, 'integer')
 """
 
-from mlpengine.tables.reader import DATASETS, load_dataset, read_blocks, read_table
+from mlpengine.tables.reader import (
+    DATASETS,
+    FORMATS,
+    Format,
+    load_dataset,
+    read_blocks,
+    read_table,
+)
 from mlpengine.tables.table import Column, Table
 
-__all__ = ["DATASETS", "Column", "Table", "load_dataset", "read_blocks", "read_table"]
+__all__ = [
+    "DATASETS",
+    "FORMATS",
+    "Column",
+    "Format",
+    "Table",
+    "load_dataset",
+    "read_blocks",
+    "read_table",
+]

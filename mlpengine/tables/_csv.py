@@ -7,6 +7,7 @@ the file is read again with the right kind.
 """
 
 import csv
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -362,7 +363,11 @@ class _Pass:
             first = next(i for i, row in enumerate(rows) if len(row) != width)
             row = self.records + first
             place = f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
-            advice = f"quote cells that hold {self.header.delimiter!r}"
+            delimiter = self.header.delimiter
+            advice = f"quote cells that hold {delimiter!r}"
+            whole = delimiter == "," and re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(rows[first]))
+            if whole:
+                advice += f"; if {whole[0]} is a number with a decimal comma, separate cells by ';'"
             if len(rows[first]) < width:
                 advice = "add the cells that are missing, empty ones too"
             if width == 1 and not row:

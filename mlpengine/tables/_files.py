@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mlpengine.common.files import similar_file
+from mlpengine.common.misuse import quoted
 from mlpengine.common.system import read_pipe
 from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.tables.progress import Progress
@@ -217,7 +218,10 @@ def _unpacked(packed: BinaryIO) -> BinaryIO:
 def checked_stream(source: BinaryIO) -> BinaryIO:
     """Return an open file that a caller gave.  Raises: UsageError if it is none."""
     if not hasattr(source, "read"):
-        raise UsageError(f"read: needs a path, a data set or an open file (got {source!r:.60})")
+        frame = "; mlpengine.fit takes data frames" if hasattr(source, "columns") else ""
+        raise UsageError(
+            f"read: needs a path, a data set or an open file (got {quoted(source)}){frame}"
+        )
     return source
 
 

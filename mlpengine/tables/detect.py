@@ -15,8 +15,8 @@ from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
 from mlpengine.tables._lines import EncodingError, Source, read_header, wide_encoding
 from mlpengine.tables.progress import Progress
-from mlpengine.tables.reader import DATASETS, READERS, read_table
-from mlpengine.tables.reading import DEFAULT, CsvDialect
+from mlpengine.tables.reader import DATASETS, format_of, read_table
+from mlpengine.tables.reading import DEFAULT, CsvDialect, DecimalMark, Thousands
 from mlpengine.tables.table import Table
 
 GAPS = frozenset(
@@ -54,7 +54,7 @@ def detect(source: str, progress: Progress | None = None) -> Detected:
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
     require_file(source)
-    if not is_csv or os.path.splitext(source)[1].lower() in READERS:
+    if not is_csv or format_of(source):
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []
     try:
@@ -94,7 +94,7 @@ def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table,
     try:
         return read_table(source, **reading.to_dict()), reading
     except AmbiguousError as error:
-        decimal = "," if _header(source, reading).delimiter == ";" else "."
+        decimal: DecimalMark = "," if _header(source, reading).delimiter == ";" else "."
         chosen = replace(reading, decimal=decimal)
         means = "1.234" if decimal == "," else "1234"
         other = "." if decimal == "," else ","
@@ -170,8 +170,10 @@ def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Itera
     if _cells.dates(cells, none) is not None:
         yield reading
     yield from (replace(reading, date_format=form) for form in known if _fits(cells, form))
-    marks = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'"))
-    pairs = [(reading.decimal, reading.thousands), (None, None), *marks]
+    pairs: list[tuple[DecimalMark | None, Thousands | None]] = [
+        (reading.decimal, reading.thousands), (None, None),
+        (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'"),
+    ]  # fmt: skip
     for decimal, thousands in pairs:
         if reading.decimal not in (None, decimal) or reading.thousands not in (None, thousands):
             continue

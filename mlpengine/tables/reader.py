@@ -6,16 +6,16 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from errno import ENOMEM
-from functools import partial
 from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 from warnings import catch_warnings
 
 import numpy as np
 
+from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, importing
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, answers_of, read_csv, read_csv_blocks
@@ -35,10 +35,11 @@ from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
 from mlpengine.tables.table import Column, Kind, Table, column_of, date_column
 
-DATASETS: Mapping[str, str] = {"diabetes": "progression", "digits": "digit", "penguins": "species"}
+DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
 """The data sets that ship with the package, and the target column of each."""
 
 
+@called_as("read_table('data.csv', delimiter=';')")
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,
@@ -78,10 +79,10 @@ def read_table(
     name = os.fspath(source)
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
-    read = READERS.get(os.path.splitext(name)[1].lower())
-    if read is not None:
+    _refuse_config(name)
+    if known := format_of(name):
         require_file(name)
-        return read(name, options)
+        return known.read(name, options)
     if not os.path.splitext(name)[1] and not os.path.exists(name):
         raise DataError(
             f"{name}: no such file, and not one of the data sets {', '.join(sorted(DATASETS))}"
@@ -102,20 +103,24 @@ def store_table(
     """Return what `read_table` returns, with columns in a file below `directory`.
 
     CSV and Parquet are read in blocks, so that the memory that it takes is that of a few columns,
-    and of the different texts of all. Of the columns `skip` no cell is read: all are missing.
+    and of the different texts of all. Of the columns `skip` no cell is read: all are missing.  A
+    file that is mapped needs no other.
 
     Raises: DataError, also for a file of another format; MissingExtraError; RunError if the file
         cannot be written.
     """
     name = os.fspath(path)
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix in PARQUET:
+    if known := format_of(name):
         options = CsvOptions.of(DEFAULT, text, numbers)
+        if known.mapped:
+            return known.read(name, options)
+        store = known.store
+        if store is None:
+            raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
         how = {"text": sorted(options.text), "numbers": sorted(options.numbers)}
-        store = partial(_store_parquet, options=options)
-        return stored_table(Path(path), directory, how, store, frozenset(skip))
-    if suffix in READERS:
-        raise DataError(f"{name}: only CSV, Parquet and .npy can be streamed")
+        return stored_table(
+            Path(path), directory, how, lambda at, spill: store(at, spill, options), frozenset(skip)
+        )
 
     reading = CsvDialect.from_dict(spelling)
     options = CsvOptions.of(reading, text, numbers)
@@ -140,7 +145,8 @@ def read_blocks(
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
     A CSV column is of the kind that its cells in a block imply.  Only the columns `kept` are read;
-    all of them if none are given or one of them is missing.  NumPy files are one block.
+    all of them if none are given or one of them is missing.  Formats other than CSV and Parquet are
+    one block.
 
     Raises: DataError; MissingExtraError.
     """
@@ -152,16 +158,23 @@ def read_blocks(
         )
         return
     name = os.fspath(source)
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix in PARQUET:
+    _refuse_config(name)
+    known = format_of(name)
+    if known and known.blocks:
         require_file(name)
-        yield from _read_parquet_blocks(name, options)
+        yield from known.blocks(name, options)
         return
-    if os.path.isfile(name) and suffix not in READERS:
+    if os.path.isfile(name) and not known:
         with readable(name), opener(name, encoding=encoding)() as stream:
             yield from read_csv_blocks(stream, name, options)
         return
     yield read_table(source, text=text, numbers=numbers, **spelling)
+
+
+def _refuse_config(name: str) -> None:
+    """Raise DataError for the name of a config."""
+    if name.lower().endswith((".yaml", ".yml")):
+        raise DataError(f"{name}: is a config, not a table; name a file of CSV or Parquet")
 
 
 _BATCH, _BUFFER = 1 << 16, 1 << 20
@@ -425,8 +438,7 @@ def _texts(path: str, names: Collection[str], options: CsvOptions) -> set[str]:
         return texts
 
 
-def holds_whole_numbers(path: str, name: str) -> bool:
-    """Return whether the type of a column of a Parquet file is one of whole numbers."""
+def _is_whole(path: str, name: str) -> bool:
     from pyarrow import parquet, types
 
     return bool(types.is_integer(parquet.read_schema(path).field(name).type))
@@ -485,11 +497,36 @@ def _arrow_numbers(values: Any) -> Array:
     return np.asarray(compute.cast(values, "float64", safe=False).fill_null(np.nan).to_numpy())
 
 
-PARQUET = ".parquet", ".pq"
+class Format(NamedTuple):
+    """How files of a format are read.
 
-READERS: Mapping[str, Callable[[str, CsvOptions], Table]] = {
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    **dict.fromkeys(PARQUET, _read_parquet),
+    Attributes:
+        read: returns the table of a file.
+        blocks: yields its rows as tables of some rows each; without it, it is one block.
+        store: writes the columns into a file of `store_table`; without it, and unless the format is
+            `mapped`, files cannot be streamed.
+        mapped: whether a table of `read` takes no memory.
+        is_whole: returns whether the type of a column is one of whole numbers.
+    """
+
+    read: Callable[[str, CsvOptions], Table]
+    blocks: Callable[[str, CsvOptions], Iterator[Table]] | None = None
+    store: Callable[[str, Spill, CsvOptions], Table] | None = None
+    mapped: bool = False
+    is_whole: Callable[[str, str], bool] = lambda path, name: False
+
+
+_PARQUET = Format(_read_parquet, _read_parquet_blocks, _store_parquet, is_whole=_is_whole)
+
+FORMATS: dict[str, Format] = {
+    ".npy": Format(_read_npy, mapped=True),
+    ".npz": Format(_read_npz),
+    ".parquet": _PARQUET,
+    ".pq": _PARQUET,
 }
-"""How files are read that are not CSV, by the end of their names."""
+"""The formats other than CSV, by the ends of files' names in lower case."""
+
+
+def format_of(path: str) -> Format | None:
+    """Return the format of a file by its name; None for CSV."""
+    return FORMATS.get(os.path.splitext(path)[1].lower())

@@ -4,15 +4,18 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from mlpengine.common.locks import cached_property
-from mlpengine.common.wording import suggestion
+from mlpengine.common.wording import hint
 from mlpengine.errors import CallError, DataError
 from mlpengine.tables.cells import MISSING
 
-DELIMITERS = (",", ";", "\t", "|")
-THOUSANDS = (",", ".", " ", "'")
+Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
+DecimalMark: TypeAlias = Literal[".", ","]
+Thousands: TypeAlias = Literal[",", ".", " ", "'"]
+
+DELIMITERS: tuple[str, ...] = get_args(Delimiter)
 _TOKENS = {
     "yyyy": r"(?P<year>\d{4})",
     "yy": r"(?P<short>\d{2})",
@@ -31,31 +34,32 @@ _TOKEN = re.compile("|".join(_TOKENS))
 class CsvDialect:
     """How to read the cells of CSV, and of text columns in memory.
 
-    Attributes:
-        delimiter: between cells; None infers it from the first lines.
-        decimal: "." or ","; None reads 1.5 and 1,5, and refuses a column in which 1,234 could be
-            either.
-        thousands: what separates groups of three digits, if anything does.
-        text_encoding: of the file, by its name in Python.
-        na_values: spellings of a missing cell besides `MISSING`.
-        date_format: of dates that are neither ISO 8601 nor dd.mm.yyyy, with yyyy or yy, mm or month
-            (its name), dd, and for times HH, MM, SS, AM, such as mm/dd/yyyy or dd-month-yy; of all
-            columns, or by column.
+    A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
+    Without `decimal`, a column in which 1,234 could be either is refused.
+
+    Args:
+        delimiter: Delimiter of CSV; by default inferred from the file.
+        decimal: Decimal mark; by default 1.5 and 1,5 are both read.
+        thousands: Mark between groups of three digits, if there is one.
+        text_encoding: Encoding of the file, such as cp1252 or utf-16.
+        na_values: Spellings of a missing cell besides NA, N/A, NaN, null, None, ?.
+        date_format: Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy,
+            dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ.
 
     Raises: DataError for a value that is none of these.
     """
 
-    delimiter: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
+    delimiter: Delimiter | None = None
+    decimal: DecimalMark | None = None
+    thousands: Thousands | None = None
     text_encoding: str = "utf-8"
     na_values: tuple[str, ...] = ()
     date_format: str | dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         _one_of("delimiter", self.delimiter, DELIMITERS)
-        _one_of("decimal", self.decimal, (".", ","))
-        _one_of("thousands", self.thousands, THOUSANDS)
+        _one_of("decimal", self.decimal, get_args(DecimalMark))
+        _one_of("thousands", self.thousands, get_args(Thousands))
         if self.thousands and self.thousands == (self.decimal or "."):
             raise DataError(f"thousands: must differ from decimal (both {self.thousands!r})")
         try:
@@ -103,8 +107,9 @@ class CsvDialect:
         if unknown := [name for name in given if name not in known]:
             name, value = unknown[0], given[unknown[0]]
             raise CallError(
-                f"table: has no option {name!r} (got {value!r:.60}){suggestion(name, known)}; the "
-                f"options of text are {', '.join(known)}"
+                f"table: has no option {name!r} (got {value!r:.60}){hint(name, known)}; the "
+                f"options of text are {', '.join(known)}; write "
+                "read_table('data.csv', delimiter=';')"
             )
         if "na_values" in given:
             given["na_values"] = tuple(given["na_values"])

@@ -64,21 +64,6 @@ class Flat:
             for name, (start, stop) in zip(self.specs, pairwise(ends), strict=True)
         }
 
-    def ranges(self, *, weights_only: bool = False) -> list[tuple[int, int]]:
-        """Return the ranges of the vector that are not frozen, adjacent ones joined.
-
-        With `weights_only` those of views with two or more dimensions.
-        """
-        ranges: list[tuple[int, int]] = []
-        start = 0
-        for name, view in self.views.items():
-            stop = start + view.size
-            if name not in self.frozen and (view.ndim >= 2 or not weights_only):
-                first = ranges.pop()[0] if ranges and ranges[-1][1] == start else start
-                ranges.append((first, stop))
-            start = stop
-        return ranges
-
     @classmethod
     def pack(cls, arrays: Mapping[str, Array]) -> "Flat":
         """Return a flat vector that holds copies of `arrays`."""

@@ -28,11 +28,13 @@ def batch_matmul(a: Any, b: Any) -> Any:
     return apply(ops.BatchMatMul(), a, b)
 
 
+@called_as("linear(x, w, b)")
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """Return x @ w.T + b: a dense layer, w being (out_dim, in_dim)."""
     return apply(ops.Linear(), x, w, b)
 
 
+@called_as("conv2d(x, w, b, stride=1, padding=0)")
 def conv2d(
     x: Any,
     w: Any,
@@ -47,6 +49,7 @@ def conv2d(
     return apply(ops.Conv2d(stride, padding, dilation, groups), x, w, b)
 
 
+@called_as("x.max_pool2d(2, stride=2)")
 def max_pool2d(x: X, kernel: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> X:
     """Return the largest entry under each window; the stride is the kernel's size by default."""
     return unary(ops.MaxPool2d(kernel, stride, padding), x)
@@ -94,11 +97,13 @@ def reshape(x: X, *shape: Any) -> X:
     return unary(ops.Reshape(tuple(sizes)), x)
 
 
+@called_as("x.cast('float32')")
 def cast(x: X, dtype: DTypeLike) -> X:
     """Return x in another floating dtype."""
     return unary(ops.Cast(floating(dtype, "cast").name), x)
 
 
+@called_as("cat([a, b], axis=1)")
 def cat(values: Sequence[Any], axis: int = 0) -> Any:
     """Return the values joined along an existing axis."""
     shapes = [np.shape(v) for v in values]
@@ -109,6 +114,7 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
     return apply(ops.Cat(axis, sizes), *values)
 
 
+@called_as("x.chunk(2, axis=1)")
 def chunk(x: X, parts: int, axis: int = 0) -> tuple[X, ...]:
     """Return equal parts along an axis, as a tuple."""
     pieces: tuple[X, ...] = apply(ops.Chunk(parts, axis), x)
@@ -120,11 +126,13 @@ def slice(x: X, key: Any) -> X:
     return unary(ops.Slice(key), x)
 
 
+@called_as("x.gather(index, axis=1)")
 def gather(x: Any, index: Any, axis: int) -> Any:
     """Return entries along an axis by an integer array of the same rank."""
     return apply(ops.Gather(axis), x, index)
 
 
+@called_as("x.index_select(index, axis=0)")
 def index_select(x: Any, index: Any, axis: int = 0) -> Any:
     """Return slices along an axis by a 1-D integer array."""
     return apply(ops.IndexSelect(axis), x, index)
@@ -155,6 +163,7 @@ def map_lookup(
     return unary(ops.MapLookup(key, known, None if sizes is None else tuple(sizes), axis), x)
 
 
+@called_as("layer_norm(x, scale, bias)")
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
     """Return x normalized over its last axis, times scale, plus bias."""
     return apply(ops.LayerNorm(eps), x, scale, bias)
@@ -173,6 +182,7 @@ def batch_norm(
     return apply(ops.BatchNorm(running, training, eps), x, scale, bias)
 
 
+@called_as("dropout(x, 0.5, np.random.default_rng(0))")
 def dropout(x: X, rate: float, rng: np.random.Generator) -> X:
     """Return x with entries dropped at a rate and the others scaled up; for training only."""
     return unary(ops.Dropout(rate, ops.Philox.drawn(rng)), x)
@@ -183,6 +193,7 @@ def ssm_scan(a: Any, b: Any, x: Any, h0: Any = None) -> Any:
     return apply(ops.SsmScan(), a, b, x, h0)
 
 
+@called_as("softmax_cross_entropy(output, target)")
 def softmax_cross_entropy(
     output: Any,
     target: Any,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.ops import Dropout, GradOp, Philox
@@ -77,6 +77,7 @@ class Tape(KnownAttributes):
     _params: Flat | None = None
     _leaves: dict[str, Node] = field(default_factory=dict)
 
+    @called_as("tape.input((32, 4), name='x')")
     def input(
         self,
         shape: Sequence[int],
@@ -86,13 +87,21 @@ class Tape(KnownAttributes):
         wants_grad: bool = False,
     ) -> Node:
         """Record external data.  The leading axis is the batch, which a program may resize."""
-        if not np.iterable(shape):
-            raise ShapeError(f"input: shape must be a tuple, such as ({shape},) (got {shape!r})")
-        spec = Spec(tuple(shape), np.dtype(dtype))
+        if not np.iterable(shape) or isinstance(shape, str):
+            right = "(32, 4)" if isinstance(shape, str) else f"({shape},)"
+            raise ShapeError(f"input: shape must be a tuple, such as {right} (got {shape!r})")
+        try:
+            spec = Spec(tuple(shape), np.dtype(dtype))
+        except TypeError as error:
+            raise DtypeError(
+                f"input: dtype must be one of NumPy's (got {dtype!r}); a name is written "
+                f"input({tuple(shape)}, name='x')"
+            ) from error
         if wants_grad and not spec.is_float:
             raise DtypeError(f"input: only float32 and float64 have gradients (got {spec})")
         return self._leaf("input", spec, name, wants_grad=wants_grad)
 
+    @called_as("tape.parameter(array, name='w')")
     def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
         """Record a trainable array, a copy of which goes into the tape's flat vector `params`.
 
@@ -148,12 +157,14 @@ class Tape(KnownAttributes):
         self.layers.append(RecordedLayer(name, output, pre_activation or output, own))
         return output
 
+    @called_as("tape.constant(array)")
     def constant(self, array: ArrayLike) -> Node:
         """Record an array that is never changed and has no gradient."""
         value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
 
+    @called_as("tape.apply(Relu(), x)")
     def apply(self, op: GradOp, *operands: Node | None) -> Any:
         """Record `op` on nodes of this tape and return its output node, or a tuple of them.
 
@@ -194,6 +205,7 @@ class Tape(KnownAttributes):
         """Return an empty tape whose parameters are the views of `params`, not copies."""
         return cls(rng=rng, _params=params)
 
+    @called_as("tape.rebatched(16)")
     def rebatched(self, batch_size: int) -> "Tape":
         """Return the same computation with every input's leading axis set to `batch_size`.
 
@@ -217,6 +229,7 @@ class Tape(KnownAttributes):
             other._add(node.name, spec, node.kind, node.wants_grad, node.array)
         return other
 
+    @called_as("tape.summary(output)")
     def summary(self, *outputs: Node, rematerialization: Rematerialization = "keep") -> str:
         """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
         return summarize(self, outputs, rematerialization)

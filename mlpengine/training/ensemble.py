@@ -15,7 +15,7 @@ from mlpengine.spec import Array
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.state import restoring
 from mlpengine.training.history import EpochRow, History
-from mlpengine.training.loop import Callback, Ending, Loop, Result
+from mlpengine.training.loop import Callback, Ending, Loop, Result, in_order
 
 SEED_STRIDE = 1_000
 """Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that no two runs share one."""
@@ -79,7 +79,7 @@ class EnsembleLoop:
         self.threads, self.task, self.step = threads, first.task, first.step
         self.epochs = max(member.epochs for member in members)
         self.history = History(first.history.metrics)
-        self.callbacks = sorted(callbacks, key=lambda callback: callback.order)
+        self.callbacks = in_order(callbacks)
         self._stop = False
         self.ranks = ranks
         own = ranks.share(len(self.members)) if ranks else slice(None)

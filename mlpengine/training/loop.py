@@ -174,6 +174,10 @@ class Loop(KnownAttributes, Uncopyable):
     Raises: NumericalError, from `run`, for such a step unless it may be skipped.
     """
 
+    _elsewhere: ClassVar = {
+        **dict.fromkeys(("fit", "train"), "write loop.run()"),
+        "predict": "write loop.step.mlp.predict(x)",
+    }
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
     @called_as(EXAMPLE)
@@ -196,6 +200,21 @@ class Loop(KnownAttributes, Uncopyable):
             if not isinstance(value, kind):
                 text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
                 raise UsageError(f"{text}; write {EXAMPLE}")
+        if not isinstance(validation, Split | None):
+            text = f"loop: validation must be a Split (got {quoted(validation)})"
+            raise UsageError(f"{text}; write validation=Split(x, y, truth=y)")
+        if not isinstance(seed, int | np.integer | np.random.Generator):
+            raise UsageError(
+                f"loop: seed must be a whole number (got {quoted(seed)}); write seed=0"
+            )
+        if not isinstance(early_stopping, EarlyStopping | None):
+            text = f"loop: early_stopping must be an EarlyStopping (got {quoted(early_stopping)})"
+            raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
+        if task.outputs != (outputs := step.mlp.outputs):
+            raise UsageError(
+                f"loop: task must have as many outputs as the network (got {task.outputs} and "
+                f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
+            )
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = fitting("loop: epochs", Count, epochs), early_stopping
         if early_stopping and validation:
@@ -223,7 +242,7 @@ class Loop(KnownAttributes, Uncopyable):
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
         self._odd_validation = ""
-        self.callbacks = sorted(callbacks, key=_order)
+        self.callbacks = in_order(callbacks)
         self._hooks = {hook: self._overriding(hook) for hook in (*HOOKS, "skip_budget")}
         self._may_skip = all(
             _overrides(callback, "skip_budget")
@@ -541,10 +560,29 @@ class Loop(KnownAttributes, Uncopyable):
             call(self, *details)
 
 
-def _order(callback: Callback) -> int:
-    if not isinstance(callback, Callback):
-        raise UsageError(f"callbacks: must be instances of Callback (got {callback!r})")
-    return callback.order
+def in_order(callbacks: object) -> list[Callback]:
+    """Return callbacks in the order of their calls.  Raises: UsageError for others."""
+    given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    for one in given:
+        if not isinstance(one, Callback):
+            raise UsageError(
+                f"callbacks: must be instances of Callback (got {quoted(one)}){_advice_on(one)}"
+            )
+    if given is not callbacks:
+        raise UsageError("callbacks: must be a list (got a callback); write callbacks=[callback]")
+    return sorted(given, key=lambda callback: callback.order)
+
+
+def _advice_on(given: object) -> str:
+    """Return what to write in place of a callback that is none, or ""."""
+    if isinstance(given, EarlyStopping):
+        return (
+            "; write early_stopping=EarlyStopping(patience=20) for a Loop, "
+            "training={'early_stopping': {'patience': 20}} for fit"
+        )
+    if isinstance(given, type) and issubclass(given, Callback):
+        return f"; write callbacks=[{given.__name__}()]"
+    return "; write a class with the hook, such as on_train_epoch_end(self, loop, row)"
 
 
 def _overrides(callback: Callback, name: str) -> bool:

@@ -6,9 +6,9 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from mlpengine.models.calibration import calibration_error
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.kinds import Mean
+from mlpengine.models.metrics import calibration_error
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array
@@ -72,8 +72,7 @@ def measure(
                 measured.spreads[name][OF_MEAN] = of_mean
             chances = task.probabilities(output)
             if chances is not None:
-                error = calibration_error(chances, part.truth, part.weights)
-                measured.calibration_error = error
+                measured.calibration_error = calibration_error(part.truth, chances, part.weights)
         elif folds is None:
             measured.spreads[name] = _over_networks(scorer, part, networks)
     return measured

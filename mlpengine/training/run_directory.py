@@ -146,7 +146,7 @@ def _version(package: str) -> str | None:
     """Return the version of a package, which may be installed and not loaded yet."""
     version: str | None = getattr(sys.modules.get(package), "__version__", None)
     if version is None:
-        from importlib import metadata  # takes some 20 ms
+        from importlib import metadata  # slow
 
         with suppress(metadata.PackageNotFoundError):
             version = metadata.version(package)

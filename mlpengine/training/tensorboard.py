@@ -13,7 +13,6 @@ from functools import cache
 from math import isfinite
 from pathlib import Path
 from time import time
-from types import TracebackType
 from typing import Self
 
 from mlpengine.common.files import writing
@@ -207,10 +206,5 @@ class TensorBoard(Callback):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -53,8 +53,7 @@ from mlpengine.training.skipping import NonfiniteRule
 from mlpengine.training.starting import copy_weights
 
 SMALL_STEP = 2**20
-"""Parameters times rows of a batch below which two ranks are no faster than one: compiled steps of
-64-128-10 on 64 rows took 46 us for 43 us of one rank (two-core Intel Xeon, November 2026)."""
+"""Parameters times rows of a batch below which two ranks are no faster than one."""
 
 _log = logging.getLogger("mlpengine")
 

@@ -1,11 +1,9 @@
 """What a compiled program is made of: typed statements, functions, and the layout of its memory."""
 
 import re
-import subprocess
 
 import numpy as np
 import pytest
-from compiled_table import CASES
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import chosen_target
@@ -21,7 +19,7 @@ from mlpengine.backends.compiled.statements import (
     print_function,
     store,
 )
-from mlpengine.backends.compiled.target import LEVELS, Target, compiler_command
+from mlpengine.backends.compiled.target import LEVELS, Target
 from mlpengine.backends.compiled.tiles import heights
 
 PRINTED = """\
@@ -164,19 +162,6 @@ def test_threads_wait_for_what_others_wrote_or_still_read():
     rows = made("a", "b", by_columns=False)
     assert made("b", "c", by_columns=True).waits_for(rows)
     assert not made("b", "c", by_columns=False).waits_for(rows)  # each its own rows
-
-
-@pytest.mark.parametrize("case", [c for c in CASES if c.fused][2::5], ids=lambda c: c.name)
-def test_a_program_compiles_without_warnings(case, tmp_path):
-    """A buffer that a function declares and does not use would be one."""
-    source = tmp_path / "program.c"
-    source.write_text(case.step("compiled").emit_c())
-    flags = [*chosen_target().flags, "-Wall", "-Wextra", "-Werror"]
-    allowed = ["-Wno-psabi", "-Wno-unknown-pragmas"]
-    for unit in ([], ["-DUNIT=0"], ["-DUNIT=1"]):
-        output = ["-O0", "-c", "-o", str(tmp_path / "program.o")]  # zig has no -fsyntax-only
-        command = [*compiler_command(), *flags, *allowed, *unit, *output, str(source)]
-        subprocess.run(command, check=True)
 
 
 @pytest.mark.parametrize(

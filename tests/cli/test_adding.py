@@ -12,16 +12,15 @@ from annotated_types import Gt, Le
 from jsonschema import Draft202012Validator
 
 import mlpengine as package
-from mlpengine.common.fields import Count, Fraction, NonNegative, Positive
+from mlpengine.common.fields import Fraction, NonNegative, Positive
 from mlpengine.config import json_schema, load_config
-from mlpengine.config.options import FAMILIES, section_of
-from mlpengine.errors import ConfigError, UsageError
+from mlpengine.config.options import FAMILIES
+from mlpengine.errors import ConfigError
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import EntryLoss
 from mlpengine.ops.op import REGISTRY
 from mlpengine.optim import Optimizer, Schedule, settings_class
 from mlpengine.optim.clipping import _ScaledByNorm
-from mlpengine.settings import TrainingSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from reference_pages import config as reference
@@ -203,31 +202,6 @@ def test_an_estimator_takes_the_name_of_what_is_added(make, parameter):
         MlpRegressor(**options, **more).fit(x[:, :2], x[:, 2]) for more in ({parameter: name}, {})
     )
     assert (own.predict(x[:, :2]) != usual.predict(x[:, :2])).any()
-
-
-def test_an_option_of_training_is_one_field():
-    @dataclass(frozen=True)
-    class MoreTraining(TrainingSettings):
-        """How a network is trained.
-
-        Args:
-            pauses: Epochs between two pauses.
-        """
-
-        pauses: Count = 7
-
-    section = section_of(MoreTraining, title="MoreSection")
-    entry = section.model_json_schema()["properties"]["pauses"]
-    assert entry == {
-        "default": 7,
-        "description": "Epochs between two pauses.",
-        "minimum": 1,
-        "title": "Pauses",
-        "type": "integer",
-    }
-    assert section.model_validate({"pauses": 3}).settings == MoreTraining(pauses=3)
-    with pytest.raises(UsageError, match="MoreTraining: pauses must be a whole number of at least"):
-        MoreTraining(pauses=0)
 
 
 def test_what_is_forgotten_is_unknown(tmp_path):

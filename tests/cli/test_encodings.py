@@ -48,6 +48,7 @@ SCRIPT = """\
 import json, os, sys
 from mlpengine_cli.main import run
 from mlpengine_cli.streams import keep_streams
+os.write(1, sys.stdout.encoding.encode() + b"\\0")
 keep_streams()
 for arguments in json.loads(sys.argv[1]):
     code = run(arguments)
@@ -58,9 +59,10 @@ for arguments in json.loads(sys.argv[1]):
 ENCODINGS = {
     "cp1252": {"PYTHONIOENCODING": "cp1252"},
     "ascii": {"PYTHONIOENCODING": "ascii"},
-    "utf-8": {"PYTHONIOENCODING": "utf-8"},
+    "utf-8": {"PYTHONUTF8": "1"},
     "C": {"LC_ALL": "C"},
 }
+"""Variables by the encoding that they ask for; "C" is UTF-8, and on Windows its code page."""
 
 
 @pytest.fixture(scope="module", params=ENCODINGS)
@@ -80,9 +82,10 @@ def outputs(request, tmp_path_factory):
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
-    parts = done.stdout.split(b"\0")
+    encoding, *parts = done.stdout.split(b"\0")
     results = dict(zip(CALLS, zip(parts[::2], map(int, parts[1::2]), strict=False), strict=True))
-    encoding = request.param if request.param != "C" else "utf-8"
+    encoding = encoding.decode()
+    assert encoding == request.param or (request.param == "C" and encoding in ("utf-8", "cp1252"))
     return folder, encoding, results, done.stderr.decode(encoding)
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dying import saving_until
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
@@ -191,22 +192,14 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, mon
 
 
 @pytest.mark.parametrize("kinds", [False, True])
-def test_a_run_that_died_goes_on_and_predicts(kinds, mlpengine, rows, monkeypatch):
+def test_a_run_that_died_goes_on_and_predicts(kinds, mlpengine, rows):
     every = ("epochs: 6", "epochs: 6, checkpoint: {every_epochs: 2}")
     if kinds:
         write_kinds("kind", every=every)
     else:
         write_config("c.yaml", "kind", every=every)
     train(mlpengine, "c.yaml", "--out", "whole")
-    real = Checkpoints.save
-
-    def dying(store, step, state, *args, **options):
-        if len(state["history"]["rows"]) >= 4:
-            raise KeyboardInterrupt  # as little is cleaned up as by any exception
-        return real(store, step, state, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", dying)
+    with saving_until(lambda _, state: len(state["history"]["rows"]) >= 4):
         assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
     predicted = mlpengine("predict", "died", "rows.csv")
     assert (predicted.code, len(predicted.out.splitlines())) == (0, 121)

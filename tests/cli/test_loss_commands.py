@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import scipy.stats
+from dying import saving_until
 
-from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 
 RNG = np.random.default_rng(0)
@@ -107,21 +107,12 @@ def test_a_loss_from_training_to_prediction(name, folder, mlpengine):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine, monkeypatch):
+def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine):
     row, texts = LOSSES[name], {}
-    real = Checkpoints.save
-
-    def dying(store, step, *args, **options):
-        if step >= 60:
-            raise KeyboardInterrupt
-        return real(store, step, *args, **options)
-
     for run, backend in {"plain": "numpy", "whole": "compiled", "parts": "compiled"}.items():
         write(folder, row.loss, row.target, backend)
         settings = ["--set", "training.epochs=4", "--set", "training.checkpoint.every_steps=25"]
-        with monkeypatch.context() as patch:
-            if run == "parts":
-                patch.setattr(Checkpoints, "save", dying)
+        with saving_until(lambda step, _, dies=run == "parts": dies and step >= 60):
             code = mlpengine("train", "c.yaml", "--out", run, "-q", *settings).code
         assert code == (130 if run == "parts" else 0)
         if run == "parts":

@@ -220,7 +220,7 @@ def test_requirements_that_say_nothing_are_refused(text, at):
 def test_a_requirement_of_an_unknown_metric_is_refused_with_those_that_exist(at):
     said = at("evaluate", "runs/c", "--require", "acuracy > 0.3")
     assert said.code == 2
-    assert "error: this task has loss, r2, mae, rmse" in said.err
+    assert "error: --require: this task has loss, r2, mae, rmse" in said.err
 
 
 def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():

@@ -7,6 +7,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from dying import saving_until
 
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.training.checkpoint import Checkpoints
@@ -58,17 +59,9 @@ def test_kill_9(mlpengine, tmp_path):
 
 
 @pytest.mark.parametrize("number", [1, 7, 20, 33])
-def test_a_run_that_died_goes_on(number, mlpengine, rows, monkeypatch):
+def test_a_run_that_died_goes_on(number, mlpengine, rows):
     assert mlpengine("train", "c.yaml", "--out", "whole", "-q").code == 0
-    real = Checkpoints.save
-
-    def dying(store, step, *args, **options):
-        if step >= number:
-            raise KeyboardInterrupt  # as little is cleaned up as by any exception
-        return real(store, step, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", dying)
+    with saving_until(lambda step, _: step >= number):
         assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
     for left in (".tmp-1-model.safetensors", "checkpoints/.tmp-1-step-000000005.safetensors"):
         Path("died", left).parent.mkdir(exist_ok=True)

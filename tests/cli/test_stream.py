@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from dying import saving_until
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.features import prepared as prepared_module
-from mlpengine.training.checkpoint import Checkpoints
 
 ROWS = 400
 CONFIG = """\
@@ -101,17 +101,9 @@ def test_many_windows_give_the_bits_of_the_same_order_in_memory(
 def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, monkeypatch):
     monkeypatch.setattr(prepared_module, "BLOCK", 512)
     whole, _ = train(mlpengine, "whole", "data.stream={window: 2}")
-    real = Checkpoints.save
-
-    def dying(store, step, *args, **options):
-        if step >= number:
-            raise KeyboardInterrupt
-        return real(store, step, *args, **options)
-
-    monkeypatch.setattr(Checkpoints, "save", dying)
     given = ("--set", "data.stream={window: 2}")
-    assert mlpengine("train", "c.yaml", "-o", "part", "-q", *given).code == 130
-    monkeypatch.setattr(Checkpoints, "save", real)
+    with saving_until(lambda step, _: step >= number):
+        assert mlpengine("train", "c.yaml", "-o", "part", "-q", *given).code == 130
     assert mlpengine("clean").code == 0  # they are prepared again
     assert mlpengine("train", "--resume", "part", "-q").code == 0
     assert [Path("part", name).read_bytes() for name in FILES] == whole

@@ -34,6 +34,10 @@ UNFIT = {
     "misspelled data set": ("source: digit", "did you mean 'digits'?"),
     "no target": ("source: rows.csv", "data.target: this key is required (one of the columns a,"),
     "misspelled column": ("source: rows.csv, target: yy", "has no column 'yy'"),
+    "two columns in one": (
+        "source: rows.csv, target: y, drop: a b",
+        "has no column 'a b'; write [a, b]",
+    ),
     "dropped column": ("source: rows.csv, target: y, drop: [d]", "has no column 'd'"),
     "group column": ("source: rows.csv, target: y, split: {group: d}", "has no column 'd'"),
     "task": ("source: rows.csv, target: c, task: regression", "the target must be a number"),

@@ -5,6 +5,7 @@ import pydoc
 from dataclasses import is_dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mlpengine
@@ -12,9 +13,12 @@ from mlpengine import (
     Adam,
     BinaryCrossEntropyWithLogits,
     Callback,
+    CosineSchedule,
     Loop,
     MeanSquaredError,
     Mlp,
+    Population,
+    PopulationStep,
     Sgd,
     SoftmaxCrossEntropy,
     TrainingStep,
@@ -27,12 +31,14 @@ from mlpengine import (
     tape,
     training,
 )
+from mlpengine.common.foreign import ABSENT, SYNONYMS
 from mlpengine.common.misuse import KnownAttributes, called_as
+from mlpengine.common.wording import hint, nearest
 from mlpengine.errors import CallError, CheckpointError, DataError, MlpEngineError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.features import Preprocessor
 from mlpengine.models import Classification, Split
-from mlpengine.optim import OneCycleSchedule
+from mlpengine.optim import OneCycleSchedule, Optimizer
 from mlpengine.settings import EarlyStopping
 from mlpengine.tables import read_table
 
@@ -124,6 +130,23 @@ def with_another_optimizer(optimizer):
 
 STEP = "write TrainingStep(mlp, loss, optimizer, batch_size=32)"
 SIZES = "write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs"
+
+
+def by_hand(text):
+    """Evaluate a call of a loop that is written by hand."""
+    mlp, loss, adam = parts()
+    scratch, grads = mlp.scratch(8), mlp.gradients(8)
+    mlp.forward(X, scratch)
+    names = {"mlp": mlp, "loss": loss, "adam": adam, "scratch": scratch, "grads": grads}
+    return eval(text, {"X": X, "Y": Y, **names})
+
+
+def loop(**options):
+    return Loop(training_step(), Classification(3), Split(X, Y, Y), epochs=1, **options)
+
+
+def renamed(prefix):
+    return {prefix + name: value for name, value in parts()[0].state_dict().items()}
 
 
 def node():
@@ -226,7 +249,7 @@ MISTAKES = {
         lambda: training_step()(X[0], Y[0]),
         "training step: x",
         "(got (4,))",
-        "write step(x[None], y[None])",
+        "write step([x], [y])",
     ),
     "more rows than the batch": (
         lambda: training_step()(np.vstack([X, X]), np.append(Y, Y)),
@@ -298,7 +321,7 @@ MISTAKES = {
         lambda: parts()[0].predict(X[0]),
         "predict: x",
         "(4,)",
-        "write predict(x[None])",
+        "write predict([x])",
     ),
     "a loop over arrays": (
         lambda: Loop(training_step(), X, Y, epochs=1),
@@ -544,6 +567,367 @@ MISTAKES = {
     ),
     "NumPy's function of a node": (lambda: np.exp(node()), "np.exp:", "Node", "write x.exp()"),
     "a condition": (lambda: node() > 0, "comparison:", "with 0", "write x.maximum(0.0)"),
+    "gradients and scratch swapped": (
+        lambda: by_hand("mlp.backward(grads, scratch)"),
+        "Mlp.backward: scratch must be of the class Scratch",
+        "got Gradients(...)",
+        "write mlp.backward(scratch, grads)",
+    ),
+    "scratch and features swapped": (
+        lambda: by_hand("mlp.forward(scratch, X)"),
+        "Mlp.forward: scratch must be of the class Scratch",
+        "float32[8, 4]",
+        "write mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)",
+    ),
+    "no scratch": (
+        lambda: by_hand("mlp.forward(X)"),
+        "Mlp.forward: needs scratch",
+        "float32[8, 4]",
+        "write mlp.forward(x, scratch)",
+    ),
+    "PyTorch's step": (
+        lambda: by_hand("adam.step()"),
+        "Adam.step: needs model, grads",
+        "got nothing",
+        "write optimizer.step(mlp, grads)",
+    ),
+    "gradients for a model": (
+        lambda: by_hand("adam.step(grads, mlp)"),
+        "Adam: step needs the model it was made for",
+        "got Gradients(...)",
+        "write optimizer.step(mlp, grads)",
+    ),
+    "a vector for gradients": (
+        lambda: by_hand("adam.step(mlp, grads.flat)"),
+        "Adam: step needs gradients",
+        "float32[67]",
+        "write optimizer.step(mlp, grads)",
+    ),
+    "target and output swapped": (
+        lambda: by_hand("loss(Y, scratch.output)"),
+        "softmax_cross_entropy: output must be those of a network",
+        "int64[8]",
+        "write loss(output, target)",
+    ),
+    "gradients for their output": (
+        lambda: by_hand("loss(scratch.output, Y, grads)"),
+        "SoftmaxCrossEntropy: d_output must be an array or None",
+        "got Gradients(...)",
+        "loss(scratch.output, y, grads.d_output)",
+    ),
+    "a number of jobs": (
+        lambda: MlpClassifier(n_jobs=-1),
+        "MlpClassifier: has no argument 'n_jobs'",
+        "got -1",
+        "write MlpClassifier(hidden=[64, 64], epochs=50, threads=1)",
+    ),
+    "a loss's option of an estimator": (
+        lambda: MlpRegressor(loss="huber", delta=2),
+        "MlpRegressor: has no argument 'delta'",
+        "got 2",
+        "a loss has it: Huber(delta=1.0)",
+    ),
+    "a schedule of dropout by name": (
+        lambda: TrainingStep(*parts(), 8, dropout_schedule="cosine"),
+        "training step: dropout_schedule must be callable",
+        "'cosine'",
+        "such as CosineSchedule(1000)",
+    ),
+    "class weights as a list": (
+        lambda: MlpClassifier(class_weight=[1, 2, 3]).fit(X, Y),
+        "class_weight: must be balanced, or weights by label",
+        "[1, 2, 3]",
+        "{0: 1.0, 1: 2.0}",
+    ),
+    "Xavier's initializer": (
+        lambda: Mlp([4, 8, 3], initializer="xavier"),
+        "initializer: must be one of he_normal",
+        "'xavier'",
+        "did you mean 'glorot_uniform'?",
+    ),
+    "a task of labels": (
+        lambda: Classification(["a", "b"]),
+        "Classification: outputs must be a whole number",
+        "['a', 'b']",
+        "",
+    ),
+    "a name by place": (
+        lambda: tape.Tape().input((4, 3), "x"),
+        "input: dtype must be one of NumPy's",
+        "'x'",
+        "input((4, 3), name='x')",
+    ),
+    "a data frame to read": (
+        lambda: read_table(pd.DataFrame({"a": [1]})),
+        "read: needs a path, a data set or an open file",
+        "DataFrame [1, 1]",
+        "mlpengine.fit takes data frames",
+    ),
+    "features and targets swapped": (
+        lambda: training_step()(Y, X),
+        "training step: x must be (rows, 4)",
+        "(8,)",
+        "write step(x, y)",
+    ),
+    "one number": (
+        lambda: training_step(MeanSquaredError(), 1)(X[0], 1.0),
+        "training step: x must be (rows, 4)",
+        "(4,)",
+        "write step([x], [[y]])",
+    ),
+    "images": (
+        lambda: training_step()(X.reshape(8, 2, 2), Y),
+        "training step: x must be (rows, 4)",
+        "(8, 2, 2)",
+        "write np.reshape(x, (len(x), -1))",
+    ),
+    "PyTorch's cosine": (
+        lambda: CosineSchedule(T_max=100, eta_min=0.0),
+        "CosineSchedule: has no argument 'T_max'",
+        "got 100",
+        "did you mean 'total_steps'?; write CosineSchedule(total_steps=1000, final=0.0",
+    ),
+    "PyTorch's least rate": (
+        lambda: CosineSchedule(100, eta_min=1e-5),
+        "CosineSchedule: has no argument 'eta_min'",
+        "1e-05",
+        "final=0.01 ends at a hundredth",
+    ),
+    "PyTorch's scheduler": (
+        lambda: CosineSchedule(parts()[2], 100),
+        "CosineSchedule: takes no optimizer",
+        "",
+        "write Adam(mlp, schedule=CosineSchedule(1000))",
+    ),
+    "a schedule for a rate": (
+        lambda: Adam(parts()[0], lr=CosineSchedule(100)),
+        "Adam: lr must be a number",
+        "CosineSchedule(...)",
+        "write Adam(mlp, lr=0.001, schedule=CosineSchedule(...))",
+    ),
+    "a schedule by name, later": (
+        lambda: by_hand("setattr(adam, 'schedule', 'cosine') or adam.step(mlp, grads)"),
+        "Adam: schedule must be callable",
+        "'cosine'",
+        "such as CosineSchedule(1000)",
+    ),
+    "one beta": (
+        lambda: Adam(parts()[0], betas=0.9),
+        "Adam: betas must be 2 values",
+        "got 0.9",
+        "write betas=(0.9, 0.999)",
+    ),
+    "Adam's momentum": (
+        lambda: Adam(parts()[0], momentum=0.9),
+        "Adam: has no argument 'momentum'",
+        "got 0.9",
+        "Sgd(mlp, lr=0.1, momentum=0.9)",
+    ),
+    "Keras's epsilon": (
+        lambda: Adam(parts()[0], epsilon=1e-7),
+        "Adam: has no argument 'epsilon'",
+        "1e-07",
+        "did you mean 'eps'?; write Adam(mlp, lr=0.001, eps=1e-07)",
+    ),
+    "decay of a rate": (
+        lambda: Adam(parts()[0], lr_decay=0.1),
+        "Adam: has no argument 'lr_decay'",
+        "got 0.1",
+        "a schedule lowers the learning rate: Adam(mlp, schedule=CosineSchedule(1000))",
+    ),
+    "a device": (
+        lambda: Mlp([4, 8, 3], device="cuda"),
+        "Mlp: has no argument 'device'",
+        "'cuda'",
+        "all runs on the processor; leave it out",
+    ),
+    "a network's device": (
+        lambda: parts()[0].to("cuda"),
+        "'Mlp'",
+        "'to'",
+        "all runs on the processor; leave it out",
+    ),
+    "scikit-learn's alpha": (
+        lambda: MlpClassifier(alpha=1e-4),
+        "MlpClassifier: has no argument 'alpha'",
+        "0.0001",
+        "write MlpClassifier(hidden=[64, 64], epochs=50, weight_decay=0.0001)",
+    ),
+    "scikit-learn's solver": (
+        lambda: MlpClassifier(solver="lbfgs"),
+        "MlpClassifier: has no argument 'solver'",
+        "'lbfgs'",
+        "did you mean 'optimizer'?; write MlpClassifier(hidden=[64, 64], epochs=50)",
+    ),
+    "an estimator's loss": (
+        lambda: MlpRegressor(loss="squared_error").fit(X, X[:, 0]),
+        "loss: must be auto, mse",
+        "'squared_error'",
+        "did you mean 'mse'?",
+    ),
+    "parameters that are set": (
+        lambda: MlpClassifier().set_params(hidden_layer_sizes=(3,)),
+        "MlpClassifier.set_params: has no argument 'hidden_layer_sizes'",
+        "(3,)",
+        "did you mean 'hidden'?",
+    ),
+    "fewer targets of an estimator": (
+        lambda: MlpClassifier().fit(X, Y[:-1]),
+        "MlpClassifier: y must have a target for each row of X",
+        "got 7 for 8 rows",
+        "write fit(X[rows], y[rows])",
+    ),
+    "no targets of an estimator": (
+        lambda: MlpClassifier().fit(X),
+        "MlpClassifier.fit: needs y",
+        "float32[8, 4]",
+        "write MlpClassifier().fit(X, y)",
+    ),
+    "an estimator that is not fitted": (
+        lambda: MlpRegressor().predict(X),
+        "MlpRegressor: is not fitted yet",
+        "",
+        "write estimator.fit(X, y) first",
+    ),
+    "a preprocessor that is not fitted": (
+        lambda: Preprocessor("species").transform(read_table("penguins")),
+        "preprocessor: fit must be called first",
+        "",
+        "write preprocessor.fit(table)",
+    ),
+    "an option of a preprocessor": (
+        lambda: Preprocessor("y", scaler="standard"),
+        "Preprocessor: has no option 'scaler'",
+        "'standard'",
+        "did you mean 'standardize'?",
+    ),
+    "pandas' sep": (
+        lambda: read_table("penguins", sep=";"),
+        "table: has no option 'sep'",
+        "';'",
+        "did you mean 'delimiter'?; the options of text are delimiter",
+    ),
+    "pandas' usecols": (
+        lambda: read_table("penguins", usecols=["a"]),
+        "table: has no option 'usecols'",
+        "['a']",
+        "pandas.read_csv",
+    ),
+    "a run that there is not": (
+        lambda: mlpengine.load("runs/nothing"),
+        "there is no such run or model file",
+        "runs/nothing",
+        "`mlpengine train CONFIG.yaml` makes runs/CONFIG",
+    ),
+    "names of a wrapped module": (
+        lambda: parts()[0].load_state_dict(renamed("module.")),
+        "parameters: must be called 0.weight, 0.bias",
+        "got module.0.weight",
+        "write mlp.load_state_dict({name.removeprefix('module.'): value",
+    ),
+    "names of another module": (
+        lambda: parts()[0].load_state_dict(dict(zip("abcd", renamed("").values(), strict=True))),
+        "parameters: must be called 0.weight, 0.bias",
+        "got a, b, c, d",
+        "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))",
+    ),
+    "a file of weights": (
+        lambda: parts()[0].load_state_dict("w.pt"),
+        "Mlp.load_state_dict: state must be a mapping",
+        "'w.pt'",
+        "Mlp.load(path) reads a file",
+    ),
+    "the state of PyTorch's optimizer": (
+        lambda: parts()[2].load_state_dict({"state": {}, "param_groups": []}),
+        "Adam: needs what optimizer.state_dict() returned",
+        "PyTorch optimizer",
+        "begin without it",
+    ),
+    "a layer by number": (
+        lambda: parts()[0].freeze(0),
+        "freeze: layers must be a list",
+        "got 0",
+        "write freeze([0])",
+    ),
+    "early stopping among callbacks": (
+        lambda: loop(callbacks=[EarlyStopping()]),
+        "callbacks: must be instances of Callback",
+        "EarlyStopping(",
+        "write early_stopping=EarlyStopping(patience=20)",
+    ),
+    "early stopping switched on": (
+        lambda: loop(early_stopping=True),
+        "loop: early_stopping must be an EarlyStopping",
+        "got True",
+        "write early_stopping=EarlyStopping(patience=20)",
+    ),
+    "a task of other outputs": (
+        lambda: Loop(training_step(), Classification(5), Split(X, Y, Y), epochs=1),
+        "loop: task must have as many outputs as the network",
+        "got 5 and 3",
+        "write Classification(3)",
+    ),
+    "a loop over lists": (
+        lambda: Split(X.tolist(), Y, Y),
+        "Split: x must be an array",
+        "list [[",
+        "np.asarray(x, 'float32')",
+    ),
+    "a loop's fit": (lambda: loop().fit(), "'Loop'", "'fit'", "write loop.run()"),
+    "fit's y": (
+        lambda: mlpengine.fit(COLUMNS, y="price"),
+        "fit: y is called target",
+        "'price'",
+        "write mlpengine.fit(table, target='price')",
+    ),
+    "fit's optimizer as an object": (
+        lambda: mlpengine.fit(COLUMNS, "price", optimizer=Adam),
+        "fit: optimizer must be a name",
+        "the class Adam",
+        "write optimizer='adam'",
+    ),
+    "fit's model by name": (
+        lambda: mlpengine.fit(COLUMNS, "price", model="realmlp"),
+        "fit: model must be a mapping of keys",
+        "'realmlp'",
+        "write model={'preset': 'realmlp'}",
+    ),
+    "PyTorch's optimizer": (
+        lambda: mlpengine.SGD,
+        "module 'mlpengine'",
+        "'SGD'",
+        "did you mean 'Sgd'?",
+    ),
+    "PyTorch's loss": (
+        lambda: mlpengine.CrossEntropyLoss,
+        "module 'mlpengine'",
+        "'CrossEntropyLoss'",
+        "did you mean 'SoftmaxCrossEntropy'?",
+    ),
+    "a name of another room": (
+        lambda: mlpengine.read_table,
+        "module 'mlpengine'",
+        "'read_table'",
+        "it is in mlpengine.tables",
+    ),
+    "a population of a number": (
+        lambda: Population(4, parts()[0]),
+        "Population: mlp must be of the class Mlp",
+        "got 4",
+        "write Population(mlp, 8)",
+    ),
+    "an optimizer for a population": (
+        lambda: PopulationStep(Population(parts()[0], 2), parts()[1], parts()[2], 8),
+        "population step: optimizer must be a class",
+        "Adam(lr=0.001",
+        "write PopulationStep(population, loss, Adam, batch_size=32",
+    ),
+    "an input by place": (
+        lambda: tape.Program(node().tape).forward(X),
+        "Program.forward: takes no argument by place",
+        "float32[8, 4]",
+        "write program.forward(x=x)",
+    ),
     "an estimator's attribute": (
         lambda: setattr(MlpClassifier(), "hidden_layer_sizes", (5,)),
         "MlpClassifier: has no attribute 'hidden_layer_sizes'",
@@ -556,7 +940,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("call", "where", "given", "right"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_told_where_it_is_and_what_to_write(call, where, given, right):
-    with pytest.raises((MlpEngineError, AttributeError)) as caught:
+    with pytest.raises((MlpEngineError, AttributeError)) as caught:  # NotFittedError is one
         call()
     message = str(caught.value)
     assert where in message
@@ -611,6 +995,77 @@ def test_arguments_that_fit_no_signature_are_type_errors_too():
     with pytest.raises(TypeError) as caught:
         Mlp()
     assert isinstance(caught.value, CallError)
+
+
+BY_LIBRARY = {
+    "TrainingStep": "its steps are hot, and a decorator costs as much as a check",
+    "Callback": "the loop calls its hooks",
+    "Diagnostics": "the loop calls it",
+    "Tape.__init__": "it takes nothing by hand",
+    "FitResult.__init__": "`fit` makes it",
+    "Model.__init__": "`fit` and `load` make it",
+    **dict.fromkeys(("Model.features", "Model.forward", "Model.interval"), "of arrays within"),
+    **dict.fromkeys(("Model.outputs", "Model.scorer", "Model.spread"), "of arrays within"),
+    **dict.fromkeys(("Model.table", "Model.task_with", "Model.with_mean"), "of arrays within"),
+    **dict.fromkeys(("Loop.abandon", "Loop.callback", "Loop.fill"), "the trainer calls it"),
+    **dict.fromkeys(("Loop.finish", "Loop.load_state_dict"), "the trainer calls it"),
+    "Mlp.move_to": "populations call it",
+    "CosineSchedule": "the optimizer calls it, hot",
+}
+"""Classes and methods that `called_as` leaves alone, and why."""
+
+BY_HAND = {"__init__", "__call__", "step"}
+"""What callers use of losses and optimizers, besides what the tape and backends do."""
+
+
+def methods():
+    """Yield the methods with arguments of the classes of the package itself, by name."""
+    for name in mlpengine.__all__:
+        kind = getattr(mlpengine, name)
+        if not isinstance(kind, type) or issubclass(kind, Exception):
+            continue
+        for member, function in inspect.getmembers(kind, inspect.isfunction):
+            public = member in ("__init__", "__call__") or member[0] != "_"
+            ours = function.__module__.startswith("mlpengine")
+            rule = issubclass(kind, ops.GradOp | Optimizer) and member not in BY_HAND
+            known = {name, f"{name}.{member}"} & {*BY_LIBRARY}
+            parameters = [*inspect.signature(function).parameters.values()]
+            open_ = any(one.kind is one.VAR_KEYWORD for one in parameters)
+            if public and ours and not (rule or known or open_ or len(parameters) < 2):
+                yield f"{name}.{member}", kind, function
+
+
+METHODS = [*methods()]
+
+
+@pytest.mark.parametrize(("name", "kind", "function"), METHODS, ids=[one[0] for one in METHODS])
+def test_methods_that_are_called_by_hand_answer_a_wrong_call(name, kind, function):
+    with pytest.raises(CallError, match=r"has no argument 'no_such_argument'.*; write "):
+        function(object.__new__(kind), no_such_argument=1)
+
+
+OPTIONS = [*optim.OPTIMIZERS.values(), *optim.schedules.SCHEDULES.values(), *ops.LOSSES.values()]
+
+
+@pytest.mark.parametrize("kind", [*OPTIONS, MlpClassifier, Mlp, EarlyStopping])
+def test_what_is_proposed_for_arguments_of_other_libraries_is_there(kind):
+    own, found = inspect.signature(kind).parameters, []
+    for theirs in {*SYNONYMS, *ABSENT} - {*own}:
+        said = hint(theirs, own)
+        if " - did you mean " in said:
+            found.append(said.split("'")[1])
+            assert nearest(theirs, own) == found[-1]
+    assert {*found} <= {*own}
+
+
+@pytest.mark.parametrize("kind", [*optim.schedules.SCHEDULES.values(), *ops.LOSSES.values()])
+def test_the_call_that_a_message_shows_is_right(kind):
+    with pytest.raises(CallError) as caught:
+        kind(no_such_argument=1)
+    call = str(caught.value).partition("; write ")[2]
+    made = eval(call, {kind.__name__: kind})
+    if isinstance(made, optim.schedules.Schedule):
+        assert 0 <= made(3) <= 1
 
 
 def test_errors_of_type_within_a_call_stay_as_they_are():

@@ -113,6 +113,64 @@ MISTAKES = {
         SOUND + "model: {hidden: [3, 3], dropout: [0.1, 1.5]}",
         "model.dropout[1]: must be less than 1.0 (got 1.5)",
     ),
+    "numbers without brackets": (
+        SOUND + "model: {hidden: 64, 32}",
+        "model.32: a list needs brackets: write hidden: [64, 32]",
+    ),
+    "a list of columns for formulas": (
+        "data: {source: digits, features: [a, b]}",
+        "(got ['a', 'b']); write features: {ratio: a / b}; all columns but the target and",
+    ),
+    "a list of shares": (
+        "data: {source: digits, split: [0.7, 0.2, 0.1]}",
+        "data.split: must be a mapping of keys (got [0.7, 0.2, 0.1]); write split: {validation: 0",
+    ),
+    "a list of keys": (
+        SOUND + "training:\n- epochs: 2",
+        "training: must be a mapping of keys (got [{'epochs': 2}]); leave out the '- ' before its",
+    ),
+    "sizes for a model": (
+        SOUND + "model: [64, 64]",
+        "model: must be a mapping of keys (got [64, 64]); write model: {hidden: [64, 64]}",
+    ),
+    "a range for a sweep": (
+        SOUND + "sweep: {space: {optimizer.lr: [1e-4, 0.1]}}",
+        "write optimizer.lr: {log: [0.0001, 0.1]}",
+    ),
+    "PyTorch's steps of a schedule": (
+        SOUND + "schedule: {name: cosine, T_max: 100}",
+        "unknown key; the training itself says how many steps there are; leave it out",
+    ),
+    "a device": (SOUND + "training: {device: cuda}", "all runs on the processor; leave it out"),
+    "shuffling": (SOUND + "training: {shuffle: true}", "shuffled in each epoch; leave it out"),
+    "decay of the rate": (
+        SOUND + "optimizer: {lr_decay: 0.9}",
+        "optimizer.lr_decay: unknown key (valid here: name, lr, betas, eps, weight_decay, "
+        "decay_biases, groups, decay_schedule); a schedule lowers the learning rate",
+    ),
+    "Adam's momentum": (SOUND + "optimizer: {momentum: 0.9}", "the optimizer sgd has it"),
+    "percent": ("data: {source: digits, split: {test: 20}}", "it is a share: write 0.2"),
+    "percent as text": (SOUND + "model: {dropout: 20%}", "(got '20%'); write 0.2"),
+    "a whole number as a float": (
+        SOUND + "training: {epochs: 1e2}",
+        "training.epochs: must be a whole number (got 100.0); write 100",
+    ),
+    "options beside a name": (
+        SOUND + "optimizer: adam lr=0.1",
+        "(got 'adam lr=0.1'); write {name: adam, KEY: VALUE}",
+    ),
+    "the nearer of two keys": (
+        SOUND + "training: {patience: 5}",
+        "training.patience: unknown key - did you mean 'training.early_stopping.patience'?",
+    ),
+    "a key of a section at the top": (
+        SOUND + "dropout: 0.2",
+        ":2: dropout: unknown key - did you mean 'model.dropout'?",
+    ),
+    "a share of another name": (
+        "data: {source: digits, test_size: 0.2}",
+        "data.test_size: unknown key - did you mean 'data.split.test'?",
+    ),
     "early stopping blind": (
         "data: {source: digits, split: {validation: 0}}\ntraining:\n  early_stopping: true",
         ":3: training.early_stopping: early stopping needs validation rows",

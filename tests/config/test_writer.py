@@ -1,14 +1,16 @@
 """Configs as YAML: every text is read back as it was."""
 
-import json
 import random
 from dataclasses import replace
+from itertools import cycle, islice
 
 import pytest
 
 from mlpengine.config import load_config, writer
 from mlpengine.config.reader import Document, parse
+from mlpengine.config.schema import Config
 from mlpengine.config.writer import quoted, with_short_lists, yaml_text
+from mlpengine.errors import ConfigError
 
 PUNCTUATION = [
     ": a",
@@ -26,17 +28,36 @@ PUNCTUATION = [
     "`",
     "|",
 ]
-BRACKETS = [">", "{", "[", "]", "}", ",", "'", '"', "\\", "---", "...", "=", "<<", "\\x41", "%YAML"]
+BRACKETS = [">", "{", "[", "]", "}", ",", "'", '"', "\\", "=", "<<", "\\x41"]
+MARKS = [
+    "-",
+    "- ",
+    "--",
+    "---",
+    "--- a",
+    "...",
+    "%YAML",
+    "% a",
+    "?",
+    "? a",
+    ": ",
+    ":",
+    "#",
+    "*",
+    "&",
+    "!",
+]
 WORDS = [
     "~",
     "null",
     "Null",
     "true",
+    "yes",
     "YES",
     "off",
     "1",
     "1e3",
-    "0x1f",
+    "0x1F",
     "1:30",
     "2020-01-01",
     ".inf",
@@ -48,14 +69,36 @@ SPACES = [
     "a\nb",
     "\ta",
     "a\r",
+    "a\t",
+    "a   ",
+    "\r\n",
     "\x85",
+    "a\x85b",
     "\u2028",
+    "\u2029a",
     "\xa0",
     "\ufeff",
+    "\ufeffa",
     "\x00",
+    "\x07",
+    "\x7f",
+    "\x9b",
     "\x1b[31m",
 ]
-LETTERS = ["Łódź", "é", "\u200b", "\ue000", "\ufffe", "\U0001f600", "\U0010ffff", "a" * 20_000]
+LETTERS = [
+    "Łódź",
+    "é",
+    "\u200b",
+    "\ue000",
+    "\ufffe",
+    "\U0001f600",
+    "\U0010ffff",
+    "a" * 10_500,
+    "a b" * 4_000,
+]
+
+
+NAMED = [*PUNCTUATION, *BRACKETS, *MARKS, *WORDS, *SPACES, *LETTERS]
 
 
 def texts(count):
@@ -65,48 +108,80 @@ def texts(count):
         "".join(chr(rng.randrange(*rng.choice(planes))) for _ in range(rng.randrange(1, 9)))
         for _ in range(count)
     ]
-    return [*PUNCTUATION, *BRACKETS, *WORDS, *SPACES, *LETTERS, *drawn]
+    return [*NAMED, *drawn]
 
 
-def filled(tree, text):
-    """Return a tree with `text` in place of every text."""
-    match tree:
-        case str():
-            return text
-        case dict():
-            return {key: filled(value, text) for key, value in tree.items()}
-        case list():
-            return [filled(value, text) for value in tree]
-    return tree
+TEXTS = texts(1000 - len(NAMED))
+PARTS = 4
+"""Tests that share the configs."""
+SCHEMA = Config.model_json_schema()
 
 
-@pytest.fixture
-def config(tmp_path):
-    path = tmp_path / "c.yaml"
-    path.write_text(
-        "data: {source: a.csv, target: [y, z], drop: [a], na_values: [b], features: {c: d * 2},"
-        " where: c > 0, date_format: {e: dd/mm/yyyy}, missing: median, split: {group: g}}\n"
-        "model: {activation: relu}\n"
-    )
-    return load_config(path)
+def text_fields(node, within=()):
+    """Return the text fields of a JSON schema as a tree of "", with None for a free key."""
+    tree = "" if node.get("type") == "string" and not node.keys() & {"enum", "const"} else None
+    name = node.get("$ref", "").rpartition("/")[2]
+    if name and name not in within:
+        tree = text_fields(SCHEMA["$defs"][name], (*within, name))
+    for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        tree = merged(tree, text_fields(member, within))
+    fields = [*node.get("properties", {}).items()]
+    if isinstance(node.get("additionalProperties"), dict):
+        fields.append((None, node["additionalProperties"]))
+    below = {key: text_fields(value, within) for key, value in fields}
+    tree = merged(tree, {key: part for key, part in below.items() if part is not None} or None)
+    entry = text_fields(node["items"], within) if isinstance(node.get("items"), dict) else None
+    return tree if entry is None else merged([entry], tree)
 
 
-def unlike(config, count):
-    tree, found = config.plain(), []
-    for text in texts(count):
-        given = filled(tree, text)
+def merged(one, other):
+    """Return the fields of two trees; a mapping is preferred to a list, and a list to a text."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {key: merged(one.get(key), other.get(key)) for key in {**one, **other}}
+    return max(one, other, key=lambda tree: (type(None), str, list, dict).index(type(tree)))
+
+
+def filled(tree, texts):
+    """Return a tree with the next of `texts` for each text and each free key."""
+    if isinstance(tree, str):
+        return next(texts)
+    if isinstance(tree, list):
+        return [filled(value, texts) for value in tree]
+    return {next(texts) if k is None else k: filled(value, texts) for k, value in tree.items()}
+
+
+FIELDS = text_fields(SCHEMA)
+
+
+def config_of(number):
+    """Return a config with a text of its own in every text field; 1,000 have all texts in each."""
+    return filled(FIELDS, islice(cycle(TEXTS), number, None))
+
+
+def unlike(numbers):
+    """Return the numbers of the configs that are not read back as they were."""
+    found = []
+    for number in numbers:
+        tree = config_of(number)
         try:
-            same = parse(yaml_text(with_short_lists(given)), "c", Document("c")) == given
-        except Exception:
+            same = parse(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
+        except ConfigError:
             same = False
         if not same:
-            found.append(text)
+            found.append(number)
     return found
 
 
-def test_every_text_field_is_read_back(config):
-    assert json.dumps(filled(config.plain(), "\0?")).count('\\u0000?"') > 25  # fields with texts
-    assert unlike(config, 40) == []
+def test_the_text_fields_are_those_of_configs():
+    given = iter(map(str, range(100)))
+    tree = filled(FIELDS, given)
+    assert int(next(given)) > 25
+    assert tree["data"]["target"] == ["12"]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_text_field_is_read_back(part):
+    assert unlike(range(part, len(TEXTS), PARTS)) == []
 
 
 def test_a_thousand_texts_are_read_back():
@@ -115,14 +190,21 @@ def test_a_thousand_texts_are_read_back():
     assert parse(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
 
 
-def test_a_writer_that_leaves_it_to_the_library_is_noticed(config, monkeypatch):
+def test_a_writer_that_leaves_it_to_the_library_is_noticed(monkeypatch):
     monkeypatch.setattr(writer, "_is_word", lambda text: True)
-    assert unlike(config, 0)
+    assert unlike(range(30))
 
 
 def test_a_quoted_text_is_read_back():
     for text in texts(100):
         assert parse(f"a: {quoted(text)}\n", "c", Document("c")) == {"a": text}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("data: {source: a.csv, target: y}\n")
+    return load_config(path)
 
 
 def test_a_resolved_config_loads_as_it_was(config, tmp_path):

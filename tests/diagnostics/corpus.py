@@ -19,8 +19,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import cycle
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -43,7 +44,7 @@ from corpus_setups import (
     epochs,
     first_rows,
     gaps,
-    healthy,
+    healthy_setups,
     leaking,
     moved,
     net,
@@ -158,19 +159,15 @@ def shipped_with_scikit_learn(name: str) -> Table:
     return Table.from_arrays(bunch.data, np.array([f"class {k}" for k in bunch.target]))
 
 
+MADE_UP = (waves, friedman, fares, clinic, passengers, mixture, sales)
+
 TABLES: dict[str, Callable[[], Table]] = {
     "digits": lambda: load_dataset("digits"),
     "diabetes": lambda: load_dataset("diabetes"),
     "penguins": lambda: load_dataset("penguins"),
     "cancer": lambda: shipped_with_scikit_learn("breast_cancer"),
     "wine": lambda: shipped_with_scikit_learn("wine"),
-    "waves": waves,
-    "friedman": friedman,
-    "fares": fares,
-    "clinic": clinic,
-    "passengers": passengers,
-    "mixture": mixture,
-    "sales": sales,
+    **{table.__name__: table for table in MADE_UP},
     **held_out.TABLES,
     **further.TABLES,
 }
@@ -206,113 +203,96 @@ def in_cents(table: Table) -> Table:
 TANH = {"activation": "tanh"}
 
 HEALTHY = (
-    healthy(FIRST, "digits", "one layer"),
-    healthy(
+    *healthy_setups(
         FIRST,
-        "digits",
-        "dropout, adamw, cosine",
-        net(256, 128, dropout=0.3),
-        optimizer("adamw", 2e-3),
-        COSINE,
-        epochs(40),
-        {"training.clip_norm": 1.0},
+        {
+            "digits": {
+                "one layer": {},
+                "dropout, adamw, cosine": net(256, 128, dropout=0.3)
+                | optimizer("adamw", 2e-3)
+                | COSINE
+                | epochs(40)
+                | {"training.clip_norm": 1.0},
+                "sgd with momentum": net(64, 64) | sgd(0.05, 0.9),
+                "sigmoid, one layer": net(64, activation="sigmoid")
+                | optimizer("adam", 3e-3)
+                | epochs(30),
+                "small batches": net(32) | epochs(10, 8),
+            },
+            "diabetes": {
+                "tanh, decay": net(32, activation="tanh")
+                | optimizer("adamw", 1e-3, weight_decay=1.0)
+                | epochs(60),
+                "huber": net(32, activation="silu") | {"loss": "huber"},
+                "stopped in time": net(64, 64) | epochs(8),
+            },
+            "penguins": {
+                "relu": {},
+                "tanh": net(16, 16, activation="tanh") | optimizer("adam", 2e-3) | epochs(60),
+            },
+            "waves": {
+                "leaky relu": net(48, 48, activation="leaky_relu"),
+                "gelu, cosine": net(32, 32, activation="gelu") | optimizer("adam", 1e-2) | COSINE,
+            },
+            "cancer": {"relu": {}, "sgd": net(32) | sgd(0.05)},
+            "wine": {"relu": {}, "tanh": net(16, activation="tanh")},
+            "friedman": {
+                "relu": {},
+                "gelu, adamw": net(64, activation="gelu")
+                | optimizer("adamw", 5e-3, weight_decay=0.1),
+            },
+            "fares": {"relu": {}},
+            "clinic": {"relu": {}},
+            "passengers": {"relu": {}},
+            "sales": {"relu": {}},
+        },
     ),
-    healthy(FIRST, "digits", "sgd with momentum", net(64, 64), sgd(0.05, 0.9)),
-    healthy(
-        FIRST,
-        "digits",
-        "sigmoid, one layer",
-        net(64, activation="sigmoid"),
-        optimizer("adam", 3e-3),
-        epochs(30),
-    ),
-    healthy(FIRST, "digits", "small batches", net(32), epochs(10, 8)),
-    healthy(
-        FIRST,
-        "diabetes",
-        "tanh, decay",
-        net(32, activation="tanh"),
-        optimizer("adamw", 1e-3, weight_decay=1.0),
-        epochs(60),
-    ),
-    healthy(FIRST, "diabetes", "huber", net(32, activation="silu"), {"loss": "huber"}),
-    healthy(FIRST, "diabetes", "stopped in time", net(64, 64), epochs(8)),
-    healthy(FIRST, "penguins", "relu"),
-    healthy(
-        FIRST,
-        "penguins",
-        "tanh",
-        net(16, 16, activation="tanh"),
-        optimizer("adam", 2e-3),
-        epochs(60),
-    ),
-    healthy(FIRST, "waves", "leaky relu", net(48, 48, activation="leaky_relu")),
-    healthy(
-        FIRST,
-        "waves",
-        "gelu, cosine",
-        net(32, 32, activation="gelu"),
-        optimizer("adam", 1e-2),
-        COSINE,
-    ),
-    healthy(FIRST, "cancer", "relu"),
-    healthy(FIRST, "cancer", "sgd", net(32), sgd(0.05)),
-    healthy(FIRST, "wine", "relu"),
-    healthy(FIRST, "wine", "tanh", net(16, activation="tanh")),
-    healthy(FIRST, "friedman", "relu"),
-    healthy(
-        FIRST,
-        "friedman",
-        "gelu, adamw",
-        net(64, activation="gelu"),
-        optimizer("adamw", 5e-3, weight_decay=0.1),
-    ),
-    healthy(FIRST, "fares", "relu"),
-    healthy(FIRST, "clinic", "relu"),
-    healthy(FIRST, "passengers", "relu"),
-    healthy(FIRST, "sales", "relu"),
-    healthy(SECOND, "digits", "gelu, four layers", net(64, 64, 64, 64, activation="gelu")),
-    healthy(
+    *healthy_setups(
         SECOND,
-        "digits",
-        "leaky relu, rmsprop",
-        net(96, activation="leaky_relu"),
-        optimizer("rmsprop", 1e-3),
-    ),
-    healthy(SECOND, "digits", "minmax", net(64, 32), {"data.standardize": "minmax"}, epochs(30)),
-    healthy(SECOND, "digits", "batch 256", optimizer("adam", 5e-3), epochs(60, 256)),
-    healthy(SECOND, "digits", "momentum 0.95", sgd(0.02, 0.95)),
-    healthy(
-        SECOND,
-        "diabetes",
-        "tanh, sgd",
-        net(16, 16, activation="tanh"),
-        sgd(0.02),
-        epochs(60),
-    ),
-    healthy(SECOND, "diabetes", "dropout", net(32, dropout=0.2)),
-    healthy(SECOND, "penguins", "elu, sgd", net(32, activation="elu"), sgd(0.05)),
-    healthy(SECOND, "penguins", "adamw, batch 32", optimizer("adamw", 5e-3), epochs(60, 32)),
-    healthy(SECOND, "waves", "relu", net(64, 64)),
-    healthy(SECOND, "waves", "silu, sgd", net(64, 64, activation="silu"), sgd(0.1, 0.9)),
-    healthy(SECOND, "cancer", "tanh, adamw", net(16, activation="tanh"), optimizer("adamw", 2e-3)),
-    healthy(SECOND, "cancer", "dropout", net(32, 32, dropout=0.3)),
-    healthy(SECOND, "wine", "sgd", sgd(0.05, 0.9)),
-    healthy(
-        SECOND,
-        "wine",
-        "gelu, early stopping",
-        net(32, activation="gelu"),
-        {"training.early_stopping": True},
-    ),
-    healthy(SECOND, "friedman", "tanh, cosine", net(32, activation="tanh"), COSINE),
-    healthy(SECOND, "friedman", "huber, rmsprop", optimizer("rmsprop", 2e-3), {"loss": "huber"}),
-    healthy(SECOND, "fares", "two gelu layers", net(32, 32, activation="gelu")),
-    healthy(SECOND, "fares", "sgd with momentum", sgd(0.01, 0.9)),
-    healthy(SECOND, "clinic", "tanh", net(4, activation="tanh")),
-    healthy(SECOND, "passengers", "tanh, adamw", net(16, **TANH), optimizer("adamw", 2e-3)),
-    healthy(
-        SECOND, "sales", "sgd, batch 64", net(16, activation="gelu"), sgd(0.02, 0.9), epochs(15, 64)
+        {
+            "digits": {
+                "gelu, four layers": net(64, 64, 64, 64, activation="gelu"),
+                "leaky relu, rmsprop": net(96, activation="leaky_relu")
+                | optimizer("rmsprop", 1e-3),
+                "minmax": net(64, 32) | {"data.standardize": "minmax"} | epochs(30),
+                "batch 256": optimizer("adam", 5e-3) | epochs(60, 256),
+                "momentum 0.95": sgd(0.02, 0.95),
+            },
+            "diabetes": {
+                "tanh, sgd": net(16, 16, activation="tanh") | sgd(0.02) | epochs(60),
+                "dropout": net(32, dropout=0.2),
+            },
+            "penguins": {
+                "elu, sgd": net(32, activation="elu") | sgd(0.05),
+                "adamw, batch 32": optimizer("adamw", 5e-3) | epochs(60, 32),
+            },
+            "waves": {
+                "relu": net(64, 64),
+                "silu, sgd": net(64, 64, activation="silu") | sgd(0.1, 0.9),
+            },
+            "cancer": {
+                "tanh, adamw": net(16, activation="tanh") | optimizer("adamw", 2e-3),
+                "dropout": net(32, 32, dropout=0.3),
+            },
+            "wine": {
+                "sgd": sgd(0.05, 0.9),
+                "gelu, early stopping": net(32, activation="gelu")
+                | {"training.early_stopping": True},
+            },
+            "friedman": {
+                "tanh, cosine": net(32, activation="tanh") | COSINE,
+                "huber, rmsprop": optimizer("rmsprop", 2e-3) | {"loss": "huber"},
+            },
+            "fares": {
+                "two gelu layers": net(32, 32, activation="gelu"),
+                "sgd with momentum": sgd(0.01, 0.9),
+            },
+            "clinic": {"tanh": net(4, activation="tanh")},
+            "passengers": {"tanh, adamw": net(16, **TANH) | optimizer("adamw", 2e-3)},
+            "sales": {
+                "sgd, batch 64": net(16, activation="gelu") | sgd(0.02, 0.9) | epochs(15, 64)
+            },
+        },
     ),
 )
 
@@ -320,18 +300,17 @@ HEALTHY = (
 RAW = {"data.standardize": "none"}
 FULL_DIGITS = {"training.batch_size": 1258}
 
-BROKEN = (
-    broken(FIRST, "lr_high", "penguins", "lr x 100", {"optimizer.lr": 0.5}),
-    broken(SECOND, "lr_high", "cancer", "sgd, lr x 100", sgd(5.0, 0.9), settings=sgd(0.05, 0.9)),
-    broken(FIRST, "lr_high", "digits", "lr x 100", {"optimizer.lr": 0.1}, settings=net(64, 64)),
-    broken(SECOND, "lr_high", "friedman", "lr x 60", {"optimizer.lr": 0.3}),
-    broken(FIRST, "lr_low", "digits", "lr / 1000", {"optimizer.lr": 1e-6}),
-    broken(SECOND, "lr_low", "fares", "lr / 1500", {"optimizer.lr": 2e-6}),
-    broken(FIRST, "input_scale", "fares", "raw features", RAW),
-    broken(SECOND, "input_scale", "cancer", "raw features", RAW),
-    broken(FIRST, "target_scale", "diabetes", "raw target", {"data.standardize_target": False}),
+PAIRS = (
+    broken("lr_high", "penguins", "lr x 100", {"optimizer.lr": 0.5}),
+    broken("lr_high", "cancer", "sgd, lr x 100", sgd(5.0, 0.9), settings=sgd(0.05, 0.9)),
+    broken("lr_high", "digits", "lr x 100", {"optimizer.lr": 0.1}, settings=net(64, 64)),
+    broken("lr_high", "friedman", "lr x 60", {"optimizer.lr": 0.3}),
+    broken("lr_low", "digits", "lr / 1000", {"optimizer.lr": 1e-6}),
+    broken("lr_low", "fares", "lr / 1500", {"optimizer.lr": 2e-6}),
+    broken("input_scale", "fares", "raw features", RAW),
+    broken("input_scale", "cancer", "raw features", RAW),
+    broken("target_scale", "diabetes", "raw target", {"data.standardize_target": False}),
     broken(
-        SECOND,
         "target_scale",
         "fares",
         "raw target in cents",
@@ -339,7 +318,6 @@ BROKEN = (
         table=in_cents,
     ),
     broken(
-        FIRST,
         "no_gradient",
         "digits",
         "zero weights",
@@ -347,17 +325,15 @@ BROKEN = (
         settings=net(64, 64),
     ),
     broken(
-        SECOND,
         "no_gradient",
         "cancer",
         "zero weights",
         {"model.initializer": "zeros"},
         settings=net(32, 32),
     ),
-    broken(FIRST, "start", "digits", "weights x 30", spoil=scaled(30), settings=net(64, 64)),
-    broken(SECOND, "start", "friedman", "weights x 20", spoil=scaled(20), settings=net(32, 32)),
+    broken("start", "digits", "weights x 30", spoil=scaled(30), settings=net(64, 64)),
+    broken("start", "friedman", "weights x 20", spoil=scaled(20), settings=net(32, 32)),
     broken(
-        FIRST,
         "vanishing",
         "digits",
         "twelve tanh layers, weights / 4",
@@ -366,164 +342,74 @@ BROKEN = (
         settings=net(32, **TANH),
     ),
     broken(
-        SECOND,
         "vanishing",
         "wine",
         "eight sigmoid layers",
         net(*[32] * 8, activation="sigmoid"),
         settings=net(32, 32),
     ),
+    broken("dead", "digits", "biases at -20", spoil=shifted_biases(-20), settings=net(64, 64)),
+    broken("dead", "waves", "biases at -10", spoil=shifted_biases(-10)),
     broken(
-        FIRST, "dead", "digits", "biases at -20", spoil=shifted_biases(-20), settings=net(64, 64)
-    ),
-    broken(SECOND, "dead", "waves", "biases at -10", spoil=shifted_biases(-10)),
-    broken(
-        FIRST,
-        "saturated",
-        "digits",
-        "tanh, weights x 30",
-        spoil=scaled(30),
-        settings=net(64, 64, **TANH),
+        "saturated", "digits", "tanh, weights x 30", spoil=scaled(30), settings=net(64, 64, **TANH)
     ),
     broken(
-        SECOND,
-        "saturated",
-        "fares",
-        "tanh, weights x 20",
-        spoil=scaled(20),
-        settings=net(32, 32, **TANH),
+        "saturated", "fares", "tanh, weights x 20", spoil=scaled(20), settings=net(32, 32, **TANH)
     ),
     broken(
-        FIRST,
-        "clip_low",
-        "digits",
-        "clipped to nothing",
-        {"training.clip_norm": 1e-3},
-        settings=sgd(0.1),
+        "clip_low", "digits", "clipped to nothing", {"training.clip_norm": 1e-3}, settings=sgd(0.1)
     ),
     broken(
-        SECOND,
-        "clip_low",
-        "wine",
-        "clipped to nothing",
-        {"training.clip_norm": 1e-3},
-        settings=sgd(0.1),
+        "clip_low", "wine", "clipped to nothing", {"training.clip_norm": 1e-3}, settings=sgd(0.1)
+    ),
+    broken("outlier", "digits", "one row of 10,000s", spoil=one_row(1e4), settings=net(64, 64)),
+    broken("outlier", "cancer", "one row of 3,000s", spoil=one_row(3e3)),
+    broken("nonfinite", "penguins", "one NaN", spoil=one_row(np.nan)),
+    broken("nonfinite", "friedman", "one NaN", spoil=one_row(np.nan)),
+    broken("labels", "digits", "shuffled labels", epochs(30), spoil=shuffled, settings=net(128)),
+    broken("labels", "cancer", "shuffled labels", spoil=shuffled),
+    broken("labels", "fares", "shuffled targets", spoil=shuffled),
+    broken("labels", "friedman", "shuffled targets", spoil=shuffled),
+    broken("overfitting", "diabetes", "200 epochs", net(128, 128) | epochs(200)),
+    broken(
+        "overfitting", "diabetes", "150 epochs", net(256) | optimizer("adam", 5e-3) | epochs(150)
+    ),
+    broken("overfitting", "clinic", "100 epochs", net(64, 64) | epochs(100)),
+    broken(
+        "overfitting", "friedman", "300 rows", net(256, 256) | epochs(150), table=first_rows(300)
+    ),
+    broken("unfinished", "digits", "lr 1e-4", {"optimizer.lr": 1e-4}, settings=net(32, 32, 32)),
+    broken("unfinished", "cancer", "lr 1e-4", {"optimizer.lr": 1e-4} | epochs(15)),
+    broken("underfitting", "digits", "two units", net(2) | epochs(40)),
+    broken("underfitting", "waves", "two units", net(2)),
+    broken("behind_linear", "mixture", "two layers", net(64, 64)),
+    broken("behind_linear", "mixture", "silu, three layers", net(64, 64, 64, activation="silu")),
+    broken("leak", "diabetes", "the target as a feature", alter=leaking(0.02)),
+    broken("leak", "cancer", "the class as a feature", alter=leaking(0.05)),
+    broken("shifted", "friedman", "a shifted column", spoil=moved([3], 2.0)),
+    broken("shifted", "wine", "two shifted columns", spoil=moved([0, 3], 1.5)),
+    broken("noisy_labels", "digits", "a third of noise", spoil=noisy(0.3)),
+    broken("noisy_labels", "waves", "a fifth of noise", spoil=noisy(0.2)),
+    broken("decay_high", "digits", "decay 100", optimizer("adamw", 1e-3, weight_decay=100.0)),
+    broken("decay_high", "fares", "decay 50", optimizer("adamw", 3e-3, weight_decay=50.0)),
+    broken("dropout_high", "digits", "dropout 0.9", {"model.dropout": 0.9}, settings=net(64, 64)),
+    broken("dropout_high", "wine", "dropout 0.95", {"model.dropout": 0.95}, settings=net(32, 32)),
+    broken("momentum_high", "digits", "momentum 0.999", sgd(0.05, 0.999), settings=sgd(0.05)),
+    broken("momentum_high", "friedman", "momentum 0.995", sgd(0.02, 0.995), settings=sgd(0.02)),
+    broken("few_steps", "digits", "full batch", FULL_DIGITS),
+    broken("few_steps", "clinic", "full batch", epochs(20, 1050)),
+    broken("output_clamped", "diabetes", "relu on the output", output="relu"),
+    broken("output_clamped", "digits", "sigmoid before the loss", output="sigmoid"),
+    broken("eps_large", "digits", "eps 1", optimizer("adam", 1e-3, eps=1.0)),
+    broken("eps_large", "diabetes", "eps 0.5", optimizer("adam", 1e-3, eps=0.5)),
+    broken("imbalance", "digits", "a rare class", net(16) | sgd(0.01), table=rare("8", 25)),
+    broken(
+        "imbalance", "penguins", "a rare class", sgd(0.005) | epochs(10), table=rare("Chinstrap", 7)
     ),
     broken(
-        FIRST, "outlier", "digits", "one row of 10,000s", spoil=one_row(1e4), settings=net(64, 64)
-    ),
-    broken(SECOND, "outlier", "cancer", "one row of 3,000s", spoil=one_row(3e3)),
-    broken(FIRST, "nonfinite", "penguins", "one NaN", spoil=one_row(np.nan)),
-    broken(SECOND, "nonfinite", "friedman", "one NaN", spoil=one_row(np.nan)),
-    broken(
-        FIRST,
-        "labels",
-        "digits",
-        "shuffled labels",
-        epochs(30),
-        spoil=shuffled,
-        settings=net(128),
-    ),
-    broken(SECOND, "labels", "cancer", "shuffled labels", spoil=shuffled),
-    broken(FIRST, "labels", "fares", "shuffled targets", spoil=shuffled),
-    broken(SECOND, "labels", "friedman", "shuffled targets", spoil=shuffled),
-    broken(FIRST, "overfitting", "diabetes", "200 epochs", net(128, 128), epochs(200)),
-    broken(
-        SECOND,
-        "overfitting",
-        "diabetes",
-        "150 epochs",
-        net(256),
-        optimizer("adam", 5e-3),
-        epochs(150),
-    ),
-    broken(FIRST, "overfitting", "clinic", "100 epochs", net(64, 64), epochs(100)),
-    broken(
-        SECOND,
-        "overfitting",
-        "friedman",
-        "300 rows",
-        net(256, 256),
-        epochs(150),
-        table=first_rows(300),
+        "noise_scale", "digits", "full batch, sgd", epochs(200) | FULL_DIGITS, settings=sgd(0.02)
     ),
     broken(
-        FIRST, "unfinished", "digits", "lr 1e-4", {"optimizer.lr": 1e-4}, settings=net(32, 32, 32)
-    ),
-    broken(SECOND, "unfinished", "cancer", "lr 1e-4", {"optimizer.lr": 1e-4}, epochs(15)),
-    broken(FIRST, "underfitting", "digits", "two units", net(2), epochs(40)),
-    broken(SECOND, "underfitting", "waves", "two units", net(2)),
-    broken(FIRST, "behind_linear", "mixture", "two layers", net(64, 64)),
-    broken(
-        SECOND, "behind_linear", "mixture", "silu, three layers", net(64, 64, 64, activation="silu")
-    ),
-    broken(FIRST, "leak", "diabetes", "the target as a feature", alter=leaking(0.02)),
-    broken(SECOND, "leak", "cancer", "the class as a feature", alter=leaking(0.05)),
-    broken(FIRST, "shifted", "friedman", "a shifted column", spoil=moved([3], 2.0)),
-    broken(SECOND, "shifted", "wine", "two shifted columns", spoil=moved([0, 3], 1.5)),
-    broken(FIRST, "noisy_labels", "digits", "a third of noise", spoil=noisy(0.3)),
-    broken(SECOND, "noisy_labels", "waves", "a fifth of noise", spoil=noisy(0.2)),
-    broken(
-        FIRST, "decay_high", "digits", "decay 100", optimizer("adamw", 1e-3, weight_decay=100.0)
-    ),
-    broken(SECOND, "decay_high", "fares", "decay 50", optimizer("adamw", 3e-3, weight_decay=50.0)),
-    broken(
-        FIRST,
-        "dropout_high",
-        "digits",
-        "dropout 0.9",
-        {"model.dropout": 0.9},
-        settings=net(64, 64),
-    ),
-    broken(
-        SECOND,
-        "dropout_high",
-        "wine",
-        "dropout 0.95",
-        {"model.dropout": 0.95},
-        settings=net(32, 32),
-    ),
-    broken(
-        FIRST, "momentum_high", "digits", "momentum 0.999", sgd(0.05, 0.999), settings=sgd(0.05)
-    ),
-    broken(
-        SECOND, "momentum_high", "friedman", "momentum 0.995", sgd(0.02, 0.995), settings=sgd(0.02)
-    ),
-    broken(FIRST, "few_steps", "digits", "full batch", FULL_DIGITS),
-    broken(SECOND, "few_steps", "clinic", "full batch", epochs(20, 1050)),
-    broken(FIRST, "output_clamped", "diabetes", "relu on the output", output="relu"),
-    broken(SECOND, "output_clamped", "digits", "sigmoid before the loss", output="sigmoid"),
-    broken(FIRST, "eps_large", "digits", "eps 1", optimizer("adam", 1e-3, eps=1.0)),
-    broken(SECOND, "eps_large", "diabetes", "eps 0.5", optimizer("adam", 1e-3, eps=0.5)),
-    broken(
-        FIRST,
-        "imbalance",
-        "digits",
-        "a rare class",
-        net(16),
-        sgd(0.01),
-        table=rare("8", 25),
-    ),
-    broken(
-        SECOND,
-        "imbalance",
-        "penguins",
-        "a rare class",
-        sgd(0.005),
-        epochs(10),
-        table=rare("Chinstrap", 7),
-    ),
-    broken(
-        FIRST,
-        "noise_scale",
-        "digits",
-        "full batch, sgd",
-        epochs(200),
-        FULL_DIGITS,
-        settings=sgd(0.02),
-    ),
-    broken(
-        SECOND,
         "noise_scale",
         "waves",
         "full batch, sgd",
@@ -531,7 +417,10 @@ BROKEN = (
         settings={**sgd(0.1, 0.9), **net(32, 32)},
     ),
 )
-"""Pairs of one kind: the first of each pair is in the half `first`, the other one in `second`."""
+"""Broken set-ups in pairs of one kind."""
+
+BROKEN = [replace(one, half=half) for one, half in zip(PAIRS, cycle((FIRST, SECOND)), strict=False)]
+"""The first of each pair is in the half `first`, the other one in `second`."""
 
 SETUPS = (*HEALTHY, *BROKEN, *held_out.SETUPS, *further.SETUPS)
 HALVES = {"seen": (FIRST, SECOND)}

@@ -7,21 +7,10 @@ threshold may be set by looking at their verdicts: whoever has done so moves the
 halves and writes others.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from corpus_setups import (
-    COSINE,
-    SOUND,
-    SetUp,
-    epochs,
-    gaps,
-    healthy,
-    net,
-    optimizer,
-    sgd,
-)
+from corpus_setups import COSINE, SOUND, epochs, gaps, healthy_setups, net, optimizer, sgd
 from sklearn import datasets
 
 from mlpengine.tables import Table
@@ -235,24 +224,27 @@ def exams() -> Table:
     return as_table(columns)
 
 
-TABLES: dict[str, Callable[[], Table]] = {
-    "ink": ink,
-    "petals": petals,
-    "proline": proline,
-    "cholesterol": cholesterol,
-    "weather": weather,
-    "load": load,
-    "lots": lots,
-    "gauge": gauge,
-    "marker": marker,
-    "spectra": spectra,
-    "screens": screens,
-    "faults": faults,
-    "harvest": harvest,
-    "delays": delays,
-    "moons": moons,
-    "circuits": circuits,
-    "exams": exams,
+TABLES = {
+    table.__name__: table
+    for table in (
+        ink,
+        petals,
+        proline,
+        cholesterol,
+        weather,
+        load,
+        lots,
+        gauge,
+        marker,
+        spectra,
+        screens,
+        faults,
+        harvest,
+        delays,
+        moons,
+        circuits,
+        exams,
+    )
 }
 NUMBERS = (
     "ink",
@@ -295,72 +287,70 @@ STOPPING = {"training.early_stopping": {"patience": 8}}
 SMOOTHED = {"loss": {"name": "softmax_cross_entropy", "label_smoothing": 0.1}}
 
 
-def sound(data: str, name: str, *settings: dict[str, Any]) -> SetUp:
-    """Return a set-up of this file."""
-    return healthy(SOUND, data, name, *settings)
-
-
 SETUPS = (
-    sound("ink", "relu"),
-    sound(
-        "ink",
-        "dropout, adamw",
-        net(128, 64, dropout=0.2),
-        optimizer("adamw", 1e-3, weight_decay=0.05),
-        CONSTANT,
-        epochs(60),
-        STOPPING,
+    *healthy_setups(
+        SOUND,
+        {
+            "ink": {
+                "relu": {},
+                "dropout, adamw": net(128, 64, dropout=0.2)
+                | optimizer("adamw", 1e-3, weight_decay=0.05)
+                | CONSTANT
+                | epochs(60)
+                | STOPPING,
+            },
+            "petals": {"relu": {}, "tanh, momentum": net(8, activation="tanh") | sgd(0.02, 0.9)},
+            "proline": {
+                "elu, adamw": net(16, activation="elu") | optimizer("adamw", 3e-3, weight_decay=1.0)
+            },
+            "cholesterol": {
+                "relu": {},
+                "silu, nadam": net(16, activation="silu") | optimizer("nadam", 3e-3),
+            },
+            "weather": {
+                "relu": {},
+                "gelu, batch 512": net(64, activation="gelu")
+                | optimizer("adam", 1e-2)
+                | epochs(60, 512),
+            },
+            "load": {"relu": {}, "lion": net(64, 32) | optimizer("lion", 1e-3, weight_decay=0.1)},
+            "lots": {
+                "relu": {},
+                "elu, early stopping": net(32, activation="elu") | CONSTANT | epochs(60) | STOPPING,
+            },
+            "gauge": {
+                "relu": {},
+                "tanh, one cycle": net(32, 32, activation="tanh")
+                | optimizer("adam", 2e-2)
+                | {"schedule": "one_cycle"}
+                | epochs(150),
+            },
+            "marker": {"relu": {}},
+            "spectra": {"relu": {}, "dropout, batch 128": net(256, dropout=0.1) | epochs(25, 128)},
+            "screens": {
+                "relu, decay": optimizer("adamw", 1e-3, weight_decay=1.0),
+                "dropout, smoothing": net(128, dropout=0.3) | SMOOTHED | epochs(15, 128),
+            },
+            "faults": {
+                "relu": {},
+                "silu, rmsprop": net(32, activation="silu") | optimizer("rmsprop", 2e-3),
+            },
+            "harvest": {
+                "relu": {},
+                "sgd, batch 64": net(16, activation="gelu") | sgd(0.02, 0.9) | epochs(30, 64),
+            },
+            "delays": {
+                "relu": {},
+                "large net, batch 512": net(256, 256, dropout=0.1)
+                | optimizer("adam", 1e-3)
+                | epochs(6, 512),
+            },
+            "moons": {
+                "relu": {},
+                "leaky relu, momentum": net(32, 32, activation="leaky_relu") | sgd(0.05, 0.9),
+            },
+            "circuits": {"relu": {}},
+            "exams": {"relu": {}},
+        },
     ),
-    sound("petals", "relu"),
-    sound("petals", "tanh, momentum", net(8, activation="tanh"), sgd(0.02, 0.9)),
-    sound(
-        "proline",
-        "elu, adamw",
-        net(16, activation="elu"),
-        optimizer("adamw", 3e-3, weight_decay=1.0),
-    ),
-    sound("cholesterol", "relu"),
-    sound("cholesterol", "silu, nadam", net(16, activation="silu"), optimizer("nadam", 3e-3)),
-    sound("weather", "relu"),
-    sound(
-        "weather",
-        "gelu, batch 512",
-        net(64, activation="gelu"),
-        optimizer("adam", 1e-2),
-        epochs(60, 512),
-    ),
-    sound("load", "relu"),
-    sound("load", "lion", net(64, 32), optimizer("lion", 1e-3, weight_decay=0.1)),
-    sound("lots", "relu"),
-    sound("lots", "elu, early stopping", net(32, activation="elu"), CONSTANT, epochs(60), STOPPING),
-    sound("gauge", "relu"),
-    sound(
-        "gauge",
-        "tanh, one cycle",
-        net(32, 32, activation="tanh"),
-        optimizer("adam", 2e-2),
-        {"schedule": "one_cycle"},
-        epochs(150),
-    ),
-    sound("marker", "relu"),
-    sound("spectra", "relu"),
-    sound("spectra", "dropout, batch 128", net(256, dropout=0.1), epochs(25, 128)),
-    sound("screens", "relu, decay", optimizer("adamw", 1e-3, weight_decay=1.0)),
-    sound("screens", "dropout, smoothing", net(128, dropout=0.3), SMOOTHED, epochs(15, 128)),
-    sound("faults", "relu"),
-    sound("faults", "silu, rmsprop", net(32, activation="silu"), optimizer("rmsprop", 2e-3)),
-    sound("harvest", "relu"),
-    sound("harvest", "sgd, batch 64", net(16, activation="gelu"), sgd(0.02, 0.9), epochs(30, 64)),
-    sound("delays", "relu"),
-    sound(
-        "delays",
-        "large net, batch 512",
-        net(256, 256, dropout=0.1),
-        optimizer("adam", 1e-3),
-        epochs(6, 512),
-    ),
-    sound("moons", "relu"),
-    sound("moons", "leaky relu, momentum", net(32, 32, activation="leaky_relu"), sgd(0.05, 0.9)),
-    sound("circuits", "relu"),
-    sound("exams", "relu"),
 )

@@ -7,6 +7,7 @@ the seen halves and writes another one.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from corpus_setups import (
     epochs,
     gaps,
     healthy,
+    healthy_setups,
     leaking,
     moved,
     net,
@@ -179,19 +181,22 @@ def demand() -> Table:
     return Table.from_arrays(x, y + rng.standard_t(4, 2000) * 4)
 
 
-TABLES: dict[str, Callable[[], Table]] = {
-    "spirals": spirals,
-    "ball": ball,
-    "clusters": clusters,
-    "parity": parity,
-    "course": course,
-    "tumors": tumors,
-    "arm": arm,
-    "houses": houses,
-    "customers": customers,
-    "parcels": parcels,
-    "claims": claims,
-    "demand": demand,
+TABLES = {
+    table.__name__: table
+    for table in (
+        spirals,
+        ball,
+        clusters,
+        parity,
+        course,
+        tumors,
+        arm,
+        houses,
+        customers,
+        parcels,
+        claims,
+        demand,
+    )
 }
 NUMBERS = ("tumors", "arm", "houses", "demand")
 """Tables whose target is a number."""
@@ -215,60 +220,52 @@ BASES: dict[str, dict[str, Any]] = {
 BALANCED = {"data.class_weights": "balanced"}
 
 HEALTHY = (
-    healthy(UNSEEN, "spirals", "relu"),
-    healthy(
+    *healthy_setups(
         UNSEEN,
-        "spirals",
-        "tanh, adamw, cosine",
-        net(48, 48, activation="tanh"),
-        optimizer("adamw", 1e-2, weight_decay=0.01),
-        COSINE,
-        epochs(80),
+        {
+            "spirals": {
+                "relu": {},
+                "tanh, adamw, cosine": net(48, 48, activation="tanh")
+                | optimizer("adamw", 1e-2, weight_decay=0.01)
+                | COSINE
+                | epochs(80),
+            },
+            "ball": {"relu": {}, "silu, momentum": net(64, activation="silu") | sgd(0.1, 0.9)},
+            "clusters": {
+                "relu": {},
+                "three elu layers, dropout, cosine": net(64, 64, 64, activation="elu", dropout=0.1)
+                | COSINE,
+                "robust scaling, sgd": sgd(0.05, 0.9) | {"data.standardize": "robust"},
+            },
+            "parity": {"relu": {}, "gelu, batch 128": net(64, activation="gelu") | epochs(40, 128)},
+            "course": {
+                "relu": {},
+                "early stopping": net(16, activation="tanh") | {"training.early_stopping": True},
+            },
+            "tumors": {"relu": {}, "huber, gelu": net(32, activation="gelu") | {"loss": "huber"}},
+            "arm": {
+                "relu": {},
+                "tanh, cosine, clipping": net(64, 64, activation="tanh")
+                | COSINE
+                | {"training.clip_norm": 5.0},
+                "leaky relu, sgd": net(64, 64, activation="leaky_relu") | sgd(0.02, 0.9),
+            },
+            "houses": {"relu": {}, "rmsprop, mae": optimizer("rmsprop", 1e-3) | {"loss": "mae"}},
+            "customers": {
+                "relu": {},
+                "logistic, sgd": net(32) | sgd(0.05) | {"loss": "bce_with_logits"},
+            },
+            "parcels": {
+                "relu": {},
+                "two layers, minmax": net(32, 32) | {"data.standardize": "minmax"},
+            },
+            "demand": {
+                "relu": {},
+                "dropout, adamw": net(64, dropout=0.2) | optimizer("adamw", 2e-3),
+            },
+        },
     ),
-    healthy(UNSEEN, "ball", "relu"),
-    healthy(UNSEEN, "ball", "silu, momentum", net(64, activation="silu"), sgd(0.1, 0.9)),
-    healthy(UNSEEN, "clusters", "relu"),
-    healthy(
-        UNSEEN,
-        "clusters",
-        "three elu layers, dropout, cosine",
-        net(64, 64, 64, activation="elu", dropout=0.1),
-        COSINE,
-    ),
-    healthy(
-        UNSEEN, "clusters", "robust scaling, sgd", sgd(0.05, 0.9), {"data.standardize": "robust"}
-    ),
-    healthy(UNSEEN, "parity", "relu"),
-    healthy(UNSEEN, "parity", "gelu, batch 128", net(64, activation="gelu"), epochs(40, 128)),
-    healthy(UNSEEN, "course", "relu"),
-    healthy(
-        UNSEEN,
-        "course",
-        "early stopping",
-        net(16, activation="tanh"),
-        {"training.early_stopping": True},
-    ),
-    healthy(UNSEEN, "tumors", "relu"),
-    healthy(UNSEEN, "tumors", "huber, gelu", net(32, activation="gelu"), {"loss": "huber"}),
-    healthy(UNSEEN, "arm", "relu"),
-    healthy(
-        UNSEEN,
-        "arm",
-        "tanh, cosine, clipping",
-        net(64, 64, activation="tanh"),
-        COSINE,
-        {"training.clip_norm": 5.0},
-    ),
-    healthy(UNSEEN, "arm", "leaky relu, sgd", net(64, 64, activation="leaky_relu"), sgd(0.02, 0.9)),
-    healthy(UNSEEN, "houses", "relu"),
-    healthy(UNSEEN, "houses", "rmsprop, mae", optimizer("rmsprop", 1e-3), {"loss": "mae"}),
-    healthy(UNSEEN, "customers", "relu"),
-    healthy(UNSEEN, "customers", "logistic, sgd", net(32), sgd(0.05), {"loss": "bce_with_logits"}),
-    healthy(UNSEEN, "parcels", "relu"),
-    healthy(UNSEEN, "parcels", "two layers, minmax", net(32, 32), {"data.standardize": "minmax"}),
-    healthy(UNSEEN, "claims", "class weights", BALANCED, by_class=True),
-    healthy(UNSEEN, "demand", "relu"),
-    healthy(UNSEEN, "demand", "dropout, adamw", net(64, dropout=0.2), optimizer("adamw", 2e-3)),
+    healthy("claims", "class weights", BALANCED, by_class=True),
 )
 
 
@@ -298,33 +295,30 @@ RAW = {"data.standardize": "none"}
 SIGMOID, TANH = {"activation": "sigmoid"}, {"activation": "tanh"}
 
 BROKEN = (
-    broken(UNSEEN, "lr_high", "arm", "lr x 150", {"optimizer.lr": 0.5}),
-    broken(UNSEEN, "lr_high", "clusters", "sgd, lr x 80", sgd(4.0, 0.9), settings=sgd(0.05, 0.9)),
+    broken("lr_high", "arm", "lr x 150", {"optimizer.lr": 0.5}),
+    broken("lr_high", "clusters", "sgd, lr x 80", sgd(4.0, 0.9), settings=sgd(0.05, 0.9)),
     broken(
-        UNSEEN,
         "lr_high",
         "parcels",
         "rmsprop, lr x 1000",
         optimizer("rmsprop", 2.0),
         settings=optimizer("rmsprop", 2e-3),
     ),
-    broken(UNSEEN, "lr_low", "clusters", "lr / 1000", {"optimizer.lr": 2e-6}),
-    broken(UNSEEN, "lr_low", "houses", "sgd, lr / 1000", sgd(5e-5, 0.9), settings=sgd(0.05, 0.9)),
-    broken(UNSEEN, "input_scale", "customers", "raw features", RAW),
-    broken(UNSEEN, "input_scale", "houses", "raw features", RAW),
-    broken(UNSEEN, "target_scale", "tumors", "raw target", {"data.standardize_target": False}),
+    broken("lr_low", "clusters", "lr / 1000", {"optimizer.lr": 2e-6}),
+    broken("lr_low", "houses", "sgd, lr / 1000", sgd(5e-5, 0.9), settings=sgd(0.05, 0.9)),
+    broken("input_scale", "customers", "raw features", RAW),
+    broken("input_scale", "houses", "raw features", RAW),
+    broken("target_scale", "tumors", "raw target", {"data.standardize_target": False}),
     broken(
-        UNSEEN,
         "no_gradient",
         "parity",
         "zero weights",
         {"model.initializer": "zeros"},
         settings=net(32, 32),
     ),
-    broken(UNSEEN, "start", "arm", "weights x 12", spoil=scaled(12)),
-    broken(UNSEEN, "start", "course", "output biases of 200", spoil=shifted_output(200)),
+    broken("start", "arm", "weights x 12", spoil=scaled(12)),
+    broken("start", "course", "output biases of 200", spoil=shifted_output(200)),
     broken(
-        UNSEEN,
         "vanishing",
         "arm",
         "ten sigmoid layers",
@@ -332,7 +326,6 @@ BROKEN = (
         settings=net(32, 32, **SIGMOID),
     ),
     broken(
-        UNSEEN,
         "vanishing",
         "clusters",
         "fourteen tanh layers, weights / 3",
@@ -341,38 +334,30 @@ BROKEN = (
         settings=net(32, 32, **TANH),
     ),
     broken(
-        UNSEEN,
         "exploding",
         "parity",
         "first layer / 300, last layer x 300",
         spoil=reversed_scales(300),
         settings={**net(32, 32), **sgd(0.05, 0.9)},
     ),
-    broken(UNSEEN, "dead", "clusters", "biases at -15", spoil=shifted_biases(-15)),
+    broken("dead", "clusters", "biases at -15", spoil=shifted_biases(-15)),
     broken(
-        UNSEEN,
-        "saturated",
-        "ball",
-        "tanh, weights x 25",
-        spoil=scaled(25),
-        settings=net(64, 64, **TANH),
+        "saturated", "ball", "tanh, weights x 25", spoil=scaled(25), settings=net(64, 64, **TANH)
     ),
     broken(
-        UNSEEN,
         "clip_low",
         "customers",
         "clipped to nothing",
         {"training.clip_norm": 5e-4},
         settings=sgd(0.1),
     ),
-    broken(UNSEEN, "outlier", "arm", "one row of 5,000s", spoil=one_row(5e3)),
-    broken(UNSEEN, "nonfinite", "customers", "one NaN", spoil=one_row(np.nan), hurt=False),
-    broken(UNSEEN, "nonfinite", "clusters", "one infinity", spoil=one_row(np.inf), hurt=False),
-    broken(UNSEEN, "labels", "clusters", "shuffled labels", spoil=shuffled),
-    broken(UNSEEN, "labels", "arm", "shuffled targets", spoil=shuffled),
-    broken(UNSEEN, "labels", "parcels", "shuffled labels", spoil=shuffled),
+    broken("outlier", "arm", "one row of 5,000s", spoil=one_row(5e3)),
+    broken("nonfinite", "customers", "one NaN", spoil=one_row(np.nan), hurt=False),
+    broken("nonfinite", "clusters", "one infinity", spoil=one_row(np.inf), hurt=False),
+    broken("labels", "clusters", "shuffled labels", spoil=shuffled),
+    broken("labels", "arm", "shuffled targets", spoil=shuffled),
+    broken("labels", "parcels", "shuffled labels", spoil=shuffled),
     broken(
-        UNSEEN,
         "overfitting",
         "course",
         "150 epochs",
@@ -381,7 +366,6 @@ BROKEN = (
         hurt=False,
     ),
     broken(
-        UNSEEN,
         "overfitting",
         "demand",
         "40 epochs",
@@ -389,46 +373,28 @@ BROKEN = (
         settings={**net(128, 128), **epochs(4)},
         hurt=False,
     ),
+    broken("unfinished", "arm", "lr 2e-4", {"optimizer.lr": 2e-4} | epochs(8), settings=CONSTANT),
     broken(
-        UNSEEN, "unfinished", "arm", "lr 2e-4", {"optimizer.lr": 2e-4}, epochs(8), settings=CONSTANT
+        "unfinished", "clusters", "lr 1e-4", {"optimizer.lr": 1e-4} | epochs(12), settings=CONSTANT
     ),
+    broken("underfitting", "clusters", "one unit", net(1)),
+    broken("underfitting", "arm", "two units", net(2)),
+    broken("leak", "houses", "the price as a feature", alter=leaking(0.01), hurt=False),
+    broken("leak", "customers", "the class as a feature", alter=leaking(0.1), hurt=False),
+    broken("shifted", "arm", "a shifted column", spoil=moved([2], 2.5), hurt=False),
+    broken("shifted", "tumors", "three columns", spoil=moved([1, 4, 7], 2.0), hurt=False),
+    broken("noisy_labels", "clusters", "a third of noise", spoil=noisy(0.35)),
+    broken("noisy_labels", "parity", "a quarter of noise", spoil=noisy(0.25)),
+    broken("decay_high", "arm", "decay 40", optimizer("adamw", 3e-3, weight_decay=40.0)),
+    broken("decay_high", "parity", "decay 150", optimizer("adamw", 1e-3, weight_decay=150.0)),
+    broken("dropout_high", "arm", "dropout 0.9", {"model.dropout": 0.9}),
+    broken("momentum_high", "tumors", "momentum 0.998", sgd(0.02, 0.998), settings=sgd(0.02, 0.5)),
+    broken("few_steps", "ball", "full batch", epochs(15, 2800)),
+    broken("few_steps", "parcels", "batches of 7,000", epochs(10, 7000)),
+    broken("output_clamped", "houses", "relu on the output", output="relu"),
+    broken("output_clamped", "arm", "tanh on the output", output="tanh"),
+    broken("eps_large", "arm", "eps 1", optimizer("adam", 3e-3, eps=1.0)),
     broken(
-        UNSEEN,
-        "unfinished",
-        "clusters",
-        "lr 1e-4",
-        {"optimizer.lr": 1e-4},
-        epochs(12),
-        settings=CONSTANT,
-    ),
-    broken(UNSEEN, "underfitting", "clusters", "one unit", net(1)),
-    broken(UNSEEN, "underfitting", "arm", "two units", net(2)),
-    broken(UNSEEN, "leak", "houses", "the price as a feature", alter=leaking(0.01), hurt=False),
-    broken(UNSEEN, "leak", "customers", "the class as a feature", alter=leaking(0.1), hurt=False),
-    broken(UNSEEN, "shifted", "arm", "a shifted column", spoil=moved([2], 2.5), hurt=False),
-    broken(UNSEEN, "shifted", "tumors", "three columns", spoil=moved([1, 4, 7], 2.0), hurt=False),
-    broken(UNSEEN, "noisy_labels", "clusters", "a third of noise", spoil=noisy(0.35)),
-    broken(UNSEEN, "noisy_labels", "parity", "a quarter of noise", spoil=noisy(0.25)),
-    broken(UNSEEN, "decay_high", "arm", "decay 40", optimizer("adamw", 3e-3, weight_decay=40.0)),
-    broken(
-        UNSEEN, "decay_high", "parity", "decay 150", optimizer("adamw", 1e-3, weight_decay=150.0)
-    ),
-    broken(UNSEEN, "dropout_high", "arm", "dropout 0.9", {"model.dropout": 0.9}),
-    broken(
-        UNSEEN,
-        "momentum_high",
-        "tumors",
-        "momentum 0.998",
-        sgd(0.02, 0.998),
-        settings=sgd(0.02, 0.5),
-    ),
-    broken(UNSEEN, "few_steps", "ball", "full batch", epochs(15, 2800)),
-    broken(UNSEEN, "few_steps", "parcels", "batches of 7,000", epochs(10, 7000)),
-    broken(UNSEEN, "output_clamped", "houses", "relu on the output", output="relu"),
-    broken(UNSEEN, "output_clamped", "arm", "tanh on the output", output="tanh"),
-    broken(UNSEEN, "eps_large", "arm", "eps 1", optimizer("adam", 3e-3, eps=1.0)),
-    broken(
-        UNSEEN,
         "imbalance",
         "claims",
         "no class weights",
@@ -437,7 +403,6 @@ BROKEN = (
         by_class=True,
     ),
     broken(
-        UNSEEN,
         "noise_scale",
         "parity",
         "full batch, sgd",
@@ -447,4 +412,4 @@ BROKEN = (
     ),
 )
 
-SETUPS: tuple[SetUp, ...] = (*HEALTHY, *BROKEN)
+SETUPS: list[SetUp] = [replace(setup, half=UNSEEN) for setup in (*HEALTHY, *BROKEN)]

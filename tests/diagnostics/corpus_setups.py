@@ -1,7 +1,7 @@
 """What the set-ups of the corpus of diagnostics are made of."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -169,23 +169,29 @@ def epochs(number: int, batch: int | None = None) -> dict[str, Any]:
 COSINE: dict[str, Any] = {"schedule": "cosine"}
 
 
-def healthy(
-    half: str, data: str, name: str, *settings: Mapping[str, Any], by_class: bool = False
-) -> SetUp:
-    """Return a set-up with the merged settings."""
-    merged = {key: value for some in settings for key, value in some.items()}
-    return SetUp(half, data, name, merged, by_class=by_class)
+def healthy(data: str, name: str, settings: Mapping[str, Any], **how: Any) -> SetUp:
+    """Return a set-up that is sound."""
+    return SetUp(FIRST, data, name, settings, **how)
+
+
+def healthy_setups(half: str, runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[SetUp]:
+    """Return sound set-ups, given by data set and name."""
+    return [
+        replace(healthy(data, name, settings), half=half)
+        for data, named in runs.items()
+        for name, settings in named.items()
+    ]
 
 
 def broken(
-    half: str,
     reasons: str,
     data: str,
     name: str,
-    *changes: Mapping[str, Any],
+    changes: Mapping[str, Any] | None = None,
+    *,
     settings: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> SetUp:
     """Return a set-up whose cause the verdicts `reasons` name, separated by spaces."""
-    merged = {key: value for some in changes for key, value in some.items()}
-    return SetUp(half, data, name, settings or {}, merged, frozenset(reasons.split()), **how)
+    causes = frozenset(reasons.split())
+    return SetUp(FIRST, data, name, settings or {}, changes or {}, causes, **how)

@@ -8,6 +8,7 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+from corpus_setups import healthy
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy
@@ -488,7 +489,7 @@ def test_no_constant_beats_the_baseline(loss, kind, weighted):
 
 
 def test_the_table_has_a_line_for_each_layer():
-    setup = corpus.healthy("first", "waves", "tanh", corpus.net(64, 64, activation="tanh"))
+    setup = healthy("waves", "tanh", corpus.net(64, 64, activation="tanh"))
     watcher = corpus.run(replace(setup, settings={**setup.settings, "training.epochs": 2})).watcher
     lines = watcher.table().splitlines()
     assert lines[0].split()[:3] == ["layer", "units", "activation"]

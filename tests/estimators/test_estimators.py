@@ -269,16 +269,6 @@ BAD_CALLS = {
         DataError,
         "none of them negative",
     ),
-    "unknown optimizer": (
-        lambda x, y: MlpClassifier(optimizer="adagrad").fit(x, y),
-        UsageError,
-        "must be one of adam, adamw",
-    ),
-    "unknown activation": (
-        lambda x, y: MlpClassifier(activation="step").fit(x, y),
-        UsageError,
-        "MlpClassifier: activation must be one of",
-    ),
     "a learning rate that blows up": (
         lambda x, y: MlpRegressor(optimizer="sgd", lr=1e30, clip_norm=np.inf).fit(x, x),
         NumericalError,

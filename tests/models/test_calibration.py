@@ -18,11 +18,11 @@ from mlpengine.models import calibration
 from mlpengine.models.calibration import (
     Residuals,
     best_shares,
-    calibration_error,
     error_of_mean,
     fit_temperature,
     spread,
 )
+from mlpengine.models.metrics import calibration_error
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
@@ -223,8 +223,8 @@ def test_the_temperature_is_the_best(name, scale):
 
     best = minimize_scalar(loss, bounds=(0.2, 5), method="bounded", options={"xatol": 1e-6})
     assert found == pytest.approx(best.x, rel=2e-3)
-    before = calibration_error(task.probabilities(output), truth)
-    after = calibration_error(task.probabilities(output / found), truth)
+    before = calibration_error(truth, task.probabilities(output))
+    after = calibration_error(truth, task.probabilities(output / found))
     assert after < 0.03 < before
 
 
@@ -281,11 +281,11 @@ def test_the_calibration_error_is_that_of_the_definition():
     truth, weights = np.array([0, 1, 1, 1]), np.array([1.0, 2.0, 1.0, 1.0])
     # bins of 1/15: 0.9 and 0.92 share [0.867, 0.933], 0.95 is in the last, 0.7 alone
     expected = (abs(0.1 - 0.92) + 0.3 + 0.05) / 4
-    assert calibration_error(chances, truth) == pytest.approx(expected)
+    assert calibration_error(truth, chances) == pytest.approx(expected)
     expected = (abs(0.1 - 2 * 0.92) + 0.3 + 0.05) / 5
-    assert calibration_error(chances, truth, weights) == pytest.approx(expected)
+    assert calibration_error(truth, chances, weights) == pytest.approx(expected)
     labels = np.array([[1, 0], [0, 1]])
-    assert calibration_error(labels * 0.8 + 0.1, labels) == pytest.approx(0.1)
+    assert calibration_error(labels, labels * 0.8 + 0.1) == pytest.approx(0.1)
 
 
 def model(target="y"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 from mlpengine import ops
 from mlpengine import tape as t
@@ -155,6 +156,13 @@ def test_nan_stays_nan_in_a_pool():
     x[0, 0, 1, 1] = np.nan
     value, _ = run(lambda x: t.max_pool2d(x, 2), x)
     np.testing.assert_array_equal(value[0, 0], [[np.nan, 0]])
+
+
+@pytest.mark.parametrize("rows", [3, 40])  # maxima by row, and by column of a copy
+def test_softmax_of_huge_numbers_is_that_of_scipy(rows):
+    x = np.random.default_rng(0).normal(0, 1e4, (rows, 5))
+    value, _ = run(t.softmax, x)
+    np.testing.assert_allclose(value, special.softmax(x, axis=1), rtol=1e-12)
 
 
 def test_running_statistics_follow_the_batches():

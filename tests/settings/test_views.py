@@ -213,7 +213,8 @@ def test_classes_of_python_have_the_defaults_of_the_options(kind):
 def test_parameters_of_estimators_are_options_or_their_own(kind):
     parameters = signature(kind).parameters
     assert parameters.keys() == PARAMETERS.keys() | OWN.keys()
-    for name, (of, option, *_) in PARAMETERS.items():
+    for name, (of, _, other, _) in PARAMETERS.items():
+        option = other or name
         assert option in options_of(of), name
         assert not [*differing(kind, (of,), lambda one, n=name, o=option: o if one == n else "")]
         assert options_of(of)[option].description[:40] in " ".join(kind.__init__.__doc__.split())

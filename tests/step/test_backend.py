@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dying import saving_until
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
@@ -128,15 +129,7 @@ def steps(monkeypatch):
 
 def die(train, folder, *settings):
     """Train until no checkpoint can be saved any more."""
-    real = Checkpoints.save
-
-    def dying(store, step, *args, **options):
-        if step > DIED:
-            raise KeyboardInterrupt
-        return real(store, step, *args, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Checkpoints, "save", dying)
+    with saving_until(lambda step, _: step > DIED):
         assert train("c.yaml", "--out", folder, *settings) == 130
     assert newest(folder).state["optimizer"]["steps"] == DIED
 

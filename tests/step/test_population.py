@@ -291,7 +291,7 @@ def test_an_interrupt_ends_all_threads_after_the_steps_in_hand(monkeypatch):
         first(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(step.steps[0], "run_into", interrupted)
+    monkeypatch.setitem(vars(step.steps[0]), "run_into", interrupted)
     with pytest.raises(KeyboardInterrupt):
         step.run_many(x, y, np.tile(np.arange(60), (3, 10_000)))
     made = [s.optimizer.steps for s in step.steps]
@@ -417,7 +417,7 @@ def test_misuse_is_refused(name):
 ORDERS = np.zeros((3, 10), np.int64)
 BAD_ROWS = {
     "members": (ORDERS[:2], {}, ShapeError, r"needs 3 orders, one for each member \(got 2\)"),
-    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"member 0: order must be int64"),
+    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"member 0: order must be an array of int64"),
     "length": ([ORDERS[0], ORDERS[0, :7], ORDERS[0]], {}, ShapeError, "member 1: .*multiple of 5"),
     "row": (
         np.add(ORDERS, [[0], [0], [60]]),

@@ -108,6 +108,10 @@ BAD = {
     "cut character": (b"a,b\n1,x\xc3", "must be UTF-8"),
     "short row": (b"a,b\n1,2\n3\n", "line 3: 2 cells are needed, as in the header (1 found)"),
     "long row": (b"a,b\n1,2\n3,4,5\n", "line 3: 2 cells are needed"),
+    "decimal commas": (
+        b"a,b\n1,2\n3,45,2\n",
+        "cells that hold ','; if 3,45 is a number with a decimal comma, separate cells by ';'",
+    ),
     "long text row": (b"a,b\nx,y\nz,u,v\n", "line 3: 2 cells are needed"),
     "twice": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
     "no name": (b"a,,b\n1,2,3\n", "column 2 has no name"),

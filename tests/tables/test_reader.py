@@ -395,8 +395,6 @@ def test_parquet_without_the_extra(monkeypatch, tmp_path):
 
 
 def test_parquet(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-
     moments = np.array(["2020-01-01T00:00:01", "2020-01-02", "NaT"], "datetime64[s]")
     columns = {
         "number": pyarrow.array([1.5, None, 2.0]),
@@ -426,8 +424,6 @@ def test_parquet(tmp_path):
 
 def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
     """A text of a million characters in 2,000 rows: two gigabytes if each row had its own."""
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-
     words = ["x" * 1_000_000, "y", "", None]
     codes = np.arange(2_000) % 4
     indices = pyarrow.array(codes.astype(np.int32), mask=codes == 3)
@@ -450,8 +446,6 @@ def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
 
 
 def test_parquet_dates_of_any_unit(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-
     moment = np.datetime64("2020-01-02T03:04:05.678901234", "ns")
     columns = {unit: pyarrow.array(np.array([moment]).astype(f"M8[{unit}]")) for unit in
                ("s", "ms", "us", "ns")}  # fmt: skip
@@ -467,8 +461,6 @@ def test_parquet_dates_of_any_unit(tmp_path):
 
 @pytest.mark.parametrize("fault", ["list", "empty", "damaged", "twice", "late"])
 def test_parquet_faults(fault, tmp_path):
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
-
     tables = {
         "list": pyarrow.table({"a": [[1], [2]]}),
         "empty": pyarrow.table({"a": pyarrow.array([], "int64")}),

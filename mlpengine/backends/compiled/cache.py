@@ -18,7 +18,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -166,21 +165,13 @@ def _require_private(path: Path, status: os.stat_result, kind: int) -> None:
     """Raise CompileError unless `path` belongs to this user and no other user may write to it."""
     if stat.S_IFMT(status.st_mode) != kind:
         raise CompileError(f"cache: {path} must not be a link or another kind of file")
-    if sys.platform == "win32":
-        return
-    if status.st_uid != os.getuid():
-        raise CompileError(f"cache: {path} must belong to this user (owner {status.st_uid})")
-    if status.st_mode & 0o022:
-        mode = stat.filemode(status.st_mode)
-        raise CompileError(f"cache: {path} must not be writable by others (mode {mode})")
+    if problem := system.other_writers(status):
+        raise CompileError(f"cache: {path} {problem}")
 
 
 def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
     """Raise CompileError if another user could replace the contents of `parent`."""
-    if sys.platform == "win32":  # where modes say little
-        return
-    writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
-    if writable or status.st_uid not in (0, os.getuid()):
+    if system.lets_others_replace(status):
         raise CompileError(
             f"cache: {folder} must not lie where others can replace it ({parent} has mode "
             f"{stat.filemode(status.st_mode)}, owner {status.st_uid}); $MLPENGINE_CACHE names "
@@ -205,8 +196,7 @@ class _Files(NamedTuple):
 
     def load(self, name: str) -> ctypes.CDLL:
         """Load a library, of the same directory even if another one is moved to its path."""
-        place = Path(f"/proc/self/fd/{self.descriptor}", name)
-        return ctypes.CDLL(str(place if place.exists() else self.folder / name))
+        return ctypes.CDLL(str(system.path_within(self.folder, self.descriptor, name)))
 
 
 @contextmanager

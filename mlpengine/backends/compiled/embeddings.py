@@ -9,6 +9,9 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.rows import columns
 from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
 from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.scalar.functions import dense
+from mlpengine.backends.scalar.text import constant, indented
+from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import UnsupportedError, Value, Values, padded_length
 from mlpengine.ops import PeriodicEmbedding
 
@@ -88,6 +91,37 @@ class Embedding(_Waves):
         ]
         rows = [Loop("i", "first", "last", row_body)]
         writer.add(name, "rows", self.y.rows, self.text, rows, self.reads, self.writes)
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+        if self.x.rows > 1:
+            return super().emit_scalar(writer)
+        features, waves, outputs = self.x.columns, self.frequency.columns, self._outputs
+        at, mixes = f"j * {waves} + k", self.weight is not None
+        angle = f"x[j] * frequency[{at}] * {constant(2 * pi)} + phase[{at}]"
+        wave = "wave[k]" if mixes else f"y[{features} + {at}]"
+        lines = [
+            f"for (size_t j = 0; j < {features}; j++) y[j] = x[j];",
+            f"for (size_t j = 0; j < {self.frequency.rows}; j++) {{",
+            *([f"  real wave[{waves}];"] if mixes else []),
+            f"  for (size_t k = 0; k < {waves}; k++) {wave} = v_cos({angle});",
+        ]
+        names = ["frequency", "phase"]
+        if mixes:
+            names += ["weight", "bias"]
+            mix = f"wave, weight + j * {waves * outputs}, bias + j * {outputs}"
+            to = f"y + {features} + j * {outputs}"
+            lines.append(
+                f"  {dense(writer.functions, None, ['x'])}({mix}, {to}, {waves}, {outputs});"
+            )
+        parameters = "".join(f", const real *{name}" for name in names)
+        function = writer.functions.add(
+            "embedding",
+            f"const real *x, real *y{parameters}",
+            indented([*lines, "}"]),
+            about="Each number with the waves of its embedding",
+        )
+        places = writer.places(*present(self.x, self.y, *self.reads[1:]))
+        return [f"{function}({places});"]
 
 
 @dataclass(eq=False, repr=False)

@@ -21,6 +21,7 @@ from mlpengine.backends.compiled.tiles import (
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import back_dense, dense, gradients
+from mlpengine.backends.scalar.text import constant
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import UnsupportedError, Value, Values
 from mlpengine.ops import Linear, MatMul
@@ -174,6 +175,8 @@ class Product(MatrixProduct, Kernel):
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
         if self.form == "forward":
             return self._scalar_forward(writer)
+        if self.factor != 1:
+            raise UnsupportedError("the gradient of scaled weights")
         if self.form == "input_gradient":
             return self._scalar_input_gradient(writer)
         dy, x = writer.places(self.a), writer.places(self.b)
@@ -189,11 +192,17 @@ class Product(MatrixProduct, Kernel):
         rule, named, about = None, {"x": self.c}, ""
         for step in self.epilogue:
             rule, named, about = step.rule, dict(step.names), step.op.name
-        stored = [name for name, value in named.items() if value.stored]
+        reads = [*rule.given][1:] if rule else []
+        stored = [n for n, value in named.items() if value.stored and n not in reads]
         rule = rule.limited_to(stored) if rule else None
-        function = dense(writer.functions, rule, stored, batched=writer.batched, about=about)
-        places = writer.places(self.a, self.b, self.bias, *(named[name] for name in stored))
-        return [f"{function}({places}, {writer.sizes(self.depth, self.columns)});"]
+        scaled = self.factor != 1
+        function = dense(
+            writer.functions, rule, stored, batched=writer.batched, scaled=scaled, about=about
+        )
+        values = [named[name] for name in [*reads, *stored]]
+        given = [writer.places(self.a, self.b, self.bias, *values)]
+        given += [constant(self.factor)] * scaled
+        return [f"{function}({', '.join(given)}, {writer.sizes(self.depth, self.columns)});"]
 
     def _scalar_input_gradient(self, writer: ScalarWriter) -> list[str]:
         rule, out, read = None, self.c, dict[str, Value]()

@@ -8,6 +8,8 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.rows import columns, masked
 from mlpengine.backends.compiled.statements import Loop, Statement, load, store
 from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.scalar.functions import softmax
+from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import UnsupportedError, Value, Values
 from mlpengine.ops import LogSoftmax, Softmax
 
@@ -41,6 +43,12 @@ class SoftmaxRows(Kernel):
         row = self._gradient(writer.layout, self.dy) if self.dy else self._value(writer.layout)
         body = [Loop("i", "first", "last", row)]
         writer.add(name, "rows", self.out.rows, self.text, body, self.reads, self.writes)
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+        if self.dy or self.x.rows > 1:
+            return super().emit_scalar(writer)
+        function = softmax(writer.functions, log=self.logarithm)
+        return [f"{function}({writer.places(self.x, self.out)}, {self.out.columns});"]
 
     def _value(self, layout: Layout) -> Sequence[Statement]:
         x, y = (layout.at(value, "i", "j") for value in (self.x, self.out))

@@ -5,7 +5,6 @@ import os
 import platform
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -338,16 +337,8 @@ def _running(command: list[str], folder: Path | None) -> "Iterator[subprocess.Po
         try:
             yield process
         except BaseException:
-            _end_group(process)
+            system.end_group(process)
             raise
-
-
-def _end_group(process: "subprocess.Popen[str]") -> None:
-    if sys.platform != "win32":
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
 
 
 def compiler_stamp(command: tuple[str, ...]) -> str:
@@ -358,7 +349,7 @@ def compiler_stamp(command: tuple[str, ...]) -> str:
         file = os.stat(path)
         parts += [str(file.st_size), str(file.st_mtime_ns), str(file.st_ino)]
     if "ziglang" in command:
-        from importlib.metadata import PackageNotFoundError, version  # 20 ms that few need
+        from importlib.metadata import PackageNotFoundError, version  # slow, and few need it
 
         with suppress(PackageNotFoundError):
             parts.append(version("ziglang"))
@@ -367,9 +358,6 @@ def compiler_stamp(command: tuple[str, ...]) -> str:
 
 def cpu_model() -> str:
     """Return name and features of the processor, as the system reports them."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            keep = ("model name", "cpu family", "model\t", "CPU part", "CPU implementer", "flags")
-            return " ".join(sorted({ln.strip() for ln in lines if ln.startswith(keep)}))
-    except OSError:
-        return platform.processor()
+    keep = ("model name", "cpu family", "model\t", "CPU part", "CPU implementer", "flags")
+    known = {line.strip() for line in system.processor_lines() if line.startswith(keep)}
+    return " ".join(sorted(known)) or platform.processor()

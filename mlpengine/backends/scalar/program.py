@@ -1,4 +1,4 @@
-"""Training steps in scalar C, from the kernels of the compiled backend."""
+"""Training steps and predictions in scalar C, from the kernels of the compiled backend."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,19 +17,24 @@ def write_step(
     functions: Functions,
     fixed: Mapping[int, str],
     inputs: Sequence[Array],
+    outputs: Sequence[Array] = (),
+    *,
+    batched: bool = False,
+    memory: str = "scratch",
 ) -> ScalarWriter:
     """Lower instructions, place their values and print the statements.
 
-    `inputs` are arrays that are given, placed before everything else; for the other arguments see
-    `ScalarWriter`.
+    `inputs` are arrays that are given, placed before everything else, and `outputs` those that are
+    read after it; for the other arguments see `ScalarWriter`.
     Raises: UnsupportedError where something has no C.
     """
     kernels, values = lower(instructions, 1, {})
+    ends = {address_of(array) for array in outputs}
     for value in values:
-        value.final = False
+        value.final = value.final and value.address in ends
     mark_stored(kernels)
-    writer = ScalarWriter(batch, functions, fixed)
-    _find_lifetimes(kernels, writer, {address_of(array) for array in inputs})
+    writer = ScalarWriter(batch, batched or batch > 1, functions, fixed, memory)
+    _find_lifetimes(kernels, writer, {address_of(a) for a in inputs} - {*fixed})
     writer.size = place(writer.storages.values(), 1)
     for kernel in kernels:
         writer.statements += kernel.emit_scalar(writer)
@@ -41,7 +46,8 @@ def _find_lifetimes(kernels: Sequence[Kernel], writer: ScalarWriter, given: set[
     for time, kernel in enumerate(kernels):
         for value in kernel.writes:
             if value.stored and value.address not in writer.fixed:
-                storages[value] = Storage(value.rows * value.columns, time, time)
+                end = len(kernels) if value.final else time
+                storages[value] = Storage(value.rows * value.columns, time, end)
         last = len(kernels) if kernel.sums_rows and not writer.batched else time
         for value in kernel.reads:
             if value not in storages and value.address in given:

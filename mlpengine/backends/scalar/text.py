@@ -1,7 +1,7 @@
 """Pieces of C text: identifiers, comments, arrays of constants, and functions that are shared."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isinf, isnan
 
@@ -77,11 +77,6 @@ def _filled(items: Sequence[str]) -> Iterator[str]:
 def indented(lines: Iterable[str], by: str = "  ") -> str:
     """Return the lines as text."""
     return "".join(f"{by}{line}\n" for line in lines)
-
-
-def definitions(buffers: Mapping[str, int]) -> list[str]:
-    """Return the definitions of arrays of these lengths."""
-    return [f"real {name}[{length}];" for name, length in buffers.items()]
 
 
 @dataclass(eq=False)

@@ -18,27 +18,26 @@ class ScalarWriter:
     kept until the update, ``factors``.
 
     Attributes:
+        batched: whether functions take a number of rows, as those of several rows do.
         functions: to which the functions of the statements are added.
         fixed: C expressions of arrays that are not placed, by address: parameters and, with several
             rows, their gradients.
-        storages: the places of the others in ``scratch``.
+        memory: the name of the array of the others.
+        storages: their places in it.
         statements: the C of the step; ``value`` becomes the loss.
-        size: numbers in ``scratch``.
+        size: numbers in that array.
         factors: by the address of a weight's gradient, the expressions of dy and x.
     """
 
     batch: int
+    batched: bool
     functions: Functions
     fixed: Mapping[int, str]
+    memory: str
     storages: dict[Value, Storage] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
     size: int = 0
     factors: dict[int, tuple[str, str]] = field(default_factory=dict)
-
-    @property
-    def batched(self) -> bool:
-        """Whether there are several rows."""
-        return self.batch > 1
 
     def place_of(self, array: Array) -> str:
         """Return the C expression of an array that is given."""
@@ -46,10 +45,11 @@ class ScalarWriter:
 
     def places(self, *values: Value) -> str:
         """Return the C expressions of values, as arguments."""
-        return ", ".join(
-            f"scratch + {self.storages[v].offset}" if v in self.storages else self.fixed[v.address]
-            for v in values
-        )
+        return ", ".join(map(self._place, values))
+
+    def _place(self, value: Value) -> str:
+        storage = self.storages.get(value)
+        return f"{self.memory} + {storage.offset}" if storage else self.fixed[value.address]
 
     def sizes(self, in_dim: int, out_dim: int) -> str:
         """Return the arguments of a layer's function."""

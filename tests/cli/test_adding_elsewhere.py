@@ -1,0 +1,293 @@
+"""What is added in one place, by a module of somebody else, is known everywhere.
+
+An option of training takes two: its field, and the place that uses it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from shutil import copytree
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+import mlpengine as package
+from mlpengine.config import json_schema, load_config
+from mlpengine.diagnostics.rules import CERTAIN, RULES
+from mlpengine.estimators import MlpRegressor
+from mlpengine.ops import REGISTRY
+from mlpengine.settings.run import VERDICTS
+from mlpengine.tables import FORMATS, read_table
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+from reference_pages import config as reference
+
+ROWS = [(i % 7, i % 5, (i % 7) - 2 * (i % 5)) for i in range(80)]
+CONFIG = (
+    "data: {source: rows.csv, target: y, task: regression}\n"
+    "model: {hidden: [4]}\ntraining: {epochs: 4}\nreport: false\n"
+)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Return a function that writes and imports a module; what it registers is forgotten."""
+    before = [(known, dict(known)) for known in (REGISTRY, FORMATS, VERDICTS)]
+    rules, certain = [*RULES], {*CERTAIN}
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "rows.csv").write_text(
+        "\n".join(["a,b,y", *(",".join(map(str, row)) for row in ROWS)])
+    )
+    (tmp_path / "c.yaml").write_text(CONFIG)
+
+    def write(text):
+        (tmp_path / "elsewhere.py").write_text(dedent(text))
+        return import_module("elsewhere")
+
+    yield write
+    sys.modules.pop("elsewhere", None)
+    for known, names in before:
+        known.clear()
+        known.update(names)
+    RULES[:] = rules
+    CERTAIN.intersection_update(certain)
+
+
+def trained_twice(mlpengine, *settings):
+    """Train without and with an interruption; return the model after comparing the two."""
+    arguments = ["train", "c.yaml", "-q", *(f"--set={one}" for one in settings), "--epochs"]
+    whole = mlpengine(*arguments, 4, "--out", "whole")
+    assert whole.code == 0, whole.err
+    assert mlpengine(*arguments, 2, "--out", "part").code == 0
+    assert mlpengine("train", "--resume", "part", "--epochs", 4, "-q").code == 0
+    whole, part = package.load("whole"), package.load("part")
+    np.testing.assert_array_equal(part.mlp.params.flat, whole.mlp.params.flat)
+    return whole
+
+
+def test_an_activation(elsewhere, mlpengine):
+    elsewhere("""
+        from mlpengine.ops import Activation
+
+
+        class Squash(Activation, name="squash"):
+            \"\"\"Twice the rational sigmoid.\"\"\"
+
+            initializer = "glorot_uniform"
+            range = (-2.0, 2.0)
+
+            def formula(self, x):
+                return 2 * x / (1 + abs(x))
+    """)
+    chosen = "model.activation=squash"
+    assert "squash" in json.dumps(
+        json_schema()["$defs"]["ModelSection"]["properties"]["activation"]
+    )
+    assert '`"squash"`' in reference()
+    wrong = mlpengine("check", "c.yaml", "--set", "model.activation=squish")
+    assert "did you mean 'squash'" in wrong.err
+
+    # training by numpy, compiled, and after an interruption; predictions; other formats
+    model = trained_twice(mlpengine, chosen)
+    x = np.array(ROWS, float)
+    assert model.mlp.layers[0].activation.name == "squash"
+    compiled = mlpengine(
+        *["train", "c.yaml", "-q", "--set", chosen, "--set", "training.backend=compiled"],
+        *["--out", "compiled"],
+    )
+    assert compiled.code == 0, compiled.err
+    flat = package.load("compiled").mlp.params.flat
+    np.testing.assert_allclose(flat, model.mlp.params.flat, rtol=1e-4, atol=1e-5)
+    for kind in ("onnx", "c"):
+        assert mlpengine("export", "whole", "-o", f"net.{kind}").code == 0
+    h = x[:3, :2].astype(np.float32) @ model.mlp.weights[0].T + model.mlp.biases[0]
+    h = 2 * h / (1 + abs(h))
+    y = h @ model.mlp.weights[1].T + model.mlp.biases[1]
+    np.testing.assert_allclose(model.mlp.predict(x[:3, :2]), y, rtol=1e-5, atol=1e-6)
+
+    # fit in Python and an estimator
+    fitted, _ = package.fit("rows.csv", "y", model={"hidden": [4], "activation": "squash"})
+    assert fitted.mlp.layers[0].activation.name == "squash"
+    estimator = MlpRegressor(4, "squash", epochs=2, random_state=0).fit(x[:, :2], x[:, 2])
+    assert estimator.mlp_.layers[0].activation.name == "squash"
+
+    # diagnostics, which know from its range where it saturates: at 32.3, for 0.97 of 2
+    known = mlpengine("diagnose", "c.yaml", "--set", chosen, "--json", "--probe-steps", 0)
+    assert "saturated" in {check["name"] for check in json.loads(known.out)["checks"]}
+    sampled = Path("whole/diagnostics.csv").read_text()
+    assert ",0,saturated_share,0.0\n" in sampled
+
+
+def test_a_file_format(elsewhere, mlpengine):
+    elsewhere("""
+        import json
+
+        import numpy as np
+
+        from mlpengine.errors import DataError
+        from mlpengine.tables import FORMATS, Format, Table
+
+
+        def read(path, options):
+            with open(path) as file:
+                rows = [json.loads(line) for line in file]
+            if not rows:
+                raise DataError(f"{path}: holds no rows")
+            values = np.array([[*row.values()] for row in rows], float)
+            return Table.from_arrays(values, names=[*rows[0]], source=path)
+
+
+        FORMATS[".jsonl"] = Format(read)
+    """)
+    for name, rows in (("rows.jsonl", ROWS), ("NEW.JSONL", ROWS[:9])):
+        lines = [json.dumps(dict(zip("aby", row, strict=True))) for row in rows]
+        Path(name).write_text("".join(f"{line}\n" for line in lines))
+    Path("none.jsonl").touch()
+    Path("new.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b, _ in ROWS[:9]))
+
+    # configs: what init proposes, messages, schema and reference
+    proposed = mlpengine("init", "rows.jsonl", "--target", "y", "-o", "own.yaml")
+    assert proposed.code == 0, proposed.err
+    assert mlpengine("check", "own.yaml").code == 0
+    for arguments, text in (
+        (["check", "c.yaml", "--set=data.source=none.jsonl"], "none.jsonl: holds no rows"),
+        (["train", "rows.jsonl"], "this is a table, not a config"),
+        (
+            ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
+            "rows.jsonl: only CSV, Parquet and .npy can be streamed",
+        ),
+    ):
+        assert text in mlpengine(*arguments).err
+    source = json_schema()["$defs"]["DataSection"]["properties"]["source"]
+    assert ".jsonl" in source["description"]
+    assert source["description"] in reference()
+
+    # the bits of a CSV: training, after an interruption too, predictions, evaluation, fit
+    model = trained_twice(mlpengine, "data.source=rows.jsonl")
+    assert mlpengine("train", "c.yaml", "-q", "--out", "csv").code == 0
+    assert model.mlp.params.flat.tobytes() == package.load("csv").mlp.params.flat.tobytes()
+    predicted = []
+    for name in ("NEW.JSONL", "new.csv"):
+        told = mlpengine("predict", "whole", name)
+        assert told.code == 0, told.err
+        predicted.append([line.split(",")[1] for line in told.out.split()])
+    assert predicted[0] == predicted[1]
+    assert len(predicted[0]) == 10
+    assert mlpengine("evaluate", "whole", "NEW.JSONL").code == 0
+    fitted, _ = package.fit("rows.jsonl", "y", training={"epochs": 2})
+    assert fitted.predict(read_table("NEW.JSONL")).shape == (9,)
+
+
+def test_a_verdict_with_a_fix(elsewhere, mlpengine):
+    elsewhere("""
+        from mlpengine.diagnostics import Verdict, add_rule
+        from mlpengine.settings import Fix, NetworkSettings
+
+
+        def narrow(diagnostics):
+            width = diagnostics.mlp.layers[0].out_dim
+            if width >= 8:
+                return None
+            fix = [Fix(NetworkSettings, "hidden", (8,))]
+            finding = f"it has {width} units (should be 8 or more)"
+            return Verdict("narrow", 0, finding, width, 8, "add units", fix)
+
+
+        def odd(diagnostics):
+            return Verdict("odd", None, "something is odd", 1, 0, "look", no_fix="unknown")
+
+
+        add_rule(narrow, certain=True)
+        add_rule(narrow, certain=True)
+        add_rule(odd, causes={"narrow"})
+    """)
+    text = "layer 0: it has 4 units (should be 8 or more) - add units"
+
+    # configs: schema, reference, messages
+    assert '"narrow"' in json.dumps(json_schema()["$defs"]["DiagnosticsSection"])
+    assert '`"narrow"`' in reference()
+    wrong = mlpengine("check", "c.yaml", "--set=diagnostics.silence=narow")
+    assert "did you mean 'narrow'" in wrong.err
+
+    # before a run, and the config with its fix
+    told = mlpengine("diagnose", "c.yaml", "--json", "--probe-steps", 5, "--fix", "better.yaml")
+    known = json.loads(told.out)
+    (one,) = [verdict for verdict in known["verdicts"] if verdict["name"] == "narrow"]
+    assert (one["text"], one["fix"]) == (text, {"model.hidden": [8]})
+    assert known["certain"].count("narrow") == 1
+    assert f"# narrow: {text} (was [4])" in Path("better.yaml").read_text()
+    assert load_config(Path("better.yaml")).config.model.hidden == [8]
+
+    # a run, after an interruption too, its page, and a second run with the fix
+    trained_twice(mlpengine)
+    for run in ("whole", "part"):
+        names = [v["name"] for v in json.loads(Path(run, "result.json").read_text())["verdicts"]]
+        assert names.count("narrow") == 1
+        assert "odd" not in names
+    assert mlpengine("report", "whole").code == 0
+    page = Path("whole/report.html").read_text()
+    assert "Settings that fix it: <code>--set &#x27;model.hidden=[8]&#x27;</code>" in page
+    told = mlpengine("diagnose", "whole", "--fix", "after.yaml")
+    assert f"LOOK  {text}\n      fix: --set 'model.hidden=[8]'" in told.out
+    assert load_config(Path("after.yaml")).config.model.hidden == [8]
+    told = mlpengine("train", "c.yaml", "--fix", "--json", "-q")
+    *_, second, comparison = map(json.loads, told.out.splitlines())
+    assert comparison["settings"]["model.hidden"] == [[4], [8]]
+    names = {verdict["name"] for verdict in second["verdicts"]}
+    assert ("narrow" in names, "odd" in names) == (False, True)
+    silent = ["--set=diagnostics.silence=[narrow, odd]", "--json", "-q", "--out", "silent"]
+    told = mlpengine("train", "c.yaml", *silent)
+    assert not {"narrow", "odd"} & {v["name"] for v in json.loads(told.out)["verdicts"]}
+
+    # fit in Python and an estimator
+    few = {"folds": None, "epochs": 2, "early_stopping": False}
+    _, result = package.fit("rows.csv", "y", model={"hidden": [4]}, training=few)
+    x = np.array(ROWS, float)
+    estimator = MlpRegressor(4, epochs=2, early_stopping=False).fit(x[:, :2], x[:, 2])
+    for verdicts in (result.verdicts, estimator.verdicts_):
+        assert [str(one) for one in verdicts if one.name == "narrow"] == [text]
+
+
+OPTION = {
+    "settings/training.py": {
+        "    Args:\n        loss:": (
+            "    Args:\n        lr_factor: Factor of every learning rate.\n        loss:"
+        ),
+        "    loss: Loss | None = None\n": (
+            "    lr_factor: Positive = 1.0\n    loss: Loss | None = None\n"
+        ),
+    },
+    "training/trainer.py": {
+        "        settings: Any = training.optimizer\n": (
+            "        settings: Any = training.optimizer\n"
+            "        settings = replace(settings, lr=settings.lr * training.lr_factor)\n"
+        ),
+    },
+}
+"""What is written in place of what to add an option: its field, and the line that uses it."""
+
+
+def test_an_option_of_training(elsewhere, tmp_path):
+    copy = copytree(Path(package.__file__).parent, tmp_path / "copy" / "mlpengine")
+    for name, texts in OPTION.items():
+        text = (copy / name).read_text(encoding="utf-8")
+        for old, new in texts.items():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (copy / name).write_text(text, encoding="utf-8")
+    space = "sweep: {space: {training.lr_factor: {choice: [0.25, 0.5]}}}"
+    (tmp_path / "swept.yaml").write_text(f"{CONFIG}{space}\n")
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("added_option.py")],
+        env={**os.environ, "PYTHONPATH": str(copy.parent)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
