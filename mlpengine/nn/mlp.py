@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, TypedDict, get_args
+from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.tape.tape import Node, Tape
-
-if TYPE_CHECKING:
-    from mlpengine.nn.compiled import CompiledMlp
 
 Parametrization = Literal["standard", "neural_tangent"]
 
@@ -275,16 +272,6 @@ class Mlp(Network):
             wide.weights[number] /= spread[:, None]
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
-
-    @called_as("mlp.compile(batch_size=1); TrainingStep(mlp, loss, optimizer, 32) trains")
-    def compile(self, batch_size: int = 1) -> "CompiledMlp":
-        """Return the forward pass over `batch_size` rows, without dropout, as machine code.
-
-        Raises: CompileError if there is no compiler, or an activation has no compiled rule.
-        """
-        from mlpengine.nn.compiled import CompiledMlp
-
-        return CompiledMlp(self.scratch(batch_size, training=False))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the architecture as JSON-able data; `Mlp.from_dict` reads it back."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import local
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
+
+if TYPE_CHECKING:
+    from mlpengine.nn.compiled import CompiledMlp
 
 Shape = int | Sequence[int]
 
@@ -92,8 +95,7 @@ class Network(KnownAttributes):
     params: Flat
     rng: Philox
 
-    _elsewhere: ClassVar[Mapping[str, str]] = {}
-
+    @called_as("super().__init__(4, {{'weight': (8, 4), 'bias': 8}})")
     def __init__(
         self,
         in_shape: Shape,
@@ -268,6 +270,16 @@ class Network(KnownAttributes):
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
         """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
+
+    @called_as("mlp.compile(batch_size=1); TrainingStep(mlp, loss, optimizer, 32) trains")
+    def compile(self, batch_size: int = 1) -> "CompiledMlp":
+        """Return the forward pass over `batch_size` rows, without dropout, as machine code.
+
+        Raises: CompileError if there is no compiler, or an op has no compiled rule.
+        """
+        from mlpengine.nn.compiled import CompiledMlp
+
+        return CompiledMlp(self.scratch(batch_size, training=False))
 
     @called_as("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:

@@ -16,7 +16,7 @@ from mlpengine.common.buffers import zeros
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
-from mlpengine.nn.mlp import Mlp, need_mlp
+from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.network import check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
@@ -55,7 +55,6 @@ class Population(KnownAttributes, Sequence[Mlp]):
 
     @called_as("Population(mlp, 8)")
     def __init__(self, mlp: Mlp, count: int, *, seeds: Sequence[int] | None = None) -> None:
-        need_mlp(mlp, "population")
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds

@@ -136,6 +136,7 @@ class Tape(KnownAttributes):
             )
         return self._leaves.get(name) or self._leaf("parameter", specs[name], name, wants_grad=True)
 
+    @called_as("tape.dropout(h, 0.1)")
     def dropout(self, x: Node, rate: float) -> Node:
         """Record dropout that draws from `rng`; return `x` where that is None, or the rate is 0."""
         if self.rng is None or not rate:
@@ -144,6 +145,7 @@ class Tape(KnownAttributes):
         y: Node = self.apply(Dropout(rate, self.rng, number), x)
         return y
 
+    @called_as("tape.layer('block 0', h)")
     def layer(self, name: str, output: Node, *, pre_activation: Node | None = None) -> Node:
         """Name what has been recorded since the last layer, which ends with `output`; return that.
 

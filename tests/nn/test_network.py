@@ -192,7 +192,7 @@ REFUSED = {
     ),
     "a population": (
         lambda: Population(Gated(), 2),
-        "population: takes an Mlp, and no other network yet",
+        "Population: mlp must be of the class Mlp (got Gated(130 parameters, float32))",
     ),
     "a step without record": (
         lambda: TrainingStep(net := Network(3, {"w": 3}), MeanSquaredError(), Adam(net), 4),
