@@ -31,8 +31,8 @@ nothing and costs the arithmetic and little more.  A whole training loop by hand
     >>> value < 0.05
     True
 
-`TrainingStep` binds the body of that loop into one call.  `Tape` and `Program` are the layer
-underneath, for networks that are not a chain of dense layers.
+`TrainingStep` binds the body of that loop into one call.  `mlpengine.nn.Network` is the base of
+networks that are not a chain of dense layers; `Tape` and `Program` are the layer underneath.
 """
 
 from typing import TYPE_CHECKING
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
     from mlpengine.models import Model, metric
-    from mlpengine.nn import Mlp, Network
+    from mlpengine.nn import Mlp
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
     from mlpengine.optim import Adam, AdamW, CosineSchedule, Sgd
     from mlpengine.settings import EarlyStopping
@@ -71,7 +71,6 @@ __all__ = [
     "MlpEngineError",
     "MlpRegressor",
     "Model",
-    "Network",
     "Population",
     "PopulationStep",
     "Program",
@@ -91,7 +90,7 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),
-        "nn": ("Mlp", "Network"),
+        "nn": ("Mlp",),
         "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
         "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
         "settings": ("EarlyStopping",),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mlpengine import Network
+from mlpengine.nn import Network
 
 IN_DIM = 6
 

@@ -8,7 +8,7 @@ from mlpengine.errors import TapeError, UsageError
 from mlpengine.nn import Gradients, Mlp, Scratch
 from mlpengine.nn.layers import Layer
 from mlpengine.nn.mlp import need_mlp
-from mlpengine.nn.network import Recording
+from mlpengine.nn.recording import Recording
 from mlpengine.spec import Array
 from mlpengine.tape.record import Value
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
+from mlpengine.nn.recording import Recorded
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
@@ -19,9 +20,6 @@ from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 from mlpengine.tape.record import dependents
-
-if TYPE_CHECKING:
-    from mlpengine.nn.network import Network
 
 
 @dataclass(eq=False)
@@ -40,7 +38,7 @@ class GradientMemory:
     storages: Sequence[Storage] = ()
 
     @classmethod
-    def of(cls, mlp: "Network", batch_size: int, *, input_gradient: bool) -> "GradientMemory":
+    def of(cls, mlp: Recorded, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
         """Return memory for batches of up to `batch_size` rows."""
         d_output = zeros(Spec((batch_size, mlp.outputs), mlp.dtype))
         d_input = None
@@ -71,7 +69,7 @@ class Gradients(KnownAttributes):
     @called_as("mlp.gradients(32)")
     def __init__(
         self,
-        mlp: "Network",
+        mlp: Recorded,
         batch_size: int,
         *,
         input_gradient: bool = False,

@@ -25,7 +25,8 @@ from mlpengine.nn.layers import (
     plan_layers,
     record_layers,
 )
-from mlpengine.nn.network import Network, check_arrays
+from mlpengine.nn.network import Network
+from mlpengine.nn.recording import Recorded, check_arrays
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
@@ -409,7 +410,7 @@ class Mlp(Network):
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
 
 
-def need_mlp(network: Network, where: str) -> Mlp:
+def need_mlp(network: Recorded, where: str) -> Mlp:
     """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
     if not isinstance(network, Mlp):
         raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")

@@ -1,19 +1,17 @@
 """The forward program of a network at one batch size, and its activations."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
+from mlpengine.nn.recording import Recorded, Recording
 from mlpengine.spec import Array
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization
-
-if TYPE_CHECKING:
-    from mlpengine.nn.network import Network, Recording
 
 
 class Scratch(KnownAttributes):
@@ -36,7 +34,7 @@ class Scratch(KnownAttributes):
     @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def __init__(
         self,
-        mlp: "Network",
+        mlp: Recorded,
         batch_size: int,
         *,
         training: bool,

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
-from mlpengine import Adam, Diagnostics, MeanSquaredError, Mlp, Network, Population, TrainingStep
+from mlpengine import Adam, Diagnostics, MeanSquaredError, Mlp, Population, TrainingStep
 from mlpengine.diagnostics.preflight import preflight
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine.nn import Network
 
 MADE = [*NETWORKS]
 
