@@ -47,8 +47,9 @@ class KnownAttributes:
         kind = type(self)
         if name[0] != "_" and name not in kind._known:
             frame = currentframe()
-            caller = frame and frame.f_back
-            if caller is not None and not _is_ours(caller.f_globals["__name__"]):
+            caller = frame.f_back if frame else None
+            del frame  # which would keep itself, and the caller's objects, in a cycle
+            if caller is not None and not _is_ours(caller.f_globals.get("__name__", "")):
                 _check_assignment(self, name, value)
             if kind._settable is None:
                 kind._known.add(name)
@@ -136,6 +137,48 @@ def called_as(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return call
 
     return decorate
+
+
+def needs_arguments(example: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator as `called_as` for methods of hot loops, whose calls it does not slow.
+
+    An argument that is left out is an object that raises CallError when it is used first; arguments
+    of another class are for the method to refuse, by `refuse_arguments`.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        known: Any = function
+        known.__signature__ = signature(function)
+        _, *parameters = known.__signature__.parameters.values()
+        required = [p.name for p in parameters if p.default is p.empty]
+        called = function.__qualname__.removesuffix(".__call__")
+        text = f"{called}: needs {', '.join(required)}; write {example}"
+        known.__defaults__ = (*[_LeftOut(text)] * len(required), *(known.__defaults__ or ()))
+        known.example = example
+        return function
+
+    return decorate
+
+
+class _LeftOut:
+    """What stands for an argument that a call leaves out: any use is refused."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise CallError(self._text)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise CallError(self._text)
+
+
+def refuse_arguments(method: Callable[..., Any], *given: Any) -> None:
+    """Raise CallError if an argument of a bound method is not of the class of its annotation."""
+    if misfit := _odd_kind(method, dict(zip(signature(method).parameters, given, strict=False))):
+        owner, example = type(method.__self__), method.example  # type: ignore[attr-defined]
+        where = f"{owner.__name__}.{method.__name__}".removesuffix(".__call__")
+        raise CallError(f"{where}: {misfit}; write {example}")
 
 
 def _owner(function: Callable[..., Any], args: Sequence[Any]) -> type | None:

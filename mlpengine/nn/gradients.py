@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlpengine.common.buffers import quiet_runner, zeros
-from mlpengine.common.misuse import KnownAttributes, called_as
+from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
@@ -91,7 +91,7 @@ class Gradients(KnownAttributes):
         self._last: tuple[Scratch, Backward] | None = None
         self._shorter: dict[int, Gradients] = {}
 
-    @called_as("grads.bind(scratch), with scratch = mlp.scratch(batch_size=32)")
+    @needs_arguments("grads.bind(scratch), with scratch = mlp.scratch(batch_size=32)")
     def bind(self, scratch: Scratch) -> Backward:
         """Return the backward program from `scratch` to these gradients; it is created once."""
         bound = self._bound.get(id(scratch))

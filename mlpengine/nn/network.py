@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.common.buffers import write_into
 from mlpengine.common.locks import cached_property
-from mlpengine.common.misuse import called_as, quoted
+from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recorded
@@ -101,13 +101,18 @@ class Network(Recorded):
 
         return CompiledMlp(self.scratch(batch_size, training=False))
 
-    @called_as("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
+    @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
     def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
 
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
         """
-        if scratch.mlp is not self:
+        try:
+            own = scratch.mlp is self
+        except AttributeError:
+            refuse_arguments(self.forward, x, scratch)
+            raise
+        if not own:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if x is not scratch.input:
             write_into(scratch.input, np.asarray(x), "forward: x")
@@ -121,10 +126,15 @@ class Network(Recorded):
             "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
         )
 
-    @called_as("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
+    @needs_arguments("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
-        grads.bind(scratch).run()
+        try:
+            bound = grads.bind(scratch)
+        except AttributeError:
+            refuse_arguments(self.backward, scratch, grads)
+            raise
+        bound.run()
 
     @called_as("mlp.predict(x)")
     def predict(self, x: ArrayLike) -> Array:

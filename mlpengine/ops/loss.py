@@ -10,7 +10,7 @@ import numpy as np
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.common.fields import check_fields
 from mlpengine.common.locks import cached_property
-from mlpengine.common.misuse import called_as, quoted
+from mlpengine.common.misuse import needs_arguments, quoted, refuse_arguments
 from mlpengine.errors import DtypeError, ShapeError
 from mlpengine.formula.pieces import BLOCK
 from mlpengine.ops._check import listing
@@ -102,7 +102,7 @@ class Loss(GradOp):
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
-    @called_as("loss(output, target), or loss(scratch.output, y, grads.d_output)")
+    @needs_arguments("loss(output, target), or loss(scratch.output, y, grads.d_output)")
     def __call__(
         self,
         output: Array,
@@ -127,7 +127,11 @@ class Loss(GradOp):
                 )
             if len(bindings) >= MAX_BINDINGS:
                 del bindings[next(iter(bindings))]
-            bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
+            try:
+                bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
+            except (AttributeError, TypeError):
+                refuse_arguments(self.__call__, output, target, d_output, sample_weight)
+                raise
             bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")
         if bound.sample_weight is not None:

@@ -15,7 +15,7 @@ from annotated_types import Ge, Le
 from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.common.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.common.fields import Given, NonNegative, fitting, options_of
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments, quoted
 from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.formula import variables
@@ -381,10 +381,14 @@ class Optimizer(KnownAttributes, ABC):
             decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
         return rates, decays
 
-    @called_as("optimizer.step(mlp, grads), after mlp.backward(scratch, grads)")
+    @needs_arguments("optimizer.step(mlp, grads), after mlp.backward(scratch, grads)")
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""
-        if getattr(model, "params", None) is not self.params:
+        try:
+            own = model.params is self.params
+        except AttributeError:
+            own = False
+        if not own:
             raise UsageError(
                 f"{self._where}: step needs the model it was made for (got {quoted(model)}); "
                 "write optimizer.step(mlp, grads)"

@@ -581,14 +581,14 @@ MISTAKES = {
     ),
     "no scratch": (
         lambda: by_hand("mlp.forward(X)"),
-        "Mlp.forward: needs scratch",
-        "float32[8, 4]",
+        "Network.forward: needs x, scratch",
+        "",
         "write mlp.forward(x, scratch)",
     ),
     "PyTorch's step": (
         lambda: by_hand("adam.step()"),
-        "Adam.step: needs model, grads",
-        "got nothing",
+        "Optimizer.step: needs model, grads",
+        "",
         "write optimizer.step(mlp, grads)",
     ),
     "gradients for a model": (
@@ -1041,8 +1041,13 @@ METHODS = [*methods()]
 
 @pytest.mark.parametrize(("name", "kind", "function"), METHODS, ids=[one[0] for one in METHODS])
 def test_methods_that_are_called_by_hand_answer_a_wrong_call(name, kind, function):
+    made = object.__new__(kind)
+    if hasattr(function, "example"):  # a hot one, which answers what is left out
+        with pytest.raises(CallError, match=r"needs \w+.*; write "):
+            function(made)
+        return
     with pytest.raises(CallError, match=r"has no argument 'no_such_argument'.*; write "):
-        function(object.__new__(kind), no_such_argument=1)
+        function(made, no_such_argument=1)
 
 
 OPTIONS = [*optim.OPTIMIZERS.values(), *optim.schedules.SCHEDULES.values(), *ops.LOSSES.values()]
