@@ -177,7 +177,7 @@ class Recorded(KnownAttributes):
                 self._need_names([name], "freeze")
             frozen |= own
         if frozen == self.params.specs.keys():
-            raise UsageError("freeze: a parameter must be left to train (got all)")
+            raise UsageError("freeze: a layer must be left to train (got all)")
         self.params.frozen = frozenset(frozen)
 
     def _need_names(self, names: Iterable[str], what: str) -> None:

@@ -150,14 +150,14 @@ def test_diagnostics_do_not_blame_frozen_layers():
     x, y = rows()
     for number in range(1, 60):
         loss = step(x[:16], y[:16])
-        diagnostics.observe(step.scratch, step.grads, number, loss=loss)
+        diagnostics.after_step(step.scratch, step.grads, number, loss=loss)
     assert not [v for v in verdicts(diagnostics) if v.layer in mlp.frozen]
 
 
 WRONG = {
     "beyond the last": ([3], "layers count from 0 to 2 (got 3)"),
     "not a number": (["0.weight"], "layers count from 0 to 2 (got '0.weight')"),
-    "all": ([0, 1, 2], "a parameter must be left to train (got all)"),
+    "all": ([0, 1, 2], "a layer must be left to train"),
 }
 
 
