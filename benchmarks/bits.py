@@ -120,11 +120,14 @@ def differences(case: Case, threads: Sequence[int], every: int = 1) -> tuple[lis
 
     The last value is a digest of the bits.
     """
-    rows_of_thread, emitter.TERMS_PER_THREAD = emitter.TERMS_PER_THREAD, 1  # small shapes as well
+    rows_of_thread, emitter.STEP_TERMS_PER_THREAD = (
+        emitter.STEP_TERMS_PER_THREAD,
+        1,
+    )  # small shapes as well
     try:
         alone, *together = steps = [case.step(number) for number in (1, *threads)]
     finally:
-        emitter.TERMS_PER_THREAD = rows_of_thread
+        emitter.STEP_TERMS_PER_THREAD = rows_of_thread
     if not all(step.fused for step in steps):
         raise SystemExit(f"bits: {case} must be one program")
     x, y = case.data()

@@ -19,7 +19,7 @@ from device import BOARDS, object_size
 
 from mlpengine import Adam, Mlp, Sgd, ops
 from mlpengine.export._device_c import header, source
-from mlpengine.export._device_flash import COUNTED, constant_bytes, counts
+from mlpengine.export._device_flash import COUNTERS, constant_bytes, counts
 from mlpengine.export.device import device_step
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
@@ -148,7 +148,7 @@ def main() -> None:
         rms, largest = np.sqrt((error**2).mean()), np.abs(error).max()
         print(f"{board.name:<11} error {rms:.1%} (root mean square), {largest:.1%} at most")
         columns.append(solve(x, code, total))
-    for name, row in zip(COUNTED, np.array(columns).T, strict=True):
+    for name, row in zip(COUNTERS, np.array(columns).T, strict=True):
         print(f'    "{name}": ({", ".join(f"{v:.1f}" for v in row)}),')
 
 

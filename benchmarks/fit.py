@@ -25,8 +25,8 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         self.seconds, self.steps = 0.0, 0
-        self._originals = TrainingStep.run, TrainingStep.run_fused
-        run, run_fused = self._originals
+        self._originals = TrainingStep.run, TrainingStep.make_fused_steps
+        run, make_fused_steps = self._originals
 
         def timed_run(step: TrainingStep, bound: BoundStep) -> float:
             start = time.perf_counter()
@@ -35,18 +35,18 @@ class Watch:
             self.steps += 1
             return value
 
-        def timed_run_fused(step: TrainingStep, *args: Any, **options: Any) -> int:
+        def timed_fused_steps(step: TrainingStep, *args: Any, **options: Any) -> int:
             start = time.perf_counter()
-            done = run_fused(step, *args, **options)
+            done = make_fused_steps(step, *args, **options)
             self.seconds += time.perf_counter() - start
             self.steps += done
             return done
 
-        TrainingStep.run, TrainingStep.run_fused = timed_run, timed_run_fused
+        TrainingStep.run, TrainingStep.make_fused_steps = timed_run, timed_fused_steps
         return self
 
     def __exit__(self, *_: object) -> None:
-        TrainingStep.run, TrainingStep.run_fused = self._originals
+        TrainingStep.run, TrainingStep.make_fused_steps = self._originals
 
 
 def fit(x: np.ndarray, y: np.ndarray, **options: object) -> float:

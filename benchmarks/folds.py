@@ -73,7 +73,7 @@ def train(folder: Path, networks: int, epochs: int) -> tuple[float, float]:
     settings = {
         "training.epochs": epochs,
         "training.early_stopping": "false",
-        "training.members": "null",
+        "training.kinds": "null",
         "training.backend": "compiled",  # which so few steps would not choose for one network
         "data.encoding": "none",
         "report": "false",

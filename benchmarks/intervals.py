@@ -8,7 +8,7 @@ the mean.  Differences are in standard errors of the score out of fold.  Results
 (``--results``), a line each, so that a run that ends early goes on where it stopped.
 
 A network out of fold is alone, so that the score out of fold is that of one network; the mean of
-eight is better by what averaging gains.  With ``--members plain piecewise`` a row out of fold is
+eight is better by what averaging gains.  With ``--kinds plain piecewise`` a row out of fold is
 predicted by one network of each kind.
 """
 
@@ -69,7 +69,7 @@ def named(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def measured(
-    name: str, split: int, folds: int, epochs: int, members: list[str] | None
+    name: str, split: int, folds: int, epochs: int, kinds: list[str] | None
 ) -> dict[str, float]:
     """Return the coverage, the errors and the standard error of one draw, by name."""
     make, rows = TABLES[name]
@@ -78,14 +78,14 @@ def measured(
     new = named(x, y)
     training = {
         "folds": folds,
-        "members": members,
+        "kinds": kinds,
         "epochs": epochs,
         "batch_size": 32,
         "clip_norm": None,
         "early_stopping": {"patience": 15},
     }
     config = CONFIG
-    if members:
+    if kinds:
         config = CONFIG | {"data": CONFIG["data"] | {"encoding": "piecewise"}}
     model, result = fit(known, "y", seed=split, training=training, **config)
     features = model.preprocessor.transform(model.table(new)).features
@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="one split, two folds, few epochs")
     parser.add_argument("--splits", type=int, default=50)
-    parser.add_argument("--members", nargs="*", help="kinds of networks (training.members)")
+    parser.add_argument("--kinds", nargs="*", help="kinds of networks (training.kinds)")
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     args = parser.parse_args()
     folds, epochs, splits = (3, 3, 1) if args.smoke else (8, 60, args.splits)
@@ -120,7 +120,7 @@ def main() -> None:
     for name in TABLES:
         rows = rows_of(args.results, name)
         for split in range(len(rows), splits):
-            rows.append(measured(name, split, folds, epochs, args.members))
+            rows.append(measured(name, split, folds, epochs, args.kinds))
             if args.results:
                 with args.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"table": name, **rows[-1]}) + "\n")

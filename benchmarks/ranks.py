@@ -289,7 +289,7 @@ def train(folder: Path) -> None:
     from mlpengine.step.ranks import Ranks
     from mlpengine_cli.main import run
 
-    emitter.TERMS_PER_THREAD = 1  # small networks take two threads, too
+    emitter.STEP_TERMS_PER_THREAD = 1  # small networks take two threads, too
     Ranks.share_of_cores = lambda ranks: 2  # type: ignore[method-assign]
     size = os.environ.get("PMI_SIZE", "1")
     for config in sorted(folder.glob("*.yaml")):

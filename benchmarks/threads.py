@@ -93,7 +93,7 @@ def main() -> None:
         networks, budget = networks[-5:], (budget[0], 20 * budget[1])
         print(f"beside {plural(args.busy, 'busy loop')}")
     else:
-        emitter.TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
+        emitter.STEP_TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
     with threadpool_limits(1, user_api="blas"), busy_loops(args.busy):
         for backend in ("compiled",) if args.busy else ("compiled", "numpy"):
             print(f"{backend}: network, multiplications of the largest layer and of a step")

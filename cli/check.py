@@ -17,7 +17,7 @@ from mlpengine.features.checks import Profile, more_features
 from mlpengine.features.unlike import NewRows, drifts
 from mlpengine.models.task import Task
 from mlpengine.tables import read_table
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.progress import OnProgress
 from mlpengine.training.loading import load
 
 from .outcome import NOT_MET
@@ -136,7 +136,7 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
     return NOT_MET if beyond else 0
 
 
-def require_usable(tables: Tables, task: Task, progress: Progress) -> None:
+def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
     """Raise DataError for the first cell, in any part, that training would refuse."""
     total, done = sum(tables.rows.values()), 0
     for table, rows in tables.parts.values():

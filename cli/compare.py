@@ -10,13 +10,13 @@ import click
 
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import printable
-from mlpengine.config.load import differing, load_config
+from mlpengine.config.load import differing_settings, load_config
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.training.run_directory import RESULT_FILE
 
-from .outcome import SHOWN_PARTS, number, title
+from .outcome import SHOWN_PARTS, metric_text, part_title
 from .session import read_result, resolved_config
 from .streams import say
 
@@ -30,7 +30,7 @@ PREFERRED = ("accuracy", "r2", "loss")
 """What decides which run is better: the first of these that both have measured."""
 
 
-Metrics: TypeAlias = dict[str, float | None]
+OptionalMetrics: TypeAlias = dict[str, float | None]
 
 
 class Score(NamedTuple):
@@ -40,7 +40,11 @@ class Score(NamedTuple):
     error: float | None = None
 
     def __str__(self) -> str:
-        return number(self.value) if not self.error else f"{number(self.value)} +- {self.error:.2g}"
+        return (
+            metric_text(self.value)
+            if not self.error
+            else f"{metric_text(self.value)} +- {self.error:.2g}"
+        )
 
 
 @click.command("compare", epilog=EPILOG)
@@ -61,14 +65,14 @@ def command(first: Path, second: Path, as_json: bool) -> None:
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
     """Return what differs between two runs, and which is better, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
-    settings = differing([load_config(resolved_config(run)) for run in (first, second)])
-    scored = [scores(one) for one in results]
+    settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
+    scored = [run_scores(one) for one in results]
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
     metrics = {label: [one.value for one in row] for label, row in table.items()}
     errors = {label: [one.error for one in row] for label, row in table.items()}
     names = [str(first), str(second)]
     same_data = not {"data.source", "data.target"} & settings.keys()
-    verdict = judge(metrics if same_data else {}, names)
+    verdict = better_run(metrics if same_data else {}, names)
     data = {
         "runs": names,
         "settings": settings,
@@ -76,10 +80,10 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
         **verdict,
     }
-    return data, described(names, results, settings, table, verdict)
+    return data, comparison_text(names, results, settings, table, verdict)
 
 
-def scores(result: Mapping[str, Any]) -> dict[str, Score]:
+def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     """Return the metrics of a run by part and name, in the order of the parts.
 
     Of several seeds there are the means over the networks, too, whose errors are known.
@@ -90,10 +94,10 @@ def scores(result: Mapping[str, Any]) -> dict[str, Score]:
         deviations, means = spread.get("deviation", {}), spread.get("mean", {})
         for name, value in result.get(part, {}).items():
             error = None if means else deviations.get(name)
-            shown[f"{title(part)} {name}"] = Score(value, error)
+            shown[f"{part_title(part)} {name}"] = Score(value, error)
         for name, value in means.items():
             error = (deviations.get(name) or 0.0) / sqrt(max(1, result["members"]))
-            shown[f"{title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
+            shown[f"{part_title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
     return shown
 
 
@@ -103,8 +107,8 @@ def checked_result(run: Path) -> dict[str, Any]:
     where = str(run / RESULT_FILE)
     try:
         for part in SHOWN_PARTS:
-            conform(result.get(part, {}), Metrics, f"{where}: {part}")
-        conform(result.get("spread", {}), dict[str, dict[str, Metrics]], f"{where}: spread")
+            conform(result.get(part, {}), OptionalMetrics, f"{where}: {part}")
+        conform(result.get("spread", {}), dict[str, dict[str, OptionalMetrics]], f"{where}: spread")
         if result.get("spread"):
             conform(result.get("members"), int, f"{where}: members")
     except CheckpointError as error:
@@ -112,20 +116,24 @@ def checked_result(run: Path) -> dict[str, Any]:
     return result
 
 
-def judge(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
+def better_run(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
     """Return which run is better, by what and by how much; no `better` if they are level."""
     for part in ("validation", OUT_OF_FOLD, "test", "train"):
         for metric in PREFERRED:
-            one, other = metrics.get(f"{title(part)} {metric}", (None, None))
+            one, other = metrics.get(f"{part_title(part)} {metric}", (None, None))
             if one is None or other is None:
                 continue
             ahead = one - other if higher_is_better(metric) else other - one
             better = None if not ahead else names[0] if ahead > 0 else names[1]
-            return {"by": f"{title(part)} {metric}", "difference": abs(ahead), "better": better}
+            return {
+                "by": f"{part_title(part)} {metric}",
+                "difference": abs(ahead),
+                "better": better,
+            }
     return {"by": None, "difference": None, "better": None}
 
 
-def described(
+def comparison_text(
     names: list[str],
     results: list[dict[str, Any]],
     settings: Mapping[str, list[Any]],

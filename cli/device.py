@@ -17,7 +17,7 @@ from mlpengine.training.run_directory import RESOLVED
 
 from .streams import say
 
-FORMAT = "c-train"
+DEVICE_FORMAT = "c-train"
 
 OPTIMIZER_NAMES = sorted([*OPTIMIZERS, "momentum"])
 """What --optimizer takes: those of configs, and SGD with a momentum of 0.9."""
@@ -25,7 +25,7 @@ OPTIMIZER_NAMES = sorted([*OPTIMIZERS, "momentum"])
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """The options of the command that only `FORMAT` takes; None where one is not given."""
+    """The options of the command that only `DEVICE_FORMAT` takes; None where one is not given."""
 
     optimizer: str | None
     lr: float | None
@@ -40,7 +40,9 @@ class DeviceOptions:
         given = [name for name, value in asdict(self).items() if value is not None]
         if given:
             option = f"--{given[0].replace('_', '-')}"
-            raise UsageError(f"export: {option} is for --format {FORMAT} (the format is {form})")
+            raise UsageError(
+                f"export: {option} is for --format {DEVICE_FORMAT} (the format is {form})"
+            )
 
 
 def write(run: Path, model: Model, path: Path, options: DeviceOptions, *, as_json: bool) -> None:
@@ -61,7 +63,7 @@ def write(run: Path, model: Model, path: Path, options: DeviceOptions, *, as_jso
     )
     if as_json:
         fields = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(written).items()}
-        click.echo(json.dumps({"format": FORMAT, **fields}))
+        click.echo(json.dumps({"format": DEVICE_FORMAT, **fields}))
         return
     for file in (written.source, written.header, written.test):
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")

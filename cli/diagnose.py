@@ -34,7 +34,7 @@ from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.errors import RunError, UsageError
 from mlpengine.models.model import Model
-from mlpengine.training.diagnose import facts, measure_recalls, measure_yardsticks
+from mlpengine.training.diagnose import diagnostic_inputs, measure_recalls, measure_yardsticks
 from mlpengine.training.loading import load
 from mlpengine.training.samples import read_diagnostics
 
@@ -141,7 +141,7 @@ def _before(
         checks = list(preflight(step.mlp, step.loss, rows))
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
-        known = facts(step, part, data.parts.get("validation"))
+        known = diagnostic_inputs(step, part, data.parts.get("validation"))
         diagnostics = probe(step, rows, step.batch_size, probe_steps, **known)
     reported = without(_columns(data), silenced)
     reported += without(verdicts(diagnostics), silenced)
@@ -200,7 +200,7 @@ def _after(
         raise RunError(
             f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
         )
-    known = facts(trainer.step, part, validation)
+    known = diagnostic_inputs(trainer.step, part, validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = trainer.batch_size
     shapes = spectra(mlp, start)

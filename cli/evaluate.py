@@ -26,7 +26,7 @@ from mlpengine.tables.rows import usable_rows
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 
-from .outcome import NOT_MET, metrics_table, mistakes, title
+from .outcome import NOT_MET, metrics_table, mistakes, part_title
 from .session import resolved_config
 from .streams import say
 
@@ -112,7 +112,7 @@ def command(
     else:
         part = read_part(model, file)
         parts = [("data", part, model.forward(part.x))]
-    measured = measure(model, task, parts)
+    measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}
     table = {name: result["metrics"] for name, result in measured.items()}
     name, part, output = parts[-1]
@@ -133,16 +133,16 @@ def command(
     else:
         lines = metrics_table(table, sizes, task)
         labels = model.preprocessor.classes
-        lines += ["", *mistakes(task, part, output, labels, title(name))]
+        lines += ["", *mistakes(task, part, output, labels, part_title(name))]
         say("\n".join(lines).rstrip())
     for one, value, is_met in zip(requirements, values, met, strict=True):
         if not is_met:
             measured_as = "not finite" if value is None else f"{value:.6g}"
-            say(f"not met: {one.text} ({title(name)}: {measured_as})", err=True)
+            say(f"not met: {one.text} ({part_title(name)}: {measured_as})", err=True)
     return 0 if all(met) else NOT_MET
 
 
-def measure(
+def measure_parts(
     model: Model, task: Task, parts: Sequence[tuple[str, Split, Array]]
 ) -> dict[str, dict[str, Any]]:
     """Return the metrics of each part, and for classes the confusion matrix.

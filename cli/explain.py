@@ -27,7 +27,7 @@ from .evaluate import read_rows
 from .session import resolved_config, uses_extra
 from .streams import say
 
-MAX_ROWS = 5_000
+EXPLAINED_ROWS = 5_000
 """Rows that are predicted for each permutation, evenly spread over those held out."""
 
 EPILOG = """\b
@@ -84,11 +84,11 @@ def command(
     model = load(run)
     if data is None:
         own = load_data(load_config(config), model.preprocessor)
-        name, part, forward = explained_rows(model.mean, own.parts, own.folds, MAX_ROWS)
+        name, part, forward = explained_rows(model.mean, own.parts, own.folds, EXPLAINED_ROWS)
         table = own.tables.parts["train"][0]
     else:
         table = read_rows(model, data)
-        chosen = evenly_spaced(table.n_rows, MAX_ROWS)
+        chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward
     columns = feature_columns(model.preprocessor)
@@ -97,9 +97,9 @@ def command(
     curves = [dependence(model, table, column) for column in shown]
     path = drawn(run, model, curves, plot)
     if as_json:
-        click.echo(json.dumps(report(name, part, ranked, curves, path), allow_nan=False))
+        click.echo(json.dumps(importance_data(name, part, ranked, curves, path), allow_nan=False))
         return
-    say("\n".join(lines(name, part, ranked, model.task.headline[0])))
+    say("\n".join(importance_text(name, part, ranked, model.task.headline[0])))
     if path is not None:
         say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
 
@@ -118,7 +118,7 @@ def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | No
     return place
 
 
-def report(
+def importance_data(
     name: str,
     part: Split,
     ranked: Sequence[Importance],
@@ -138,7 +138,7 @@ def report(
     }
 
 
-def lines(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
+def importance_text(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
     """Return the importances for a person."""
     where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
     where = "of the data" if name == "data" else where

@@ -38,12 +38,12 @@ Examples:
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
 """
 
-NAMES = {
+EXPORT_NAMES = {
     "onnx": "model.onnx",
     "safetensors": "weights.safetensors",
     "npz": "weights.npz",
     "c": "network.c",
-    device.FORMAT: "training.c",
+    device.DEVICE_FORMAT: "training.c",
 }
 """Default names in a run directory, where model.safetensors is the model itself."""
 
@@ -53,7 +53,7 @@ NAMES = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(sorted([*FORMATS, device.FORMAT])),
+    type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT])),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
 @click.option(
@@ -115,9 +115,9 @@ def command(
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
-    path = out or source.parent / NAMES[form or "onnx"]
+    path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     given = device.DeviceOptions(**options)
-    if form == device.FORMAT:
+    if form == device.DEVICE_FORMAT:
         if name is not None:
             raise UsageError(f"export: --name is for --format c ({form} takes that of its file)")
         device.write(run, Model.load(source), path, given, as_json=as_json)

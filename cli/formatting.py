@@ -24,7 +24,7 @@ _POWERS = np.array([float(f"1e{n}") for n in range(23)])
 _LOWEST, _HIGHEST = DIGITS - 1 - 22, DIGITS - 1 + 22  # exponents that _POWERS reach
 
 
-def lines(fields: Sequence[Array]) -> bytes:
+def csv_lines(fields: Sequence[Array]) -> bytes:
     """Return rows of text fields as lines of CSV."""
     rows = len(fields[0])
     parts = []

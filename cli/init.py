@@ -22,7 +22,7 @@ from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
 
-FEW_ROWS = 3
+MIN_ROWS_TO_SPLIT = 3
 """A class of fewer rows than this cannot be in all parts of a split."""
 
 EPILOG = """\b
@@ -159,7 +159,7 @@ def remarks(facts: Profile) -> list[str]:
             "left out"
         )
     lines += [f"column {name!r}: {text}" for name, text in facts.spelling_texts()]
-    lines += facts.small_classes(FEW_ROWS)
+    lines += facts.small_classes(MIN_ROWS_TO_SPLIT)
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))

@@ -52,7 +52,7 @@ Shell completion: add the line for your shell to its start file
   fish   _MLPENGINE_COMPLETE=fish_source mlpengine | source
 """
 
-ENVIRONMENT = {
+RUNTIME_VARIABLES = {
     "PYDANTIC_DISABLE_PLUGINS": "__all__",
     "OPENBLAS_THREAD_TIMEOUT": "24",
 }
@@ -154,7 +154,7 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    for name, value in ENVIRONMENT.items():
+    for name, value in RUNTIME_VARIABLES.items():
         os.environ.setdefault(name, value)
     keep_streams()
     code = run_in_job(list(sys.argv[1:] if args is None else args))

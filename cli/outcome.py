@@ -31,7 +31,7 @@ ROW_OF_METRICS = 5
 """Largest number of metrics for which a part is a row of the table; for more, a column."""
 
 
-def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
+def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any]) -> str:
     """Return the metrics of every part, the confusion of classes, and the path of the model."""
     data, fitted = session.data, session.fitted
     sizes = {name: len(part) for name, part in data.parts.items()}
@@ -51,7 +51,7 @@ def report(session: "Session", result: Result, outcome: Mapping[str, Any]) -> st
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes
-        lines += ["", *mistakes(data.task, part, output, labels, title(name))]
+        lines += ["", *mistakes(data.task, part, output, labels, part_title(name))]
     lines += ["", *map(str, session.verdicts())] if outcome["verdicts"] else []
     ending = ENDINGS[result.ending]
     best = f"; weights of {_epochs(session.loop)}" if result.best_epoch else ""
@@ -78,21 +78,21 @@ def metrics_table(
     names = list(next(iter(measured.values())))
     scaled = isinstance(task, Regression) and task.scaled
     titles = ["loss*" if n == "loss" and scaled else n.replace("_", " ") for n in names]
-    counts = {title(part): f"{rows[part]:,}" for part in measured}
+    counts = {part_title(part): f"{rows[part]:,}" for part in measured}
     if len(names) > ROW_OF_METRICS:  # more metrics than fit into 80 columns
         lines = [_line("", 20, *counts), _line("rows", 20, *counts.values())]
         for one, name in zip(titles, names, strict=True):
-            texts = (number(values[name]) for values in measured.values())
+            texts = (metric_text(values[name]) for values in measured.values())
             lines.append(_line(one, 20, *texts))
     else:
         subtitles = [one for part in (spreads or {}).values() for one in part]
         width = max(10, *(len(part) for part in counts), *(len(one) + 2 for one in subtitles))
         lines = [_line("", width, "rows", *titles)]
         for part, values in measured.items():
-            texts = (number(values[name]) for name in names)
-            lines.append(_line(title(part), width, counts[title(part)], *texts))
+            texts = (metric_text(values[name]) for name in names)
+            lines.append(_line(part_title(part), width, counts[part_title(part)], *texts))
             for subtitle, further in (spreads or {}).get(part, {}).items():
-                texts = (number(further.get(name)) for name in names)
+                texts = (metric_text(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
     if OUT_OF_FOLD in measured:
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
@@ -110,7 +110,7 @@ def metrics_table(
     return lines
 
 
-def title(part: str) -> str:
+def part_title(part: str) -> str:
     """Return the name of a part for a table."""
     return part.replace("_", " ")
 
@@ -139,7 +139,7 @@ def mistakes(
     return lines
 
 
-def number(value: float | None) -> str:
+def metric_text(value: float | None) -> str:
     """Return a metric for a table."""
     return "-" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:.5g}"
 

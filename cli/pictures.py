@@ -19,7 +19,7 @@ PLOTS = "plots"
 _log = logging.getLogger("mlpengine")
 
 
-def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
+def write_run_page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> list[Path]:
     """Write the report of a run that has ended or failed, if the config wants it.
 
     The run is complete without: if the page cannot be written, a warning says so.
@@ -38,7 +38,7 @@ def page(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> l
     return [path]
 
 
-def pictures(session: "Session", outcome: Mapping[str, Any]) -> list[Path]:
+def draw_run(session: "Session", outcome: Mapping[str, Any]) -> list[Path]:
     """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
     if not session.draws or session.measured.last is None:
         return []

@@ -22,12 +22,12 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table, read_blocks
-from mlpengine.tables.cells import EXACT
-from mlpengine.tables.reader import format_of
+from mlpengine.tables.cells import FIRST_INEXACT
+from mlpengine.tables.reader import table_format
 from mlpengine.training.loading import load
 
 from .streams import say, write_file
-from .tables import SUFFIXES, Coded, csv_text, plain, write_table
+from .tables import SUFFIXES, Coded, csv_text, plain_column, write_table
 
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 """A number that int64 holds and writes in the same way."""
@@ -102,7 +102,7 @@ def command(
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": rows, "columns": list(columns)}
         if path is None:
-            values = [plain(column) for column in columns.values()]
+            values = [plain_column(column) for column in columns.values()]
             records = zip(*values, strict=True)
             shown["predictions"] = [dict(zip(columns, record, strict=True)) for record in records]
         click.echo(json.dumps({**shown, "out": out}, default=str))  # dates of --id
@@ -132,7 +132,7 @@ def _blocks(
         rows += table.n_rows
         unlike += 0 if in_use is None else int((~in_use).sum())
         new.add(table)
-        columns, numbers = predictions(model, table, level, with_spread=with_spread)
+        columns, numbers = prediction_columns(model, table, level, with_spread=with_spread)
         yield {**row_names(table, key, columns), **columns}, numbers
     if unlike:
         where = model.preprocessor.options.where
@@ -152,7 +152,7 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
     return columns, np.concatenate([numbers for _, numbers in blocks])
 
 
-def predictions(
+def prediction_columns(
     model: Model, table: Table, level: float | None = None, *, with_spread: bool = False
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
@@ -215,13 +215,13 @@ def _typed(column: Column) -> list[object]:
         return [np.datetime64(round(value * 1e6), "us").item() for value in values.tolist()]
     if column.kind == "boolean":
         return list(map(bool, values))
-    whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < EXACT)
+    whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < FIRST_INEXACT)
     return list(map(int, values.tolist())) if whole else list(values.tolist())
 
 
 def _may_be_whole(file: str, name: str) -> bool:
     """Return whether digits of a column are numbers: CSV has no types."""
-    known = format_of(file)
+    known = table_format(file)
     return known is None or known.is_whole(file, name)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DRY_RUN_STEPS = 20
 """Steps of a dry run; the fastest is the estimate."""
 
-STEP, GATHERING = "training step", "  of it gathering its rows"
+STEP_ROW, GATHERING = "training step", "  of it gathering its rows"
 
 
 class Profiler:
@@ -24,10 +24,10 @@ class Profiler:
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
         for loop in session.loop.members:
-            self._time(loop.step, "run", STEP)
+            self._time(loop.step, "run", STEP_ROW)
             self._time(loop, "fill", GATHERING)
-            if loop.many is not None:
-                self._time(loop.many, "make", STEP)
+            if loop.fused_steps is not None:
+                self._time(loop.fused_steps, "make", STEP_ROW)
             self._time(loop.evaluator, "run", "evaluation")
         for saver in session.checkpointers:
             self._time(saver.checkpoints, "save", "checkpoints")
@@ -55,7 +55,7 @@ class Profiler:
         total = self._saved - self._began
         parts = dict(self.seconds)
         parts["everything else"] = max(0.0, total - sum(parts.values()))
-        parts[STEP] += parts[GATHERING]
+        parts[STEP_ROW] += parts[GATHERING]
         lines = [f"{'time after loading':<30}{total:>9.3f} s"]
         lines += [
             f"  {title:<28}{spent:>9.3f} s{100 * spent / total:>7.1f} %"

@@ -15,14 +15,16 @@ from .streams import say
 NOTEBOOK = "JPY_PARENT_PID"
 """The variable that Jupyter sets for its kernels, whose cells also run commands (!mlpengine)."""
 
-SHOWN = 3
+SHOWN_METRICS = 3
 """Validation metrics in a row; metrics.csv holds all."""
 
 
-def columns(loop: Loop) -> list[tuple[str, int]]:
+def table_columns(loop: Loop) -> list[tuple[str, int]]:
     """Return title and width of each column, at most 80 characters in all."""
     names = {"loss": "val loss"}
-    measured = [(names.get(n, n.replace("_", " ")), 8) for n in loop.history.metrics[:SHOWN]]
+    measured = [
+        (names.get(n, n.replace("_", " ")), 8) for n in loop.history.metrics[:SHOWN_METRICS]
+    ]
     fixed = [("grad norm", 9), ("lr", 8), ("rows/s", 9), ("left", 5)]
     return [("epoch", len(f"{loop.epochs}") * 2 + 1), ("train loss", 10), *measured, *fixed]
 
@@ -32,7 +34,7 @@ def cells(loop: Loop, row: EpochRow, seconds_left: float) -> list[str]:
     return [
         f"{row.epoch}/{loop.epochs}",
         f"{row.train_loss:.4g}",
-        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN]),
+        *(f"{value:.4g}" for value in list(row.validation.values())[:SHOWN_METRICS]),
         f"{row.gradient_norm:.3g}",
         f"{row.lr:.2e}",
         f"{row.samples_per_second:,.0f}",
@@ -48,7 +50,7 @@ def clock(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}"
 
 
-def aligned(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
+def aligned_line(texts: Sequence[str], widths: Sequence[tuple[str, int]]) -> str:
     """Return one line of the table."""
     pairs = zip(texts, widths, strict=True)
     return " ".join(text.rjust(max(width, len(title))) for text, (title, width) in pairs)
@@ -66,15 +68,15 @@ class Progress(Callback):
     def on_train_start(self, loop: Loop) -> None:
         """Print the header."""
         self._began, self._first = perf_counter(), len(loop.history.rows)
-        titles = columns(loop)
-        self._print(aligned([title for title, _ in titles], titles))
+        titles = table_columns(loop)
+        self._print(aligned_line([title for title, _ in titles], titles))
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Print an epoch; a star marks the best so far."""
         per_epoch = (perf_counter() - self._began) / (row.epoch - self._first)
         texts = cells(loop, row, (loop.epochs - row.epoch) * per_epoch)
         star = " *" if loop.best_epoch == row.epoch and row.validation else ""
-        self._print(aligned(texts, columns(loop)) + star)
+        self._print(aligned_line(texts, table_columns(loop)) + star)
         diagnostics = loop.callback("diagnostics") if self._verbose else None
         if diagnostics is not None:
             self._print(diagnostics.table())
@@ -117,10 +119,10 @@ def progress(quiet: bool, verbose: bool = False) -> list[Progress]:
     """Return the callback for stderr: a bar on a terminal, plain lines otherwise."""
     if quiet:
         return []
-    return [RichProgress(verbose) if is_terminal() else Progress(verbose)]
+    return [RichProgress(verbose) if shows_bars() else Progress(verbose)]
 
 
-def is_terminal() -> bool:
+def shows_bars() -> bool:
     """Return whether stderr is a terminal that moves its cursor; a cell of a notebook does not."""
     return sys.stderr.isatty() and NOTEBOOK not in os.environ
 
@@ -153,7 +155,7 @@ class Meter:
             self._bar.update(self._task, completed=share)
         elif self._clock() >= self._due:
             self._due = self._clock() + self.NEXT
-            if is_terminal():
+            if shows_bars():
                 self._bar = _bar()
                 self._bar.start()
                 self._task = self._bar.add_task(self._title, total=1.0, completed=share)

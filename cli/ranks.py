@@ -149,7 +149,7 @@ def _abort(ranks: Ranks, error: Exception) -> NoReturn:
     raise SystemExit(code)
 
 
-def compare(ranks: Ranks, data: LoadedData, trainer: Trainer) -> None:
+def require_equal_ranks(ranks: Ranks, data: LoadedData, trainer: Trainer) -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
     backends = " ".join(step.backend for step in trainer.steps)
     surroundings = environment(1, backends)

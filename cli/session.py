@@ -40,8 +40,8 @@ from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
 from mlpengine.training.run_directory import (
-    ENVIRONMENT,
-    GIVEN,
+    ENVIRONMENT_FILE,
+    GIVEN_CONFIG,
     RESOLVED,
     RESULT_FILE,
     RunDirectory,
@@ -52,7 +52,7 @@ from mlpengine.training.trainer import Fitted, Trainer
 from .progress import Progress
 from .streams import say
 
-START = "start.safetensors"
+START_MODEL = "start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
@@ -186,13 +186,15 @@ class Session:
         """Write config and environment; the resolved config is last, since resuming requires it."""
         file = self.data.file
         if self.start is not None:
-            self.start.save(self.directory.path / START)
+            self.start.save(self.directory.path / START_MODEL)
         raw = file.document.raw
-        self.directory.write(GIVEN, raw, private=b"://" in raw)  # of a database with a password
+        self.directory.write(
+            GIVEN_CONFIG, raw, private=b"://" in raw
+        )  # of a database with a password
         digest = {CONFIG_DIGEST: sha256(self._config).hexdigest()}
         command = [redacted(word) for word in sys.argv]
         record = {"started": _now(), "data_sha256": digests(file), "command": command}
-        self.directory.write_json(ENVIRONMENT, {**self.environment, **digest, **record})
+        self.directory.write_json(ENVIRONMENT_FILE, {**self.environment, **digest, **record})
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
@@ -364,12 +366,12 @@ def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
     return Checkpoints(directory.path / CHECKPOINTS).newest()
 
 
-def check_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
+def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
     """Check that the config is the one that the run began with.  Raises: RunError if it is not."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:
         with suppress(OSError, ValueError, RecursionError):
-            header = json.loads((directory.path / ENVIRONMENT).read_text(encoding="utf-8"))
+            header = json.loads((directory.path / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
     expected = header.get(CONFIG_DIGEST) if isinstance(header, dict) else None
     digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
     if expected not in (None, digest):

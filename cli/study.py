@@ -48,7 +48,7 @@ MAX_DEATHS = 3
 WARMUP = 5
 """The median pruner leaves the first of so many parts of a trial alone."""
 
-REASON, DEATHS, REACHED, LEFT = "reason", "deaths", "reached", "left"
+REASON, DEATHS, REACHED, LEFT_IN_ORDER = "reason", "deaths", "reached", "left"
 """Attributes of a trial: why it failed; workers that died since its newest checkpoint, whose name
 is the next; whether a worker left it in order."""
 
@@ -92,7 +92,7 @@ class Journal(JournalFileBackend):
 
     def sync(self) -> None:
         """Have every record on disk when this returns."""
-        system.flush(self._path)
+        system.flush_to_disk(self._path)
 
 
 class Study:
@@ -145,7 +145,7 @@ class Study:
             if other is not None or self._study.trials:
                 if not (known.get(HOST) == node() and self._is_over(Path(str(other)))):
                     raise UsageError(
-                        f"{shown(self.sweep.storage)}: holds a sweep of the name "
+                        f"{shown_storage(self.sweep.storage)}: holds a sweep of the name "
                         f"{self._name!r} ({other}); resume that one by --join, or "
                         "give this one another name"
                     )
@@ -185,7 +185,8 @@ class Study:
         with self.storage_errors():
             if self._study.user_attrs.get(DIRECTORY) is None:
                 raise RunError(
-                    f"{shown(self.sweep.storage)}: holds nothing of the sweep {self.directory} "
+                    f"{shown_storage(self.sweep.storage)}: holds nothing of the sweep "
+                    f"{self.directory} "
                     "(it was emptied, removed or replaced): the results are gone; restore it from "
                     "a copy, or begin a new sweep"
                 )
@@ -235,7 +236,7 @@ class Study:
     def leave(self, claim: Claim) -> None:
         """Leave a trial to another worker, or to a later command; this is no death."""
         with suppress(RunError), self._recorded():
-            claim.trial.set_user_attr(LEFT, True)
+            claim.trial.set_user_attr(LEFT_IN_ORDER, True)
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials by number."""
@@ -314,7 +315,8 @@ class Study:
             cause = error.__cause__ or error
             reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             reason = without_values(reason, self.sweep.storage)
-            text = f"{shown(self.sweep.storage)}: the sweep's storage cannot be used ({reason})"
+            storage = shown_storage(self.sweep.storage)
+            text = f"{storage}: the sweep's storage cannot be used ({reason})"
             begun = (self.directory / SETTINGS).is_file()
             raise RunError(f"{text}{self._advice}" if begun else text) from error
 
@@ -396,8 +398,8 @@ class Study:
 
     def _has_failed(self, trial: Trial, directory: RunDirectory) -> bool:
         """Count the death of a trial's worker; return whether too many died without progress."""
-        if trial.user_attrs.get(LEFT):
-            trial.set_user_attr(LEFT, False)
+        if trial.user_attrs.get(LEFT_IN_ORDER):
+            trial.set_user_attr(LEFT_IN_ORDER, False)
             return False
         paths = Checkpoints(directory.path / CHECKPOINTS).paths()
         deaths, reached = 0, paths[-1].name if paths else ""
@@ -429,7 +431,7 @@ class Study:
         return optuna.samplers.RandomSampler(seed=seed)
 
 
-def shown(storage: str) -> str:
+def shown_storage(storage: str) -> str:
     """Return a storage for messages, without its password."""
     return JOURNAL_FILE if storage == JOURNAL else redacted(storage)
 
@@ -458,7 +460,7 @@ def _database(storage: str) -> BaseStorage:
         reason = f": {without_values(str(error.__cause__ or error), storage)}"
     raise UsageError(
         "must be the URL of a database whose driver is installed, such as "
-        f"postgresql://user@host/name (got {shown(storage)}{reason})"
+        f"postgresql://user@host/name (got {shown_storage(storage)}{reason})"
     )
 
 

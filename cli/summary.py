@@ -17,7 +17,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED
 from mlpengine.training.trainer import Trainer
 
-from .outcome import SHOWN_PARTS, title
+from .outcome import SHOWN_PARTS, part_title
 from .streams import say, write_file
 
 SHOWN_LEVELS = 12
@@ -61,8 +61,8 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
     if emit_c:
         write_file(trainer.step.emit_c())
         return
-    facts = summarize(trainer)
-    say(json.dumps(facts) if as_json else table(facts))
+    facts = network_summary(trainer)
+    say(json.dumps(facts) if as_json else summary_text(facts))
 
 
 def card_lines(known: dict[str, Any]) -> list[str]:
@@ -83,7 +83,7 @@ def card_lines(known: dict[str, Any]) -> list[str]:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in record["metrics"].items())
         lines += [
             f"trained   on {printable(record['source'])} ({rows}), seed {record['seed']}",
-            f"score     {title(record['part'])}: {scores}",
+            f"score     {part_title(record['part'])}: {scores}",
         ]
     lines.append(f"written   {known['written']}, by the date of the file")
     width = max(8, *(len(printable(one["name"])) + 2 for one in known["columns"]))
@@ -96,7 +96,7 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     return lines
 
 
-def summarize(trainer: Trainer) -> dict[str, Any]:
+def network_summary(trainer: Trainer) -> dict[str, Any]:
     """Return what there is to know about a network before it learns."""
     mlp, step, batch = trainer.networks[0], trainer.step, trainer.batch_size
     layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.layers))]
@@ -152,7 +152,7 @@ def layer_facts(mlp: Mlp, number: int, batch: int) -> dict[str, Any]:
     }
 
 
-def table(facts: dict[str, Any]) -> str:
+def summary_text(facts: dict[str, Any]) -> str:
     """Return a summary for a person."""
     lines = [
         f"{plural(facts['features'], 'feature')}, {plural(facts['outputs'], 'output')}, "

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .study import Study
     from .trials import Sweep
 
-SHOWN_TRIALS = 10
+PRINTED_TRIALS = 10
 
 ENDED = 64
 """What a worker adds to its exit code: one that is killed on Windows has any code, mostly 1."""
@@ -145,7 +145,7 @@ def command(
                 Worker(sweep, study, state, quiet=quiet, parent=parent).run(until)
             if not worker and not code:
                 outcome = finish(sweep, study, quiet=quiet)
-                say(json.dumps(outcome) if as_json else report(sweep, study, outcome))
+                say(json.dumps(outcome) if as_json else sweep_text(sweep, study, outcome))
     leave(state)
     if code:
         raise SystemExit(code)
@@ -318,13 +318,15 @@ def finish(sweep: "Sweep", study: "Study", *, quiet: bool) -> dict[str, Any]:
     )
     write_atomically(directory / BEST, (head + file.resolved()).encode())
     outcome["pictures"] = [
-        *page(file, sweep, outcome, study),
-        *pictures(file, outcome, study, quiet=quiet),
+        *write_sweep_page(file, sweep, outcome, study),
+        *draw_sweep(file, outcome, study, quiet=quiet),
     ]
     return outcome
 
 
-def page(file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Study") -> list[str]:
+def write_sweep_page(
+    file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Study"
+) -> list[str]:
     """Write the report of a sweep, if the config wants it; return its path."""
     if not file.config.report.html:
         return []
@@ -338,7 +340,7 @@ def page(file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Stud
     return [str(path)]
 
 
-def pictures(
+def draw_sweep(
     file: ConfigFile, outcome: dict[str, Any], study: "Study", *, quiet: bool
 ) -> list[str]:
     """Draw the history and the importance of the keys, if the config wants pictures."""
@@ -357,7 +359,7 @@ def pictures(
     return [str(directory / name) for name in pictures]
 
 
-def report(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
+def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
     """Return the best trials as a table, and where everything lies."""
     from .trials import short
 
@@ -372,7 +374,7 @@ def report(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
         titles = ["trial", study.sweep.metric, *study.sweep.space]
         rows = [
             [str(one["number"]), short(one["value"]), *map(short, one["values"].values())]
-            for one in done[:SHOWN_TRIALS]
+            for one in done[:PRINTED_TRIALS]
         ]
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
         lines += [

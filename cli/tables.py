@@ -13,9 +13,9 @@ from mlpengine.common.files import write_atomically
 from mlpengine.errors import importing
 from mlpengine.spec import Array
 
-from .formatting import DIGITS, decimals, integers, lines, texts
+from .formatting import DIGITS, csv_lines, decimals, integers, texts
 
-ROWS = 1 << 13
+TEXT_ROWS = 1 << 13
 """Rows that become text at once."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
@@ -73,8 +73,8 @@ def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
     rows = max(len(f.codes if isinstance(f, Coded) else f) for f in fields)
     parts = [b",".join(map(_label, columns)) + b"\n"] if header else []
     parts += [
-        lines([_field(column, slice(start, start + ROWS)) for column in fields])
-        for start in range(0, rows, ROWS)
+        csv_lines([_field(column, slice(start, start + TEXT_ROWS)) for column in fields])
+        for start in range(0, rows, TEXT_ROWS)
     ]
     return b"".join(parts).decode()
 
@@ -110,7 +110,7 @@ def escaped(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
 
 
-def plain(column: Any) -> list[Any]:
+def plain_column(column: Any) -> list[Any]:
     """Return a column as plain Python values, ready for JSON."""
     if isinstance(column, Coded):
         labels = column.typed or column.labels
@@ -131,5 +131,7 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
         import pyarrow
         from pyarrow import parquet
     target = BytesIO()
-    parquet.write_table(pyarrow.table({name: plain(v) for name, v in columns.items()}), target)
+    parquet.write_table(
+        pyarrow.table({name: plain_column(v) for name, v in columns.items()}), target
+    )
     return target.getvalue()

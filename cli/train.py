@@ -21,16 +21,16 @@ from mlpengine.training.run_directory import RESOLVED, RunDirectory
 from mlpengine.training.trainer import Trainer
 
 from .compare import comparison
-from .outcome import report, shortest
-from .pictures import page, pictures
+from .outcome import outcome_data, shortest
+from .pictures import draw_run, write_run_page
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
-from .ranks import aborting, compare, follow, is_root, on_all, on_each, start_ranks
+from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
 from .session import (
-    START,
+    START_MODEL,
     Session,
-    check_config,
     check_header,
+    check_same_config,
     find_checkpoint,
     saved_preprocessor,
 )
@@ -165,7 +165,7 @@ def command(
             say(dry_run_report(data, trainer, as_json))
             return
         if ranks:
-            on_all(ranks, lambda: compare(ranks, data, trainer))
+            on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
             on_all(ranks, lambda: None)  # while rank 0 opens the run
             anew = begin.epochs is not None
@@ -179,7 +179,7 @@ def command(
             elif refits:
                 run_and_refit(begin, session, state, progress(quiet, verbose), shown)
             else:
-                run(session, state, ranks, shown)
+                run_session(session, state, ranks, shown)
     leave(state)
 
 
@@ -233,9 +233,9 @@ class Start(NamedTuple):
                 "resume: train again"
             )
         checkpoint = find_checkpoint(directory)
-        check_config(directory, checkpoint)
+        check_same_config(directory, checkpoint)
         overrides = _longer(directory, checkpoint, epochs)
-        weights = directory.path / START
+        weights = directory.path / START_MODEL
         model = Model.load(weights) if checkpoint is None and weights.is_file() else None
         config = directory.path / RESOLVED
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
@@ -337,7 +337,7 @@ class Shown(NamedTuple):
     as_json: bool
 
 
-def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
+def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
     """Run a session to its end, print the result, and write page and pictures after that."""
     profiler = Profiler(session) if shown.profile else None
     if not shown.quiet:
@@ -348,7 +348,7 @@ def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) ->
             result = session.run()
         except NumericalError as error:
             failed = {"verdicts": [verdict.as_dict() for verdict in session.verdicts()]}
-            for file in page(session, failed, str(error)):
+            for file in write_run_page(session, failed, str(error)):
                 say(f"  {shortest(file)}", err=True)
             raise
         state.share_code(ranks)
@@ -356,8 +356,10 @@ def run(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) ->
         if profiler:
             profiler.saved()
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
-            say(json.dumps(outcome) if shown.as_json else report(session, result, outcome))
-        files = [] if state.code else [*page(session, outcome), *pictures(session, outcome)]
+            say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
+        files = (
+            [] if state.code else [*write_run_page(session, outcome), *draw_run(session, outcome)]
+        )
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))
@@ -375,7 +377,7 @@ def run_and_fix(
     """
     first, failure = session.directory.path, None
     try:
-        run(session, state, None, shown)
+        run_session(session, state, None, shown)
     except NumericalError as error:
         failure = error
     fixes = [] if state.code else fix_overrides(session.verdicts())
@@ -396,7 +398,7 @@ def run_and_fix(
     )
     with ExitStack() as opened:
         other = again.session(*again.load(), callbacks, opened)
-        run(other, state, None, shown)
+        run_session(other, state, None, shown)
     if failure or state.code:
         return
     data, lines = comparison(shortest(first), shortest(other.directory.path))
@@ -409,7 +411,7 @@ def run_and_refit(
 ) -> None:
     """Run a session, and once more on its training and validation rows, to the epoch it chose."""
     first = session.directory.path
-    run(session, state, None, shown)
+    run_session(session, state, None, shown)
     if state.code or not session.loop.best_epoch:
         return
     overrides = refit_overrides(session.loop.best_epoch)
@@ -420,10 +422,10 @@ def run_and_refit(
         begin.config,
         [*begin.overrides, *overrides],
         first.with_name(f"{first.name}-refit"),
-        load(first / START) if (first / START).is_file() else None,
+        load(first / START_MODEL) if (first / START_MODEL).is_file() else None,
     )
     with ExitStack() as opened:
-        run(again.session(*again.load(), callbacks, opened), state, None, shown)
+        run_session(again.session(*again.load(), callbacks, opened), state, None, shown)
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:

@@ -32,7 +32,7 @@ from mlpengine.training.measure import OUT_OF_FOLD
 from mlpengine.training.run_directory import RunDirectory
 
 from .progress import Progress
-from .session import Session, check_config, find_checkpoint
+from .session import Session, check_same_config, find_checkpoint
 from .stopping import Stopping
 from .streams import say
 from .study import Claim, Study
@@ -251,7 +251,7 @@ def _resumable(directory: RunDirectory) -> bool:
     """Return whether a trial has a checkpoint and its config; a power cut may damage both."""
     try:
         checkpoint = find_checkpoint(directory)
-        check_config(directory, checkpoint)
+        check_same_config(directory, checkpoint)
     except (CheckpointError, RunError):
         return False
     return checkpoint is not None

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlpengine.backends.backend import Backend, Rule
 from mlpengine.formula import Expr, Plan, numexpr_text, order
-from mlpengine.formula.pieces import constant, copied
+from mlpengine.formula.pieces import constant_like, copied
 from mlpengine.ops import Elementwise, GradOp
 from mlpengine.ops.op import Direction
 from mlpengine.spec import Array, Calls, Slots, call
@@ -41,7 +41,7 @@ def fused(formula: Expr, out: Array, given: Mapping[Expr, Array]) -> Calls:
     elif formula.number is not None:
         yield call(out.fill, formula.number)
     elif out.size:
-        arrays = [given[n] if n.number is None else constant(n.number, out) for n in leaves]
+        arrays = [given[n] if n.number is None else constant_like(n.number, out) for n in leaves]
         kernel = _kernel(text, tuple(names.values()), out.dtype)
         yield call(kernel, *arrays, out=out, order="K", casting="same_kind", ex_uses_vml=False)
 

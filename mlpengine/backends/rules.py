@@ -8,7 +8,7 @@ from mlpengine.ops import Dropout, Elementwise, GradOp
 from mlpengine.ops.op import Direction
 
 
-class Rule:
+class VectorRule:
     """Formulas on vectors, by the names that an op's rules use for their buffers.
 
     ``y`` is the value and ``dx`` the gradient of an operand ``x``.
@@ -28,9 +28,9 @@ class Rule:
         """The names of the outputs."""
         return tuple(self.outputs)
 
-    def limited_to(self, names: Collection[str]) -> "Rule":
+    def limited_to(self, names: Collection[str]) -> "VectorRule":
         """Return the rule with only the outputs `names`."""
-        return Rule(self.given, {n: f for n, f in self.outputs.items() if n in names})
+        return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def statements(
         self, names: Mapping[str, str], itemsize: int, kind: str = "vec", prefix: str | None = None
@@ -41,16 +41,16 @@ class Rule:
         return c_statements(outputs, given, itemsize, kind, prefix or f"{next(iter(outputs))}_t")
 
 
-def find_rule(op: GradOp, direction: Direction) -> Rule | None:
+def find_rule(op: GradOp, direction: Direction) -> VectorRule | None:
     """Return the compiled rule of `op`, or None."""
     if isinstance(op, Dropout):
         given, out = ("dy", "dx") if direction == "backward" else ("x", "y")
         values = {given: variable(given), "mask": variable("mask")}
-        return Rule(values, {out: values[given] * values["mask"]})
+        return VectorRule(values, {out: values[given] * values["mask"]})
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas
     if direction == "forward":
-        return Rule(f.operands, {"y": f.y, **f.kept})
+        return VectorRule(f.operands, {"y": f.y, **f.kept})
     slopes = {f"d{name}": slope for name, slope in zip(f.operands, f.gradients, strict=True)}
-    return Rule({**f.residuals, **f.kept}, slopes)
+    return VectorRule({**f.residuals, **f.kept}, slopes)

@@ -1,7 +1,7 @@
 """Values of a generated program: one for every write to an array of its instructions.
 
-Planned arrays share memory over time.  Here every write creates a new `Value`, so that kernels are
-fused and reordered by their operands, independently of the memory that NumPy uses.
+Planned arrays share memory over time.  Here every write creates a new `MatrixValue`, so that
+kernels are fused and reordered by their operands, independently of the memory that NumPy uses.
 """
 
 import re
@@ -23,7 +23,7 @@ class UnsupportedError(Exception):
 
 
 @dataclass(eq=False)
-class Value:
+class MatrixValue:
     """A matrix: the last axis of an array as columns, all others together as rows.
 
     `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
@@ -55,7 +55,7 @@ class Value:
         """The address of the array."""
         return address_of(self.array)
 
-    def overlaps(self, other: "Value") -> bool:
+    def overlaps(self, other: "MatrixValue") -> bool:
         """Return whether the arrays share memory."""
         mine, theirs = self.address, other.address
         return mine < theirs + other.array.nbytes and theirs < mine + self.array.nbytes
@@ -74,16 +74,16 @@ class Values:
     """The values of an instruction list, read in its order."""
 
     names: Mapping[int, str]
-    all: list[Value] = field(default_factory=list)
-    _current: list[Value] = field(default_factory=list)
+    all: list[MatrixValue] = field(default_factory=list)
+    _current: list[MatrixValue] = field(default_factory=list)
 
-    def read(self, array: Array) -> Value:
+    def read(self, array: Array) -> MatrixValue:
         """Return the value that `array` holds now.
 
         Raises: UnsupportedError if it holds parts of several, or is not contiguous.
         """
         _require_plain(array)
-        fresh = Value(self._name("x", array), array)
+        fresh = MatrixValue(self._name("x", array), array)
         for value in self._current:
             same = value.address == fresh.address and value.array.nbytes == array.nbytes
             if same and value.columns == fresh.columns:
@@ -96,11 +96,11 @@ class Values:
         """Return the values that arrays hold now, None for one that is left out."""
         return [None if array is None else self.read(array) for array in arrays]
 
-    def write(self, array: Array | None, role: str) -> Value:
+    def write(self, array: Array | None, role: str) -> MatrixValue:
         """Return a new value that `array` holds from now on."""
         assert array is not None
         _require_plain(array)
-        fresh = Value(self._name(role, array), array, written=True)
+        fresh = MatrixValue(self._name(role, array), array, written=True)
         self._current = [v for v in self._current if not v.overlaps(fresh)]
         return self._add(fresh)
 
@@ -109,7 +109,7 @@ class Values:
         for value in self._current:
             value.final = value.written
 
-    def place(self, lanes: int, any_length: Iterable[Value]) -> None:
+    def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
         """Assign the values whose rows are not whole vectors to the workspace.
 
         The values `any_length` are exceptions: their kernels take rows of any length.  Values that
@@ -122,7 +122,7 @@ class Values:
                 fits = value.columns % lanes == 0 or value in exceptions
                 value.padded = not (value.final and fits)
 
-    def _add(self, value: Value) -> Value:
+    def _add(self, value: MatrixValue) -> MatrixValue:
         self.all.append(value)
         self._current.append(value)
         return value

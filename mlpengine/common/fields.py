@@ -34,7 +34,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Key:
+class ConfigKey:
     """Gives an option another name in configs than its class has for it."""
 
     name: str
@@ -79,7 +79,7 @@ class Option(NamedTuple):
     def key(self) -> str:
         """The name of the option in configs."""
         marks = getattr(self.type, "__metadata__", ())
-        return next((one.name for one in marks if isinstance(one, Key)), self.name)
+        return next((one.name for one in marks if isinstance(one, ConfigKey)), self.name)
 
 
 def options_of(kind: Any) -> Mapping[str, Option]:

@@ -125,8 +125,8 @@ def flush(path: Path) -> None:
     Raises: RunError naming the file and the cause.
     """
     with writing(path):
-        system.flush(path)
-        system.flush(path.parent)
+        system.flush_to_disk(path)
+        system.flush_to_disk(path.parent)
 
 
 def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:

@@ -69,6 +69,7 @@ SYNONYMS = {
     "optim": "optimizer",
     "criterion": "loss",
     "loss_fn": "loss",
+    "members": "kinds",
     "lr_scheduler": "schedule",
     "scheduler": "schedule",
     "alpha": "weight_decay final levels",

@@ -7,7 +7,7 @@ DARK = ("#56B4E9", "#F28E2B", "#3DC79B", "#E59ECA", "#F0E442", "#FFFFFF")
 Source: Okabe and Ito 2008.
 """
 
-NAMES = {
+DISPLAY_NAMES = {
     "brier": "Brier score",
     "lr": "learning rate",
     "macro_f1": "macro F1",
@@ -23,4 +23,4 @@ NAMES = {
 
 def shown_name(name: str) -> str:
     """Return the name of a metric or a column of metrics.csv as people write it."""
-    return NAMES.get(name, name.replace("_", " "))
+    return DISPLAY_NAMES.get(name, name.replace("_", " "))

@@ -135,7 +135,7 @@ def close_and_remove(descriptor: int, path: Path) -> None:
             os.close(descriptor)
 
 
-def flush(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Have a file on disk when this returns, or the names in a directory, except on Windows."""
     if sys.platform == "win32":
         if path.is_dir():

@@ -28,7 +28,7 @@ def printable(text: str) -> str:
     )
 
 
-VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 """An environment variable in the URL of a database, which stands for its password, say."""
 
 _URL = re.compile(
@@ -53,7 +53,7 @@ def redacted(text: str) -> str:
 def _without_password(url: re.Match[str]) -> str:
     user, port = url["user"] or "", url["port"] or ""
     name, _, password = user.removesuffix("@").partition(":")
-    if password and not VARIABLE.fullmatch(password):
+    if password and not ENVIRONMENT_VARIABLE.fullmatch(password):
         user = f"{name}:***@"
     if not re.fullmatch(r":(\d*\W*|\$\{\w+\}\W*)", port):
         port = port and ":***"

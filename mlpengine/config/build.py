@@ -132,8 +132,8 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
     config = file.config
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
-    if config.training.members and not config.training.folds:
-        _log.warning("warning: training.members: is ignored without training.folds")
+    if config.training.kinds and not config.training.folds:
+        _log.warning("warning: training.kinds: is ignored without training.folds")
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),

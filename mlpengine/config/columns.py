@@ -6,14 +6,14 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
-from mlpengine.diagnostics.leaks import described, guide, leak_verdict
+from mlpengine.diagnostics.leaks import guide, leak_text, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
 from mlpengine.features import Leak
 from mlpengine.features.checks import CORRECT
 from mlpengine.features.leaks import find_leaks
-from mlpengine.features.outliers import FAR, find_outliers
+from mlpengine.features.outliers import OUTLIER_DISTANCE, find_outliers
 
-SAMPLE_ROWS = 10_000
+EXAMINED_ROWS = 10_000
 """Number of evenly spaced training rows that are examined, to limit the time at a run's end."""
 
 
@@ -30,8 +30,10 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     verdicts = []
     for cell in outliers:
         text = brief(name + cell.text.removeprefix(table.source), 100)
-        finding = f"{text} (should be at most {FAR:g})"
-        verdicts.append(Verdict("outlier", None, finding, cell.times, FAR, advice, no_fix=no_fix))
+        finding = f"{text} (should be at most {OUTLIER_DISTANCE:g})"
+        verdicts.append(
+            Verdict("outlier", None, finding, cell.times, OUTLIER_DISTANCE, advice, no_fix=no_fix)
+        )
     return verdicts
 
 
@@ -42,7 +44,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         return []
     table, rows = tables.parts["train"]
     rows = np.arange(table.n_rows) if rows is None else rows
-    sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
+    sample = table.rows(rows[:: -(-len(rows) // EXAMINED_ROWS)])
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
@@ -59,5 +61,5 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
 
 def _dropped(leak: Leak) -> Verdict:
     advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
-    finding = described(leak, " (left out)")
+    finding = leak_text(leak, " (left out)")
     return Verdict("leak", None, finding, leak.share, guide(leak), advice, no_fix=no_fix)

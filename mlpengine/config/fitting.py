@@ -17,7 +17,7 @@ from mlpengine.config.build import LoadedData, load_data, refit_overrides, train
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
 from mlpengine.config.problems import path_of
-from mlpengine.config.proposal import complete
+from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
@@ -34,9 +34,9 @@ from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
 from mlpengine.training.trainer import Fitted, Trainer
 
-EXAMPLE = "mlpengine.fit(table, target='price')"
+FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
-SECTIONS = {
+SECTION_EXAMPLES = {
     "data": "{'drop': ['id']}",
     "model": "{'preset': 'realmlp'}",
     "training": "{'epochs': 20}",
@@ -88,7 +88,7 @@ class FitResult(Result):
     decided: list[str] = field(default_factory=list)
 
 
-@called_as(EXAMPLE)
+@called_as(FIT_EXAMPLE)
 def fit(
     table: Any,
     /,
@@ -222,7 +222,7 @@ def _config(
                 detected = detect(own["source"])
         if detected:
             try:
-                decided = complete(sections, detected, kept=features)
+                decided = complete_config(sections, detected, kept=features)
             except DataError:
                 _checked(sections)  # what is wrong with the settings comes first
                 raise
@@ -247,7 +247,7 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):
         name = getattr(target, "name", None)
-        right = f"mlpengine.fit(table, target={name!r})" if isinstance(name, str) else EXAMPLE
+        right = f"mlpengine.fit(table, target={name!r})" if isinstance(name, str) else FIT_EXAMPLE
         if matrix or not isinstance(name, str):
             right += ", the table with named columns and the target among them, or, for arrays, "
             right += "mlpengine.estimators.MlpClassifier().fit(x, y)"
@@ -259,7 +259,7 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
         path = path_of(key, Config)
         if key not in Config.model_fields and path == ("data", "target"):
             raise CallError(
-                f"{NAME}: {key} is called target (got {quoted(value)}); write {EXAMPLE}"
+                f"{NAME}: {key} is called target (got {quoted(value)}); write {FIT_EXAMPLE}"
             )
         name = getattr(value if isinstance(value, type) else type(value), "name", None)
         if isinstance(name, str):
@@ -267,10 +267,10 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
                 f"{NAME}: {key} must be a name, or a mapping of its options (got {quoted(value)}); "
                 f"write {key}={name!r}"
             )
-        if key in SECTIONS and not isinstance(value, Mapping):
+        if key in SECTION_EXAMPLES and not isinstance(value, Mapping):
             raise CallError(
                 f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
-                f"{key}={SECTIONS[key]}"
+                f"{key}={SECTION_EXAMPLES[key]}"
             )
         if key not in Config.model_fields and path:
             inner = value

@@ -13,7 +13,7 @@ from mlpengine.common.files import checked_path
 from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
-from mlpengine.config.reader import Document, KeyPath, Problem, parse, read_document
+from mlpengine.config.reader import Document, KeyPath, Problem, parse_yaml, read_document
 from mlpengine.config.schema import Config, current_config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.errors import ConfigError, UsageError
@@ -96,7 +96,7 @@ class ConfigFile:
             raise self.wrong(path, str(error)) from error
 
 
-def differing(files: Sequence[ConfigFile]) -> dict[str, list[Any]]:
+def differing_settings(files: Sequence[ConfigFile]) -> dict[str, list[Any]]:
     """Return the settings that are not the same in all configs, by dotted name; names left out."""
     settings = [file.flat for file in files]
     values = {
@@ -169,7 +169,7 @@ def _apply(override: Override, document: Document) -> None:
     """Put a value into the document, and create missing sections above it."""
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
         del document.places[path]  # the value is no longer that of the file
-    value = parse(override.text, override.label, document, override.path, line=0)
+    value = parse_yaml(override.text, override.label, document, override.path, line=0)
     section: dict[str, Any] = document.data
     for depth, key in enumerate(override.path[:-1], start=1):
         below = section.get(key)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, is_dataclass
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 from annotated_types import Len
 from pydantic import (
@@ -39,9 +39,6 @@ from mlpengine.optim import (
     Schedule,
     settings_class,
 )
-
-Positive: TypeAlias = Annotated[float, Field(gt=0)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
@@ -94,7 +91,7 @@ def rule(text: str, *at: str) -> PydanticCustomError:
     return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
 
 
-def section(kind: Callable[[], Section], description: str) -> Any:
+def section_field(kind: Callable[[], Section], description: str) -> Any:
     """Return a field whose default is an empty mapping, which stands for all defaults of `kind`.
 
     With an instance as default, the validators of `kind` would be built twice.
@@ -182,7 +179,7 @@ FAMILIES: dict[type, tuple[Mapping[str, Any], Callable[[Any], Any]]] = {
 }
 """The registry of each family of named options, and the class that declares those of a member."""
 
-NAMED = {
+NAMED_OPTIONS = {
     Clip: Named(Clip, "norm"),
     Loss: Named(Loss, "auto", none="auto"),
     OptimizerSettings: Named(OptimizerSettings, "adam"),
@@ -236,7 +233,7 @@ def option_field(option: Option) -> Any:
     """Return the field of a section for an option."""
     if option.default is MISSING:
         return Field(description=option.description)
-    default = plain(option.default) if option.default is not None else _none_of(option.type)
+    default = plain_options(option.default) if option.default is not None else _none_of(option.type)
     if not isinstance(default, dict):
         return Field(default=default, description=option.description)
     return Field(
@@ -246,12 +243,12 @@ def option_field(option: Option) -> Any:
     )
 
 
-def plain(value: Any) -> Any:
+def plain_options(value: Any) -> Any:
     """Return settings, or the value of an option, as a config has them."""
     if isinstance(value, tuple):
-        return [plain(one) for one in value]
+        return [plain_options(one) for one in value]
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain_options(one) for key, one in value.items()}
     family = isinstance(value, tuple(FAMILIES))
     if not family and not is_dataclass(value):
         return value
@@ -259,38 +256,42 @@ def plain(value: Any) -> Any:
     values: dict[str, Any] = {"name": kind.name} if family else {}
     for name, one in keys_of(kind):
         given = getattr(value, name)
-        values[one.key] = _none_of(one.type) if given is None else plain(given)
+        values[one.key] = _none_of(one.type) if given is None else plain_options(given)
     return values
 
 
-SHOWN = {
+SHOWN_DEFAULTS = {
     *("hidden", "activation", "embedding", "frequencies", "outputs", "sigma", "lr", "weight_decay"),
     *("cycles", "epochs", "batch_size", "patience"),
 }
 """Options that recipes show where they have their defaults, too."""
 
 
-def shown(settings: Any) -> dict[str, Any]:
+def written_options(settings: Any) -> dict[str, Any]:
     """Return settings as a person writes them in a config: without what has its default."""
     family = isinstance(settings, tuple(FAMILIES))
     values: dict[str, Any] = {"name": settings.name} if family else {}
     for name, one in keys_of(type(settings)):
         value: Any = getattr(settings, name)
-        if value == one.default and name not in SHOWN:
+        if value == one.default and name not in SHOWN_DEFAULTS:
             continue
         if isinstance(value, tuple) and len(value) == 1 == len(one.default):
             value = value[0]
         parts = isinstance(value, tuple(FAMILIES)) or is_dataclass(value)
         if isinstance(value, Mapping):
-            values[one.key] = {key: shown(part) for key, part in value.items()}
+            values[one.key] = {key: written_options(part) for key, part in value.items()}
         else:
-            values[one.key] = shown(value) if parts else plain(value)
+            values[one.key] = written_options(value) if parts else plain_options(value)
     return values
 
 
 def _none_of(kind: Any) -> Any:
     """Return what a config has for None: the name of it, in a family that has one."""
-    names = [NAMED[one].none for one in get_args(kind) if one in FAMILIES and NAMED[one].none]
+    names = [
+        NAMED_OPTIONS[one].none
+        for one in get_args(kind)
+        if one in FAMILIES and NAMED_OPTIONS[one].none
+    ]
     return {"name": names[0]} if names else None
 
 
@@ -298,7 +299,7 @@ def annotation_of(kind: Any) -> Any:
     """Return the type of an option as a section has it."""
     origin, args = get_origin(kind), get_args(kind)
     if kind in FAMILIES:
-        return Annotated[Section, NAMED[kind]]
+        return Annotated[Section, NAMED_OPTIONS[kind]]
     if origin is Annotated:
         return Annotated[annotation_of(args[0]), *map(_limit, args[1:])]
     if origin in (Union, UnionType):
@@ -317,7 +318,7 @@ def annotation_of(kind: Any) -> Any:
 
 def _union(args: tuple[Any, ...]) -> Any:
     """Return the union of the types that a file can have."""
-    if NoneType in args and any(one in FAMILIES and NAMED[one].none for one in args):
+    if NoneType in args and any(one in FAMILIES and NAMED_OPTIONS[one].none for one in args):
         args = tuple(one for one in args if one is not NoneType)
     names = [name for one in args if get_origin(one) is Literal for name in get_args(one)]
     members = [_of(Literal, *names)] if names else []

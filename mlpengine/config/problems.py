@@ -58,7 +58,7 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
                 expected.setdefault(path, []).append(_listed(text))
     for path, texts in expected.items():
         value = _value_at(path, document.data)
-        text = f"must be {' or '.join(texts)} (got {shown(value)})"
+        text = f"must be {' or '.join(texts)} (got {shown_value(value)})"
         if _is_switch(model, path):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
@@ -93,7 +93,7 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
     return ""
 
 
-RIGHT = {
+VALUE_EXAMPLES = {
     ("data", "split"): "{validation: 0.15, test: 0.15}",
     ("data", "features"): "{ratio: a / b}; all columns but the target and data.drop are read",
     ("model",): "{hidden: [64, 64]}",
@@ -106,11 +106,13 @@ def _as_mapping(path: KeyPath, value: list[Any]) -> str:
     """Return what to write in place of a list where there are keys, or ""."""
     if value and all(isinstance(one, dict) for one in value):
         return "; leave out the '- ' before its keys"
-    right = next((text for start, text in RIGHT.items() if path[: len(start)] == start), "")
+    right = next(
+        (text for start, text in VALUE_EXAMPLES.items() if path[: len(start)] == start), ""
+    )
     return f"; write {path[-1]}: {right}" if right else ""
 
 
-def shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """Return a value as it may be quoted in a message."""
     if isinstance(value, dict):
         return "a mapping"

@@ -6,9 +6,9 @@ from typing import Any
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.config.presets import fill_missing
-from mlpengine.config.reader import Document, parse
+from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import sections_of
-from mlpengine.config.writer import quoted
+from mlpengine.config.writer import quoted_yaml
 from mlpengine.errors import DataError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import KEEP_IF
@@ -63,9 +63,9 @@ def propose(
         "seed: 0",
         "",
         "data:",
-        f"  source: {quoted(source)}",
+        f"  source: {quoted_yaml(source)}",
         *(f"  {name}: {_flow(value)}" for name, value in reading.to_dict().items()),
-        *([f"  test_source: {quoted(test)}"] if test else []),
+        *([f"  test_source: {quoted_yaml(test)}"] if test else []),
         f"  target: {_flow(target[0] if len(target) == 1 else [*target])}",
         f"  task: {profile.task}",
         *_suspects(profile),
@@ -102,7 +102,7 @@ COMMENTS = {
 }
 """Remarks in a config, by section and key."""
 
-WIDTH = 100
+MAPPING_WIDTH = 100
 """Columns beyond which a mapping is written as lines."""
 
 
@@ -117,7 +117,7 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
     for key, value in options.items():
         remark = f"  # {COMMENTS[name, key]}" if (name, key) in COMMENTS else ""
         flow = f"  {key}: {_flow(value)}{remark}"
-        if len(flow) <= WIDTH or not isinstance(value, Mapping):
+        if len(flow) <= MAPPING_WIDTH or not isinstance(value, Mapping):
             lines.append(flow)
         else:
             lines.append(f"  {key}:{remark}")
@@ -132,7 +132,7 @@ def _flow(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, str):
-        return quoted(value)
+        return quoted_yaml(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -156,7 +156,7 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
     if kinds:
-        lines.append(f"kinds of networks: {', '.join(kinds)} (training.members)")
+        lines.append(f"kinds of networks: {', '.join(kinds)} (training.kinds)")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
     if dates := _dates(profile, target):
@@ -171,7 +171,9 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     return lines
 
 
-def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] = ()) -> list[str]:
+def complete_config(
+    config: dict[str, Any], detected: Detected, kept: Collection[str] = ()
+) -> list[str]:
     """Add what `propose` writes for a table, and a config does not say; return it in words.
 
     Without a target that the table has, nothing is added.
@@ -200,7 +202,7 @@ def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] =
     )
     test = data.get("test_source")
     text = propose(facts, target, source="", schema="", test=test, reading=reading, preset=preset)
-    proposed = parse(text, "init", Document("init"))
+    proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
@@ -211,11 +213,11 @@ def complete(config: dict[str, Any], detected: Detected, kept: Collection[str] =
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
     if one_network or any(alone):
-        for key in ("folds", "members"):
+        for key in ("folds", "kinds"):
             proposed["training"].pop(key, None)
-    members = proposed["training"].get("members", [])
-    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
-        members.remove("piecewise")
+    kinds = proposed["training"].get("kinds", [])
+    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in kinds:
+        kinds.remove("piecewise")
     fill_missing(config, proposed)
     return lines
 
@@ -268,7 +270,7 @@ def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[s
     classes = "; each class keeps its share" if profile.task == "classification" else ""
     lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{classes}"] if shares else []
     if dates := _dates(profile, target):
-        timed = ", ".join([*texts, f"time: {quoted(dates[0])}"])
+        timed = ", ".join([*texts, f"time: {quoted_yaml(dates[0])}"])
         lines.append(f"  # split: {{{timed}}}  # the newest rows test, if you predict later ones")
     return lines
 
@@ -277,13 +279,13 @@ def _folds(rows: int, kinds: Sequence[str]) -> list[str]:
     count = folds_for(rows)
     if count is None:
         return []
-    members = f"  members: [{', '.join(kinds)}]  # kinds, one of each in each fold"
+    line = f"  kinds: [{', '.join(kinds)}]  # of networks, one of each in each fold"
     return [
         f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
         "  # one, no row is lost to validation, and the score out of fold is of all rows. To",
         "  # train one network, remove this line.",
         f"  folds: {count}",
-        *([members] if kinds else []),
+        *([line] if kinds else []),
     ]
 
 
@@ -294,7 +296,9 @@ def _drop(profile: Profile) -> list[str]:
     if not reasons:
         return ["  drop: []"]
     lines = ["  drop:  # remove a line to use that column"]
-    return lines + [f"    - {quoted(name)}  # {_one_line(why)}" for name, why in reasons.items()]
+    return lines + [
+        f"    - {quoted_yaml(name)}  # {_one_line(why)}" for name, why in reasons.items()
+    ]
 
 
 def _suspects(profile: Profile) -> list[str]:
@@ -329,9 +333,10 @@ def _formulas(profile: Profile, target: Sequence[str]) -> list[str]:
         if usable and column.kind in ("number", "integer") and column.name.isprintable():
             name = column.name if column.name.isidentifier() else f"`{column.name}`"
             return [
-                f"  # features: {{{quoted('log ' + column.name)}: {quoted(f'log({name})')}}}"
+                "  # features: "
+                f"{{{quoted_yaml('log ' + column.name)}: {quoted_yaml(f'log({name})')}}}"
                 "  # further columns, by formulas",
-                f"  # where: {quoted(f'{name} > 0')}  # the rows to use, by a formula",
+                f"  # where: {quoted_yaml(f'{name} > 0')}  # the rows to use, by a formula",
             ]
     return []
 

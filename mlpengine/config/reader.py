@@ -109,7 +109,7 @@ def read_document(path: Path) -> Document:
         line = raw[: error.start].count(b"\n") + 1
         raise ConfigError(f"{source}:{line}: a config must be UTF-8 text") from error
     document = Document(source, raw)
-    data = parse(text, source, document)
+    data = parse_yaml(text, source, document)
     if isinstance(data, str) and any(mark in text.split("\n")[0] for mark in ",;\t"):
         raise _is_table(source)
     if not isinstance(data, dict):
@@ -126,7 +126,7 @@ def _is_table(source: str) -> ConfigError:
     )
 
 
-def parse(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
+def parse_yaml(text: str, source: str, document: Document, at: KeyPath = (), line: int = 1) -> Any:
     """Return the value of one YAML document and note its places and problems in `document`.
 
     `at` is the key path of the value and `line` the number of its first line; 0 where lines mean

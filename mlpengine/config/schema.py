@@ -7,20 +7,18 @@ from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
 import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
-from mlpengine.common.fields import options_of
+from mlpengine.common.fields import Count, Positive, options_of
 from mlpengine.config.options import (
     FAMILIES,
     OFF_OR_DEFAULTS,
-    Count,
-    Positive,
     Section,
     Short,
     annotation_of,
     option_field,
     rule,
-    section,
+    section_field,
     section_of,
-    shown,
+    written_options,
 )
 from mlpengine.config.sweep import SweepSection
 from mlpengine.settings import (
@@ -88,7 +86,7 @@ else:
 class _Table(_Dialect):
     """The file of the rows, how it is read and divided."""
 
-    split: SplitSection = section(SplitSection, "Shares of rows.")
+    split: SplitSection = section_field(SplitSection, "Shares of rows.")
     stream: Annotated[StreamSection | None, OFF_OR_DEFAULTS] = Field(
         default=None,
         description="true: for tables larger than memory (CSV, Parquet, .npy); or its settings.",
@@ -116,12 +114,12 @@ class CheckpointSection(Section):
 class _Checkpoints(Section):
     """The state of a run in a file."""
 
-    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = section(
+    checkpoint: Annotated[CheckpointSection | None, OFF_OR_DEFAULTS] = section_field(
         CheckpointSection, "When to save, for --resume; false: never."
     )
 
 
-TOP = ("loss", "optimizer", "schedule")
+TOP_SECTIONS = ("loss", "optimizer", "schedule")
 """Options of training that are sections of their own."""
 
 TRAINING, RUN = options_of(TrainingSettings), options_of(RunSettings)
@@ -137,10 +135,10 @@ if TYPE_CHECKING:  # which are made from the classes that declare their options
 else:
     DataSection = section_of(FeatureSettings, _Table, "DataSection")
     ModelSection = section_of(NetworkSettings, _Preset, "ModelSection")
-    TrainingSection = section_of(TrainingSettings, _Checkpoints, without=TOP)
+    TrainingSection = section_of(TrainingSettings, _Checkpoints, without=TOP_SECTIONS)
     DiagnosticsSection = section_of(DiagnosticsSettings)
     LossSection, OptimizerSection, ScheduleSection = (
-        annotation_of(TRAINING[name].type) for name in TOP
+        annotation_of(TRAINING[name].type) for name in TOP_SECTIONS
     )
 
 
@@ -178,15 +176,15 @@ class Config(Section):
     )
     seed: Annotated[int, Ge(0), Lt(2**63)] = option_field(RUN["seed"])
     data: DataSection = Field(description="Where the rows come from.")
-    model: ModelSection = section(ModelSection, "The network.")
+    model: ModelSection = section_field(ModelSection, "The network.")
     loss: LossSection = option_field(TRAINING["loss"])
     optimizer: OptimizerSection = option_field(TRAINING["optimizer"])
     schedule: ScheduleSection = option_field(TRAINING["schedule"])
-    training: TrainingSection = section(TrainingSection, "Length and details of training.")
-    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = section(
+    training: TrainingSection = section_field(TrainingSection, "Length and details of training.")
+    diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = section_field(
         DiagnosticsSection, "false, true, or its settings."
     )
-    report: Annotated[ReportSection, ALL_OR_NOTHING] = section(
+    report: Annotated[ReportSection, ALL_OR_NOTHING] = section_field(
         ReportSection, "A page, pictures and event files; false: none."
     )
 
@@ -226,7 +224,7 @@ class Config(Section):
     @property
     def settings(self) -> RunSettings:
         """What the config says of the run itself."""
-        own = {name: getattr(self, name).settings for name in TOP}
+        own = {name: getattr(self, name).settings for name in TOP_SECTIONS}
         return RunSettings(
             features=self.data.settings,
             network=self.model.settings,
@@ -238,14 +236,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _kinds_differ(self) -> "Config":
-        kinds = self.training.settings.kinds
+        kinds = self.training.settings.fold_kinds
         needed = {
             "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
             "periodic": ("model.front.embedding", self.model.front.embedding != "none"),
         }
         for kind, (setting, given) in needed.items():
             if kind in kinds and not given:
-                raise rule(f"{kind} needs {setting}; or leave it out", "training", "members")
+                raise rule(f"{kind} needs {setting}; or leave it out", "training", "kinds")
         return self
 
     @model_validator(mode="after")
@@ -272,11 +270,11 @@ class Config(Section):
 
 def sections_of(run: RunSettings) -> dict[str, Any]:
     """Return the sections of a config for a run, without what has its default."""
-    training = shown(run.training)
+    training = written_options(run.training)
     sections = {
-        "data": shown(run.features),
-        "model": shown(run.network),
-        **{name: training.pop(name) for name in TOP if name in training},
+        "data": written_options(run.features),
+        "model": written_options(run.network),
+        **{name: training.pop(name) for name in TOP_SECTIONS if name in training},
         "training": training,
     }
     return {name: options for name, options in sections.items() if options}

@@ -8,7 +8,7 @@ from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models import baselines
-from mlpengine.models.kinds import Mean
+from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.spec import Array
@@ -20,7 +20,7 @@ SCORED = 10_000
 WORK = 5e8
 """Multiplications of a linear prediction right after training; they take some 0.1 s."""
 
-PARTS = {
+PART_PHRASES = {
     "test": "test rows",
     "validation": "validation rows",
     "train": "training rows",
@@ -42,7 +42,9 @@ class Held(NamedTuple):
     total: int
 
 
-def held_out(data: LoadedData, mean: Mean, known: tuple[str, Split, Array] | None = None) -> Held:
+def held_out(
+    data: LoadedData, mean: NetworkMean, known: tuple[str, Split, Array] | None = None
+) -> Held:
     """Return rows of the test part, or else out of fold, of the validation or training part.
 
     `known` are name, rows and outputs of that part, if they were computed before.
@@ -79,11 +81,13 @@ def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]
         blocks = None if data.blocks is None else of_rows
         straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
     else:
-        straight = baselines.linear(task, train, held.rows.x, work)
+        straight = baselines.linear_prediction(task, train, held.rows.x, work)
     if straight is not None:
         predictions["linear"] = straight
-    predictions["constant"] = baselines.constant(task, train, len(held.rows))
-    table = baselines.scores(names, held.rows.truth, predictions, held.rows.weights, blocks)
+    predictions["constant"] = baselines.constant_prediction(task, train, len(held.rows))
+    table = baselines.baseline_scores(
+        names, held.rows.truth, predictions, held.rows.weights, blocks
+    )
     share = np.sqrt(len(held.rows) / held.total)
     for metrics in table.values():
         for one in metrics.values():
@@ -103,11 +107,11 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
     linear_model = {"hidden": (), "activation": "relu", "dropout": 0.0}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        kinds = config.training.settings.kinds or ["plain"]
-        members = Fix(TrainingSettings, "members", (*kinds, "linear"))
-        fix = [] if "linear" in kinds else [members]
+        kinds = config.training.settings.fold_kinds or ["plain"]
+        several = Fix(TrainingSettings, "kinds", (*kinds, "linear"))
+        fix = [] if "linear" in kinds else [several]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )
     error = rows["linear"]["ahead"]["error"]
-    return Standing(metric, PARTS[part], value, linear, constant, error, fix)
+    return Standing(metric, PART_PHRASES[part], value, linear, constant, error, fix)

@@ -11,8 +11,9 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mlpengine.common.wording import VARIABLE
-from mlpengine.config.options import Count, Positive, Section, rule
+from mlpengine.common.fields import Count, Positive
+from mlpengine.common.wording import ENVIRONMENT_VARIABLE
+from mlpengine.config.options import Section, rule
 from mlpengine.errors import UsageError
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
@@ -24,7 +25,7 @@ BEST = "best.yaml"
 JOURNAL = "journal"
 """The storage that lies in the sweep's directory."""
 
-Metric: TypeAlias = Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"]
+SweepMetric: TypeAlias = Literal["loss", "accuracy", "macro_f1", "r2", "mae", "rmse"]
 
 
 def _storage(text: str) -> str:
@@ -41,21 +42,21 @@ def with_values(storage: str) -> str:
     A value is quoted where a URL quotes: before the ``@``, and after the question mark.
     Raises: UsageError for a variable that is not set.
     """
-    unset = [name for name in VARIABLE.findall(storage) if name not in os.environ]
+    unset = [name for name in ENVIRONMENT_VARIABLE.findall(storage) if name not in os.environ]
     if unset:
         raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
     user, at, host = storage.rpartition("@")
     place, mark, options = host.partition("?")
     user, options = (
-        VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
+        ENVIRONMENT_VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
     )
-    place = VARIABLE.sub(lambda v: os.environ[v[1]], place)
+    place = ENVIRONMENT_VARIABLE.sub(lambda v: os.environ[v[1]], place)
     return f"{user}{at}{place}{mark}{options}"
 
 
 def without_values(text: str, storage: str) -> str:
     """Return a message about a database with ``${NAME}`` for each value that the URL took."""
-    for name in VARIABLE.findall(storage):
+    for name in ENVIRONMENT_VARIABLE.findall(storage):
         value = os.environ.get(name, "")
         for one in filter(None, (value, quote(value, ""))):
             parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)
@@ -113,7 +114,7 @@ class SweepSection(Section):
     seconds: Positive | None = Field(
         default=None, description="No trial begins after this many seconds."
     )
-    metric: Metric = Field(
+    metric: SweepMetric = Field(
         default="loss",
         description="The metric of the best trial: of validation rows, or out of fold.",
     )

@@ -23,11 +23,11 @@ from mlpengine.features.computed import (
     with_columns,
 )
 from mlpengine.features.kinds import FEW_LEVELS
-from mlpengine.features.splits import PARTS
+from mlpengine.features.splits import SPLIT_PARTS
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reader import store_table
 from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.rows import usable_rows
@@ -90,7 +90,7 @@ def read_tables(
     if preprocessor is None:
         preprocessor = _preprocessor(file, target).fit(table, rows["train"])
     parts: dict[str, tuple[Table, Array | None]] = {
-        name: (table, rows[name]) for name in PARTS if len(rows[name])
+        name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])
     }
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
@@ -166,7 +166,7 @@ def reading_of(file: ConfigFile) -> CsvDialect:
 
 def read_source(
     file: ConfigFile,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     table: Table | None = None,
     fitted: Preprocessor | None = None,
 ) -> tuple[Table, list[str]]:
@@ -206,7 +206,7 @@ def _read(
     file: ConfigFile,
     key: str,
     source: str,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     fitted: Preprocessor | None = None,
 ) -> Table:
     if source in DATASETS:

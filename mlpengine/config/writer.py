@@ -16,7 +16,7 @@ LONGEST_LINE = 10_000
 """Columns from which a list is continued in the next line."""
 
 
-def quoted(text: str) -> str:
+def quoted_yaml(text: str) -> str:
     """Return text as YAML reads it back, in quotes unless it is a plain word."""
     return text if _is_word(text) else printable(json.dumps(text, ensure_ascii=False))
 

@@ -13,7 +13,7 @@ In a hand-written loop, after each step of the optimizer:
 
     >>> for number in range(1, 101):
     ...     loss = step(x, x[:, :1])
-    ...     _ = diagnostics.observe(
+    ...     _ = diagnostics.after_step(
     ...         step.scratch, step.grads, number, loss=loss, norm=step.grad_norm
     ...     )
     >>> [verdict.name for verdict in verdicts(diagnostics)]

@@ -32,7 +32,7 @@ def feature_sizes(x: Array) -> Array:
     return np.asarray(sizes)
 
 
-class Extreme(NamedTuple):
+class ExtremeValue(NamedTuple):
     """A value whose magnitude is `times` the fifth largest of its column, -1 for a target."""
 
     row: int
@@ -40,12 +40,12 @@ class Extreme(NamedTuple):
     times: float
 
 
-NO_EXTREME = Extreme(-1, -1, 0.0)
+NO_EXTREME = ExtremeValue(-1, -1, 0.0)
 FIFTH = 5
 """Place of the magnitude that a value is compared with, so that four wrong rows do not hide."""
 
 
-def extreme_feature(x: Array, sizes: Array) -> Extreme:
+def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features (rows, in_dim) of about unit size.
 
     `sizes` (in_dim,) are those of `feature_sizes`; a column of smaller values counts as of size 1.
@@ -60,7 +60,7 @@ def extreme_feature(x: Array, sizes: Array) -> Extreme:
     return known
 
 
-def extreme_target(y: Array) -> Extreme:
+def extreme_target(y: Array) -> ExtremeValue:
     """Return the most extreme target (rows, outputs), by its distance from the median."""
     known = NO_EXTREME
     if len(y) < 2 * FIFTH:
@@ -72,13 +72,13 @@ def extreme_target(y: Array) -> Extreme:
     return known
 
 
-def _extreme(magnitudes: Array, size: float, column: int) -> Extreme:
+def _extreme(magnitudes: Array, size: float, column: int) -> ExtremeValue:
     row = int(np.argmax(magnitudes))
     usual = max(size, float(np.partition(magnitudes, -FIFTH)[-FIFTH]))
-    return Extreme(row, column, float(magnitudes[row]) / usual) if usual > 0 else NO_EXTREME
+    return ExtremeValue(row, column, float(magnitudes[row]) / usual) if usual > 0 else NO_EXTREME
 
 
-def _times(extreme: Extreme) -> float:
+def _times(extreme: ExtremeValue) -> float:
     return extreme.times
 
 

@@ -7,18 +7,18 @@ import numpy as np
 from mlpengine.common.palette import shown_name
 from mlpengine.common.quantiles import median
 from mlpengine.common.wording import plural
+from mlpengine.diagnostics.derived import validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.readings import validation_losses
 from mlpengine.diagnostics.run_rules import (
     BEHIND,
-    NARROW,
     SIGNAL,
+    SMALL_LAYER,
     faster_fix,
     lags,
     narrowest,
     weighs_classes,
 )
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
 from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.settings import Fix, NetworkSettings
 
@@ -27,7 +27,7 @@ SHIFT = 0.25  # healthy: up to 0.2
 CONTRADICTED, EVEN = 0.1, 0.5  # healthy: up to 0.04, or 0.14 and 0.43
 """Share of another class among the rows that a simple model is surest of, in all and in units of
 that among all rows: wrong labels are everywhere, overlapping classes are not."""
-CERTAIN = 2.0  # healthy: up to 2.0
+SIGNIFICANT = 2.0  # healthy: up to 2.0
 """Standard errors by which the share is above the first of these."""
 MATERIAL = 0.02
 """Least lead of a linear prediction that matters, in units of its lead over a constant one."""
@@ -46,7 +46,7 @@ def shifted(diagnostics: Diagnostics) -> Verdict | None:
     name = brief(diagnostics.feature_names[number], 24)
     finding = (
         f"the validation rows differ in {plural(count, 'feature')}, most in {name!r}: "
-        f"distance {power(known.shifts[number])} (should be below {power(limit)})"
+        f"distance {two_digits(known.shifts[number])} (should be below {two_digits(limit)})"
     )
     advice, no_fix = "check the split, time and groups", "the split must be checked"
     return Verdict("shifted", None, finding, max(known.shifts), limit, advice, no_fix=no_fix)
@@ -59,10 +59,11 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     known = diagnostics.yardsticks
     behind = known.error - known.best
     finding = (
-        f"the error on training rows is {power(known.error)} of a constant prediction's (should "
-        f"be {power(known.best)}, by {known.best_name})"
+        f"the error on training rows is {two_digits(known.error)} of a constant prediction's "
+        "(should "
+        f"be {two_digits(known.best)}, by {known.best_name})"
     )
-    faster = faster_fix(diagnostics) if narrowest(diagnostics) > NARROW else None
+    faster = faster_fix(diagnostics) if narrowest(diagnostics) > SMALL_LAYER else None
     if faster:
         advice = "raise lr"
         return Verdict("underfitting", None, finding, behind, BEHIND, advice, faster)
@@ -86,7 +87,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"{shown_name(known.metric)} on {known.rows} is {known.value:.3g}, behind a linear "
-        f"prediction by {power(behind)} +- {power(known.error)} (should be ahead)"
+        f"prediction by {two_digits(behind)} +- {two_digits(known.error)} (should be ahead)"
     )
     if not known.fix:
         advice, no_fix = "compare log loss, too", "the mean of the networks has a linear model"
@@ -99,7 +100,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     """Rows have another class than a simple model says, even where it is sure."""
     known = diagnostics.yardsticks
-    certain = known.contradicted - CERTAIN * known.contradicted_error > CONTRADICTED
+    certain = known.contradicted - SIGNIFICANT * known.contradicted_error > CONTRADICTED
     even = known.contradicted > EVEN * known.doubtful
     if not (certain and even and known.signal > SIGNAL):
         return None
@@ -124,7 +125,8 @@ def unrelated(diagnostics: Diagnostics) -> Verdict | None:
     if not (known.signal < SIGNAL and share > UNRELATED):
         return None
     finding = (
-        f"the validation loss stays at {power(share)} times that of a constant prediction (should "
+        f"the validation loss stays at {two_digits(share)} times that of a constant prediction "
+        "(should "
         f"be below {UNRELATED:g}), and simple models fail, too"
     )
     advice, no_fix = "check that labels belong to their rows", "the data must be checked"

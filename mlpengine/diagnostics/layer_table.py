@@ -5,9 +5,9 @@ from math import isnan, sqrt
 from textwrap import wrap
 
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.verdict import percent, two_digits
 
-COLUMNS = {
+TITLE_WIDTHS = {
     "layer": 5,
     "units": 5,
     "activation": 10,
@@ -19,9 +19,9 @@ COLUMNS = {
     "std": 7,
     "max |z|": 7,
 }
-"""Titles and widths, WIDTH with the spaces between them."""
+"""Titles and widths, TABLE_WIDTH with the spaces between them."""
 
-WIDTH = 80
+TABLE_WIDTH = 80
 """Columns of the text."""
 
 LEGEND = """\
@@ -36,7 +36,7 @@ def table(diagnostics: Diagnostics) -> str:
     """Return the last sample as text: a line for each layer, then the net's norms and noise."""
     if not diagnostics.sampled:
         return "no step was sampled"
-    lines = [_line(tuple(COLUMNS))]
+    lines = [_line(tuple(TITLE_WIDTHS))]
     for number, layer in enumerate(diagnostics.mlp.layers):
         get = partial(diagnostics.get, layer=number)
         dead, cosine = diagnostics.dead_share(number), get("update_cosine")
@@ -55,7 +55,7 @@ def table(diagnostics: Diagnostics) -> str:
         )
         lines.append(_line(cells))
     for line in _net_lines(diagnostics):
-        lines += wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+        lines += wrap(line, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
     return "\n".join(lines)
 
 
@@ -63,11 +63,11 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     get, name_row = diagnostics.get, diagnostics.name_row
     norm, clipped = get("gradient_norm"), get("clipped_norm")
     hardest = "unknown" if isnan(get("hardest_row")) else name_row(int(get("hardest_row")))
-    after = f", clipped to {power(clipped)}" if clipped < norm else ""
+    after = f", clipped to {two_digits(clipped)}" if clipped < norm else ""
     lines = [
-        f"step {diagnostics.sampled}: gradient norm {power(norm)}{after}",
-        f"norms of single rows: median {power(get('example_norm_median'))}, largest "
-        f"{power(get('example_norm_max'))} ({hardest})",
+        f"step {diagnostics.sampled}: gradient norm {two_digits(norm)}{after}",
+        f"norms of single rows: median {two_digits(get('example_norm_median'))}, largest "
+        f"{two_digits(get('example_norm_max'))} ({hardest})",
     ]
     if diagnostics.spikes.count:
         lines.append(f"spikes: {diagnostics.spikes.count} of {diagnostics.spikes.steps} steps")
@@ -84,15 +84,15 @@ def noise_sentence(diagnostics: Diagnostics) -> str:
             f"gradient noise scale: far above the batch size of {batch}; the gradient does not "
             "stand out from its noise, so larger batches, or a lower lr, average more of it away"
         )
-    sentence = f"gradient noise scale {power(scale)} rows at batch size {batch}: "
+    sentence = f"gradient noise scale {two_digits(scale)} rows at batch size {batch}: "
     if batch < scale / 2:
         gain = (1 + scale / batch) / (1 + scale / (2 * batch))
         return sentence + (
             f"doubling the batch would make each step worth {gain:.2f} of the present ones "
-            f"(up to 2 at best); beyond {power(scale)} rows it hardly helps"
+            f"(up to 2 at best); beyond {two_digits(scale)} rows it hardly helps"
         )
     if batch > 4 * scale:
-        enough = power(max(1.0, sqrt(scale * batch)))
+        enough = two_digits(max(1.0, sqrt(scale * batch)))
         return sentence + f"batches of {enough} rows would do nearly as well"
     return sentence + "the batch size suits the noise"
 
@@ -102,5 +102,5 @@ def _text(value: float) -> str:
 
 
 def _line(texts: tuple[str, ...]) -> str:
-    cells = zip(texts, COLUMNS.values(), strict=True)
+    cells = zip(texts, TITLE_WIDTHS.values(), strict=True)
     return " ".join(text.rjust(width) for text, width in cells).rstrip()

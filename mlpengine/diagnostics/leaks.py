@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
-from mlpengine.features.leaks import ANSWER, PART, Leak
+from mlpengine.features.leaks import ANSWER, TOTAL_FROM, Leak
 from mlpengine.settings import FeatureSettings, Fix
 
 
@@ -11,11 +11,11 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     """Return the verdict on a feature; `drop` are the columns that its fix leaves out."""
     if not leak.is_target:
         advice += ", unless it is known when you predict"
-    finding, fix = described(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
+    finding, fix = leak_text(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
     return Verdict("leak", None, finding, leak.share, guide(leak), advice, fix)
 
 
-def described(leak: Leak, note: str = "") -> str:
+def leak_text(leak: Leak, note: str = "") -> str:
     """Return how a column tells the target, with the usual value; `note` follows its name."""
     reason = f"{brief(leak.reason, 52)} (should be below {percent(guide(leak))})"
     return f"column {brief(leak.column, 20)!r}{note}: {reason}"
@@ -23,4 +23,4 @@ def described(leak: Leak, note: str = "") -> str:
 
 def guide(leak: Leak) -> float:
     """Return the explained share from which such a column is reported."""
-    return PART if PART <= leak.share < ANSWER and not leak.is_target else ANSWER
+    return TOTAL_FROM if TOTAL_FROM <= leak.share < ANSWER and not leak.is_target else ANSWER

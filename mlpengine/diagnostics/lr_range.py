@@ -9,24 +9,24 @@ from math import isfinite, nan
 import numpy as np
 
 from mlpengine.common.quantiles import median
-from mlpengine.diagnostics.trial import Rows, Step, restored
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.trial import Rows, StepLike, restored
+from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.errors import NumericalError
 from mlpengine.spec import Array
 
-LOWEST, HIGHEST, STEPS = 1e-7, 10.0, 160
+LOWEST_RATE, HIGHEST_RATE, STEPS = 1e-7, 10.0, 160
 SWEEPS = 3
 """Number of random orders of the rows over which the curve is averaged."""
 MEASURED_ROWS = 256
 """Rows on which the loss is measured after every step; always the same rows, so that the curve is
 flat where the weights hardly change."""
-WIDTH = 3
+SMOOTHING_STEPS = 3
 """Standard deviation, in steps, of the Gaussian that smooths the curve: 0.15 decades."""
 DIVERGED = 4.0
 """A sweep ends when the loss exceeds this multiple of the loss of the initial weights."""
 MIN_FALL = 0.1
 """Relative fall of the loss without which no learning rate is suggested."""
-MARGIN = 6.0
+SAFETY_FACTOR = 6.0
 """The suggestion is the rate of the lowest loss, which is close to divergence, over this factor.
 
 Chosen on twenty tables; 5 to 8 do nearly as well."""
@@ -47,17 +47,19 @@ class LrRange:
     reason: str
 
 
-def lr_range(step: Step, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
+def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
     """Train several times with an exponentially growing rate; restore all state afterwards."""
     measured = rows.sample(MEASURED_ROWS).take(slice(None))
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
     length = min(map(len, sweeps))
     losses = np.mean([losses[:length] for losses in sweeps], axis=0)
-    return judge(np.geomspace(LOWEST, HIGHEST, STEPS)[:length].tolist(), smoothed(losses).tolist())
+    return suggest_rate(
+        np.geomspace(LOWEST_RATE, HIGHEST_RATE, STEPS)[:length].tolist(), smoothed(losses).tolist()
+    )
 
 
 def _sweep(
-    step: Step,
+    step: StepLike,
     rows: Rows,
     batch_size: int,
     measured: tuple[Array, Array, Array | None],
@@ -70,7 +72,7 @@ def _sweep(
         step.optimizer.schedule = None
         start = step.loss(step.mlp.predict(x), y, None, weights)
         batches = rows.batches(batch_size, seed)
-        for rate in np.geomspace(LOWEST, HIGHEST, STEPS).tolist():
+        for rate in np.geomspace(LOWEST_RATE, HIGHEST_RATE, STEPS).tolist():
             step.optimizer.lr = rate
             try:
                 step(*rows.take(next(batches)))
@@ -87,31 +89,33 @@ def smoothed(values: Array) -> Array:
     """Return the values averaged with a Gaussian window; the end values are repeated as padding."""
     if not values.size:
         return values
-    offsets = np.arange(-3 * WIDTH, 3 * WIDTH + 1)
-    window = np.exp(-0.5 * (offsets / WIDTH) ** 2)
-    padded = np.pad(values, 3 * WIDTH, mode="edge")
+    offsets = np.arange(-3 * SMOOTHING_STEPS, 3 * SMOOTHING_STEPS + 1)
+    window = np.exp(-0.5 * (offsets / SMOOTHING_STEPS) ** 2)
+    padded = np.pad(values, 3 * SMOOTHING_STEPS, mode="edge")
     averages: Array = np.convolve(padded, window / window.sum(), "valid")
     return averages
 
 
-def judge(rates: list[float], losses: list[float]) -> LrRange:
+def suggest_rate(rates: list[float], losses: list[float]) -> LrRange:
     """Suggest a rate within the fall of a smoothed curve, or give the reason for none."""
     curve = tuple(rates), tuple(losses)
-    decade = round(STEPS / np.log10(HIGHEST / LOWEST))
+    decade = round(STEPS / np.log10(HIGHEST_RATE / LOWEST_RATE))
     if len(losses) < decade:
-        return LrRange(*curve, nan, nan, f"the loss diverges already below lr {power(LOWEST * 10)}")
+        return LrRange(
+            *curve, nan, nan, f"the loss diverges already below lr {two_digits(LOWEST_RATE * 10)}"
+        )
     lowest, start = int(np.argmin(losses)), median(np.array(losses[:decade]))
     fall = start - losses[lowest]
     if not fall >= MIN_FALL * abs(start):
         share = max(0.0, fall / abs(start)) if start else 0.0
         return LrRange(*curve, nan, nan, f"no rate lowered the loss by more than {percent(share)}")
     if lowest >= STEPS - 2:
-        text = f"the loss still falls at the largest rate tried, {power(HIGHEST)}"
+        text = f"the loss still falls at the largest rate tried, {two_digits(HIGHEST_RATE)}"
         return LrRange(*curve, nan, nan, text)
     halfway = int(np.argmax(np.array(losses) <= start - fall / 2))
-    suggestion = max(rates[lowest] / MARGIN, rates[halfway])  # never in the flat part
+    suggestion = max(rates[lowest] / SAFETY_FACTOR, rates[halfway])  # never in the flat part
     reason = (
-        f"the loss has fallen halfway at about {power(rates[halfway])} and is lowest at "
-        f"{power(rates[lowest])}"
+        f"the loss has fallen halfway at about {two_digits(rates[halfway])} and is lowest at "
+        f"{two_digits(rates[lowest])}"
     )
     return LrRange(*curve, float(f"{suggestion:.1g}"), rates[lowest], reason)

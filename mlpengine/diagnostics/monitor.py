@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, replay
 from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.diagnostics.baseline import NO_EXTREME, Extreme
+from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
@@ -26,17 +26,27 @@ from mlpengine.optim import Optimizer
 from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
 
-NAMES = ("loss", "lr", "gradient_norm", "clipped_norm", "clipped_share", "spikes", "depth_slope")
-LOSS, LR, NORM, CLIPPED, CLIPPED_SHARE, SPIKES, SLOPE = (NET_INDEX[name] for name in NAMES)
+QUANTITY_NAMES = (
+    "loss",
+    "lr",
+    "gradient_norm",
+    "clipped_norm",
+    "clipped_share",
+    "spikes",
+    "depth_slope",
+)
+LOSS, LR, NORM, CLIPPED_NORM, CLIPPED_SHARE, SPIKE_COUNT, SLOPE = (
+    NET_INDEX[name] for name in QUANTITY_NAMES
+)
 
 
 class Diagnostics(KnownAttributes, Uncopyable):
     """Measures the gradients, updates and activations of an `Mlp` during training.
 
-    Call `observe` after each step of the optimizer.  Most calls only compare the norm with a limit,
-    and some record which units fire; at the first step and every `every` steps, all quantities (see
-    `mlpengine.diagnostics.samples`) are measured on the buffers of training.  Memory does not grow
-    with the data, except for two numbers per epoch.
+    Call `after_step` after each step of the optimizer.  Most calls only compare the norm with a
+    limit, and some record which units fire; at the first step and every `every` steps, all
+    quantities (see `mlpengine.diagnostics.samples`) are measured on the buffers of training.
+    Memory does not grow with the data, except for two numbers per epoch.
 
     Args:
         every: steps between samples; by default 50 and, if a sample takes as long as several steps,
@@ -65,9 +75,9 @@ class Diagnostics(KnownAttributes, Uncopyable):
         noise: the gradient noise scale.
         spikes: the detector of unusual norms.
         noted: the last 20 spikes.
-        due: the next step that needs `look` or `pass_by`.
-        free_until: the last step before the next one that needs `look`.
-        pending: norms since the last `look`; `observe` appends to it.
+        due: the next step that needs `sample` or `skip`.
+        free_until: the last step before the next one that needs `sample`.
+        pending: norms since the last `sample`; `after_step` appends to it.
         clipped: steps since the last sample that were clipped.
         windows: by layer, which rectifier units fire.
         epochs: (training loss, validation loss) of each epoch.
@@ -98,7 +108,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         optimizer: Optimizer | None = None,
         target_range: tuple[float, float] = (nan, nan),
         weight_scale: float | None = None,
-        extreme: Extreme = NO_EXTREME,
+        extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
         self.mlp = mlp = need_mlp(mlp, "diagnostics")
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
@@ -151,7 +161,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         self.due = schedule.due
         self.free_until = schedule.sample_at - 1
 
-    def observe(
+    def after_step(
         self,
         scratch: Scratch,
         grads: Gradients,
@@ -187,9 +197,9 @@ class Diagnostics(KnownAttributes, Uncopyable):
             vars(self)["clipped"] += 1  # see `KnownAttributes`
         if step < self.due and norm <= self.spikes.limit:
             return False
-        return self.look(scratch, grads, step, _known(loss), norm, clipped_norm, _known(lr), rows)
+        return self.sample(scratch, grads, step, _known(loss), norm, clipped_norm, _known(lr), rows)
 
-    def look(
+    def sample(
         self,
         scratch: Scratch,
         grads: Gradients,
@@ -200,7 +210,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         lr: float,
         rows: Array | None,
     ) -> bool:
-        """Do the work of `observe` for a step that is `due` or has a norm above the limit."""
+        """Do the work of `after_step` for a step that is `due` or has a norm above the limit."""
         probes = self._probes(scratch, grads)
         if norm > self.spikes.limit:
             self._note_spike(probes, step, norm, rows)
@@ -217,13 +227,13 @@ class Diagnostics(KnownAttributes, Uncopyable):
             if step == 1:
                 self.first_loss = loss
             self.series.append(step, self.values)
-        self.pass_by(step)
+        self.skip(step)
         return is_sample
 
-    def pass_by(self, step: int) -> None:
+    def skip(self, step: int) -> None:
         """Plan what follows a step that was `due`; copy the parameters before a sample.
 
-        It is all the work of `look` for a step that is not after `free_until`.
+        It is all the work of `sample` for a step that is not after `free_until`.
         """
         self._plan(step)
         if self._schedule.sample_at == step + 1:
@@ -242,7 +252,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         return self.values[self.columns.index(quantity, layer)]
 
     def close_epoch(self, train_loss: float, validation_loss: float | None = None) -> None:
-        """Add the losses of an epoch; without epochs, verdicts use the losses of `observe`."""
+        """Add the losses of an epoch; without epochs, verdicts use the losses of `after_step`."""
         self.epochs.append((train_loss, _known(validation_loss)))
 
     def _sample(
@@ -264,7 +274,11 @@ class Diagnostics(KnownAttributes, Uncopyable):
         if self._copied_at != step - 1:
             for index in self._update_indices:
                 values[index] = nan
-        values[NORM], values[CLIPPED], values[SPIKES] = norm, clipped_norm, float(self.spikes.count)
+        values[NORM], values[CLIPPED_NORM], values[SPIKE_COUNT] = (
+            norm,
+            clipped_norm,
+            float(self.spikes.count),
+        )
         values[CLIPPED_SHARE] = self.clipped / max(1, step - self.sampled)
         first, last = (values[self._gradient_indices[n]] for n in (0, -1))
         if first > 0 and last > 0 and isfinite(first):

@@ -12,10 +12,10 @@ from mlpengine.common.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.rules import DEAD, SATURATED, START, start_advice
-from mlpengine.diagnostics.trial import Rows, Step, clone, restored
+from mlpengine.diagnostics.rules import DEAD, SATURATED_SHARE, START_TIMES, start_advice
+from mlpengine.diagnostics.trial import Rows, StepLike, clone, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Mlp, Network
 from mlpengine.nn.mlp import need_mlp
@@ -23,11 +23,11 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Adam
 from mlpengine.spec import Array
 
-CHECKED_ROWS = 1024
+PREFLIGHT_ROWS = 1024
 """Random rows on which units and losses are checked."""
-FEW, FEW_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
+FEW, TRIAL_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
 """Number of rows that any sound network can memorize; steps and learning rates for it."""
-MEMORIZED = 0.1
+MEMORIZED_SHARE = 0.1
 """Share of the loss of a constant prediction that counts as memorized."""
 GRADIENT_ERROR = 1e-5
 HALF_WIDTH = 1e-6
@@ -60,16 +60,17 @@ def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
 
 def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     """Compare the loss of the initial network with that of a constant prediction."""
-    x, y, weights = rows.sample(CHECKED_ROWS).take(slice(None))
+    x, y, weights = rows.sample(PREFLIGHT_ROWS).take(slice(None))
     value = loss(mlp.predict(x), y, None, weights)
     size = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
     outputs = mlp.sizes[-1]
     zeros = loss_of_zeros(loss, y, outputs, weights)
     constant = baseline_loss(loss, y, outputs, weights)
-    good = value < START * max(constant, 1e-12)
+    good = value < START_TIMES * max(constant, 1e-12)
     text = (
-        f"loss at initialization {power(value)}; outputs of 0 have {power(zeros)}, the best "
-        f"constant prediction {power(constant)}"
+        f"loss at initialization {two_digits(value)}; outputs of 0 have {two_digits(zeros)}, the "
+        "best "
+        f"constant prediction {two_digits(constant)}"
     )
     if not good:
         text += f" - {start_advice(size)}"
@@ -78,7 +79,7 @@ def check_start(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
 
 def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
     """Count units that never fire, and saturated activations, before training."""
-    x, _, _ = rows.sample(CHECKED_ROWS).take(slice(None))
+    x, _, _ = rows.sample(PREFLIGHT_ROWS).take(slice(None))
     net = clone(mlp)
     scratch = net.scratch(len(x))
     net.gradients(len(x)).bind(scratch)
@@ -94,7 +95,7 @@ def check_units(mlp: Mlp, rows: Rows) -> Iterator[Check]:
             share = float(np.mean(is_saturated(layer.activation, y)))
             text = f"layer {number}: {percent(share)} of the activations are saturated"
             advice = " - make the initial weights or the features smaller"
-            good = share <= SATURATED
+            good = share <= SATURATED_SHARE
             yield Check("saturated", good, text + ("" if good else advice), {"share": share})
 
 
@@ -128,7 +129,7 @@ def check_gradient(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
             largest, parameter = error, name
     good = largest <= GRADIENT_ERROR
     text = (
-        f"gradient in float64: differs from finite differences by {power(largest)} at most "
+        f"gradient in float64: differs from finite differences by {two_digits(largest)} at most "
         f"({parameter})"
     )
     advice = " - an op of the network or the loss computes a wrong gradient"
@@ -140,18 +141,20 @@ def check_few_rows(mlp: Mlp, loss: Loss, rows: Rows) -> Check:
     x, y, _ = rows.sample(FEW).take(slice(None))
     constant = baseline_loss(loss, y, mlp.sizes[-1])
     lowest = lowest_loss(loss, y, mlp.sizes[-1])
-    best, limit = nan, lowest + MEMORIZED * max(constant - lowest, 1e-3)
+    best, limit = nan, lowest + MEMORIZED_SHARE * max(constant - lowest, 1e-3)
     for rate in FEW_RATES:
         last = _memorize(mlp, loss, x, y, rate, limit)
         best = last if not best <= last else best
         if best < limit:
             break
     good = best < limit
-    text = f"{plural(len(x), 'row')} memorized: loss {power(best)}, from {power(constant)}"
+    text = (
+        f"{plural(len(x), 'row')} memorized: loss {two_digits(best)}, from {two_digits(constant)}"
+    )
     if not good:
         text = (
-            f"{plural(len(x), 'row')} cannot be memorized: loss {power(best)} "
-            f"after {FEW_STEPS} steps (wanted {power(limit)}) - "
+            f"{plural(len(x), 'row')} cannot be memorized: loss {two_digits(best)} "
+            f"after {TRIAL_STEPS} steps (wanted {two_digits(limit)}) - "
             "look for equal rows with different targets, or for units "
             "that pass nothing on; a larger network may help"
         )
@@ -163,7 +166,7 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
     scratch, grads, adam = net.scratch(len(x)), net.gradients(len(x)), Adam(net, lr=rate)
     value = nan
     with np.errstate(all="ignore"):
-        for _ in range(FEW_STEPS):
+        for _ in range(TRIAL_STEPS):
             value = loss(net.forward(x, scratch), y, grads.d_output)
             if not value >= limit:
                 break
@@ -172,11 +175,11 @@ def _memorize(mlp: Mlp, loss: Loss, x: Array, y: Array, rate: float, limit: floa
     return value
 
 
-def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
+def probe(step: StepLike, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
-    `known` are further arguments of `Diagnostics`, those that `mlpengine.training.diagnose.facts`
-    returns.
+    `known` are further arguments of `Diagnostics`, those that
+    `mlpengine.training.diagnose.diagnostic_inputs` returns.
     """
     diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)
     with restored(step), np.errstate(over="ignore", invalid="ignore"):
@@ -189,7 +192,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> 
                 diagnostics.failure = str(error)
                 break
             losses.append(loss)
-            diagnostics.observe(
+            diagnostics.after_step(
                 step.scratch,
                 step.grads,
                 number,
@@ -204,7 +207,7 @@ def probe(step: Step, rows: Rows, batch_size: int, steps: int, **known: Any) -> 
     return diagnostics
 
 
-def suggest_lr(step: Step, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
+def suggest_lr(step: StepLike, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
     """Sweep the learning rate, and compare the configured one with the result."""
     sweep, configured = lr_range(step, rows, batch_size), step.optimizer.lr
     numbers = {"suggestion": sweep.suggestion, "configured": configured}

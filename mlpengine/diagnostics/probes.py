@@ -14,7 +14,7 @@ from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Scratch
 from mlpengine.spec import Array, Call, call
 
-MEAN = LAYER_INDEX["activation_mean"]
+MEAN_INDEX = LAYER_INDEX["activation_mean"]
 
 
 class BoundProbes:
@@ -40,7 +40,7 @@ class BoundProbes:
             number: b.y for number, b in enumerate(buffers) if rectifies(b.layer.activation)
         }
         self._starts = [columns.start(number) for number in range(columns.layers)]
-        self._moments = [NET_INDEX["input_mean"], *(s + MEAN for s in self._starts)]
+        self._moments = [NET_INDEX["input_mean"], *(s + MEAN_INDEX for s in self._starts)]
         self._results: list[tuple[int, int]] = []
         """Index in the sample, and number of the call that returns it."""
         calls: list[Call] = []

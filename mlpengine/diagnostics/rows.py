@@ -158,7 +158,7 @@ class NoiseScale:
         self.squared_norm = float(state["squared_norm"])
 
 
-ROWS_AT_ONCE = 256
+EXAMPLE_NORM_ROWS = 256
 """Rows of one forward pass in `example_norms`."""
 
 
@@ -173,11 +173,11 @@ def example_norms(mlp: Mlp, loss: Loss, x: Array, y: Array, weights: Array | Non
     """
     net = clone(mlp)
     norms = np.zeros(len(x))
-    full_scratch = net.scratch(min(ROWS_AT_ONCE, max(1, len(x))))
+    full_scratch = net.scratch(min(EXAMPLE_NORM_ROWS, max(1, len(x))))
     full_grads = net.gradients(full_scratch.batch_size)
     probes: dict[int, RowProbe] = {}
-    for start in range(0, len(x), ROWS_AT_ONCE):
-        part = slice(start, min(start + ROWS_AT_ONCE, len(x)))
+    for start in range(0, len(x), EXAMPLE_NORM_ROWS):
+        part = slice(start, min(start + EXAMPLE_NORM_ROWS, len(x)))
         rows = part.stop - start
         scratch, grads = full_scratch.for_rows(rows), full_grads.for_rows(rows)
         if rows not in probes:

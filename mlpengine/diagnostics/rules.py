@@ -14,8 +14,7 @@ from mlpengine.common.quantiles import median
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
-from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.readings import (
+from mlpengine.diagnostics.derived import (
     AIM,
     dropout_gain,
     input_size,
@@ -30,8 +29,9 @@ from mlpengine.diagnostics.readings import (
     worst,
     zero_logits,
 )
-from mlpengine.diagnostics.units import ROWS
-from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, power
+from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
+from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.run import VERDICTS
 
@@ -45,17 +45,17 @@ SLOW_RATIO = 1e-4  # healthy: from 2.8e-3 in the best sample of the best layer
 STEEP = 2.0  # healthy: down to -0.8
 SMALL_SIGNAL = 1e-3  # healthy: from 0.2
 DEAD = 0.4  # healthy: up to 0.19
-SATURATED = 0.5  # healthy: up to 0.18
+SATURATED_SHARE = 0.5  # healthy: up to 0.18
 LARGE_INPUT, SMALL_INPUT = 8.0, 0.01  # healthy: 0.5 to 1
 LARGE_FEATURE = 8.0  # healthy: up to 2.1
 UNUSUAL_INPUT = 3.0
 """Above this root mean square of the input, features are named among the causes of a large loss."""
 LARGE_TARGET = 30.0  # healthy: 1
-START = 10.0  # healthy: up to 2.7
+START_TIMES = 10.0  # healthy: up to 2.7
 CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
 OUTLIER_TIMES, OUTLIER_SHARE = 30.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
 OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
-EXTREME = 50.0  # healthy: up to 10
+EXTREME_TIMES = 50.0  # healthy: up to 10
 """Magnitude of a value, in units of the fifth largest of its column."""
 SPIKES = 0.02  # healthy: up to 0.004
 WELL_LEARNED = 0.5
@@ -68,14 +68,14 @@ SCALED_BY_HAND = (0.5, 2.5)  # the initializers: 0.95 to 1.5
 NO_SCALE = "a config does not scale the initial weights"
 
 
-class Rule(NamedTuple):
+class VerdictRule(NamedTuple):
     """What returns a verdict, or None, and the names of the verdicts that explain that one."""
 
     check: Callable[[Diagnostics], Verdict | None]
     causes: frozenset[str]
 
 
-RULES: list[Rule] = []
+RULES: list[VerdictRule] = []
 """The rules, causes first."""
 
 CERTAIN = {"leak"}
@@ -99,7 +99,7 @@ def add_rule(
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
     RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
-    RULES.append(Rule(check, frozenset(causes)))
+    RULES.append(VerdictRule(check, frozenset(causes)))
     VERDICTS.update(dict.fromkeys(names))
     CERTAIN.update(names if certain else ())
 
@@ -124,7 +124,7 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     advice, fix = "standardize them (data.standardize: standard)", STANDARDIZE
     if not (SMALL_INPUT <= size <= LARGE_INPUT or isnan(size)):
         limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
-        finding = f"the features have a root mean square of {power(size)} (should be about 1)"
+        finding = f"the features have a root mean square of {two_digits(size)} (should be about 1)"
         return Verdict("input_scale", None, finding, size, limit, advice, fix)
     number, largest = worst(diagnostics.feature_sizes)
     if not largest > LARGE_FEATURE:
@@ -132,8 +132,8 @@ def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
     finding = (
         f"10 % of the values of {brief(diagnostics.feature_names[number], 24)!r} are beyond "
-        f"{power(largest)} (should be 1 to 3; {plural(large, 'feature')} above "
-        f"{power(LARGE_FEATURE)})"
+        f"{two_digits(largest)} (should be 1 to 3; {plural(large, 'feature')} above "
+        f"{two_digits(LARGE_FEATURE)})"
     )
     return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
 
@@ -143,7 +143,7 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     size = diagnostics.target_rms
     if not size > LARGE_TARGET:
         return None
-    finding = f"the targets have a root mean square of {power(size)} (should be about 1)"
+    finding = f"the targets have a root mean square of {two_digits(size)} (should be about 1)"
     advice = "standardize them (data.standardize_target: true)"
     fix = [Fix(FeatureSettings, "standardize_target", True)]
     return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice, fix)
@@ -166,22 +166,23 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
     first = diagnostics.first_loss
     usual = max(diagnostics.baseline, zero_logits(diagnostics))  # the first is low for rare classes
     times = first / usual if usual > 0 else nan
-    if not times > START * dropout_gain(diagnostics):
+    if not times > START_TIMES * dropout_gain(diagnostics):
         return None
     finding = (
-        f"the first loss was {power(first)}, {power(times)} times that of a constant prediction "
-        f"({power(usual)}; should be 1 to 3)"
+        f"the first loss was {two_digits(first)}, {two_digits(times)} times that of a constant "
+        "prediction "
+        f"({two_digits(usual)}; should be 1 to 3)"
     )
     size = input_size(diagnostics)
     fix = STANDARDIZE if size > UNUSUAL_INPUT else []
     no_fix = "" if fix else NO_SCALE
-    return Verdict("start", None, finding, times, START, start_advice(size), fix, no_fix)
+    return Verdict("start", None, finding, times, START_TIMES, start_advice(size), fix, no_fix)
 
 
 def start_advice(size: float) -> str:
     """Return the way out of a large first loss for features with this root mean square."""
     if size > UNUSUAL_INPUT:
-        return f"standardize the features (root mean square {power(size)}, should be about 1)"
+        return f"standardize the features (root mean square {two_digits(size)}, should be about 1)"
     return "make the initial weights smaller"
 
 
@@ -218,12 +219,13 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     driven = not high and gain * start_ratio(diagnostics) > FAST_RATIO and harmed
     if not (high or driven):
         return None
-    times = f", {power(gain)} times over by momentum" if driven else ""
+    times = f", {two_digits(gain)} times over by momentum" if driven else ""
     finding = (
-        f"a step changed the weights by {power(largest)} times their norm{times} (should be about "
+        f"a step changed the weights by {two_digits(largest)} times their norm{times} (should be "
+        "about "
         f"{GUIDE_RATIO})"
     )
-    advice = f"divide lr by {power(start_ratio(diagnostics) / AIM)}, to begin with"
+    advice = f"divide lr by {two_digits(start_ratio(diagnostics) / AIM)}, to begin with"
     fix = suited_lr_fix(diagnostics)
     return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice, fix, unknown(fix))
 
@@ -237,10 +239,11 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     if not (share > CLIPPED and coefficient < COEFFICIENT):
         return None
     finding = (
-        f"{percent(share)} of the steps were clipped, to {power(coefficient)} times the gradient "
+        f"{percent(share)} of the steps were clipped, to {two_digits(coefficient)} times the "
+        "gradient "
         f"(should be {COEFFICIENT:g} or more)"
     )
-    advice = f"raise training.clip_norm (the norm is usually {power(median(norms))})"
+    advice = f"raise training.clip_norm (the norm is usually {two_digits(median(norms))})"
     fix = [Fix(TrainingSettings, "clip_norm", rounded(median(norms)))]
     return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice, fix)
 
@@ -252,10 +255,10 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     if not 0 < largest < SLOW_RATIO or training_share(diagnostics) < 0.7:
         return None
     finding = (
-        f"no step changed the weights by more than {power(largest)} times their norm "
+        f"no step changed the weights by more than {two_digits(largest)} times their norm "
         f"(should be about {GUIDE_RATIO})"
     )
-    advice = f"multiply lr by {power(AIM / start_ratio(diagnostics))}, to begin with"
+    advice = f"multiply lr by {two_digits(AIM / start_ratio(diagnostics))}, to begin with"
     fix = suited_lr_fix(diagnostics)
     return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice, fix, unknown(fix))
 
@@ -269,13 +272,13 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
     ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
     finding = (
-        f"{percent(share)} of the units fired on none of {ROWS} or more rows (should be below "
-        f"{percent(DEAD)})"
+        f"{percent(share)} of the units fired on none of {MIN_WINDOW_ROWS} or more rows "
+        f"(should be below {percent(DEAD)})"
     )
     if not largest > 10 * GUIDE_RATIO:
         advice, no_fix = "look at the initial weights and biases", "a config does not set biases"
         return Verdict("dead", number, finding, share, DEAD, advice, no_fix=no_fix)
-    advice = f"lower lr (update ratio up to {power(largest)}) or use leaky_relu"
+    advice = f"lower lr (update ratio up to {two_digits(largest)}) or use leaky_relu"
     fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
     return Verdict("dead", number, finding, share, DEAD, advice, fix)
 
@@ -299,15 +302,15 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     layers = range(diagnostics.columns.layers - 1)
     shares = np.array([median(diagnostics.series.of("saturated_share", n)) for n in layers])
     number, share = worst(shares)
-    if not share > SATURATED:
+    if not share > SATURATED_SHARE:
         return None
     finding = (
         f"{percent(share)} of the activations are beyond 0.97 of their range (should be below "
-        f"{percent(SATURATED)})"
+        f"{percent(SATURATED_SHARE)})"
     )
     advice = "make the initial weights or the features smaller, or lower lr"
     fix, no_fix = unsaturated(diagnostics)
-    return Verdict("saturated", number, finding, share, SATURATED, advice, fix, no_fix)
+    return Verdict("saturated", number, finding, share, SATURATED_SHARE, advice, fix, no_fix)
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
@@ -317,7 +320,7 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
     if not abs(slope) > STEEP:
         return None
-    times = power(10.0 ** abs(slope))
+    times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         finding = (
             f"its gradient is {times} times smaller than the last layer's (should be at most 100)"
@@ -339,7 +342,9 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
     share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
     if not share < SMALL_SIGNAL:
         return None
-    finding = f"its activations began at {power(share)} times those of layer 0 (should be 0.1 to 1)"
+    finding = (
+        f"its activations began at {two_digits(share)} times those of layer 0 (should be 0.1 to 1)"
+    )
     advice, (fix, no_fix) = "use another initializer, or fewer layers", unsaturated(diagnostics)
     return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)
 
@@ -365,7 +370,8 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
         return extreme(diagnostics)
     largest = max(spikes, key=lambda spike: spike.times)
     finding = (
-        f"step {largest.step} had {power(largest.times)} times the usual gradient norm (should be "
+        f"step {largest.step} had {two_digits(largest.times)} times the usual gradient norm "
+        "(should be "
         f"at most {OUTLIER_TIMES:g}), {percent(largest.share)} from "
         f"{diagnostics.name_row(largest.row)}"
     )
@@ -377,17 +383,17 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
 def extreme(diagnostics: Diagnostics) -> Verdict | None:
     """One value of a feature or target that is far from all others of its column."""
     row, column, times = diagnostics.extreme
-    if not times > EXTREME:
+    if not times > EXTREME_TIMES:
         return None
     name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column], 20)!r}"
     finding = (
-        f"{brief(diagnostics.name_row(row), 40)}: its {name} is {power(times)} times the fifth "
-        f"largest (should be at most {EXTREME:g})"
+        f"{brief(diagnostics.name_row(row), 40)}: its {name} is {two_digits(times)} times the "
+        f"fifth largest (should be at most {EXTREME_TIMES:g})"
     )
     advice = "look for a wrong value, or clip the gradients"
     norm = median(diagnostics.series.of("gradient_norm"))
     fix = [Fix(TrainingSettings, "clip_norm", rounded(norm) if norm > 0 else 1.0)]
-    return Verdict("outlier", None, finding, times, EXTREME, advice, fix)
+    return Verdict("outlier", None, finding, times, EXTREME_TIMES, advice, fix)
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:
@@ -409,12 +415,14 @@ def unknown(fix: object) -> str:
 
 
 SCALES = frozenset({"input_scale", "target_scale"})
-STEPS = frozenset({"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"})
+WRONG_STEPS = frozenset(
+    {"lr_high", "lr_low", "momentum_high", "eps_large", "clip_low", "decay_high"}
+)
 BROKEN = frozenset(
     {"start", "no_gradient", "dropout_high", "output_clamped", "nonfinite", "labels"}
 )
 STOPPED = frozenset({"vanishing", "saturated", "dead"})
-SHORT = frozenset({"few_steps", "unfinished"})
+SHORT_RUNS = frozenset({"few_steps", "unfinished"})
 
 add_rule(run.output_clamped, certain=True)
 add_rule(input_scale, certain=True)
@@ -422,8 +430,8 @@ add_rule(target_scale, causes={"output_clamped"}, certain=True)
 add_rule(no_gradient, certain=True)
 add_rule(run.momentum_high, causes=SCALES | {"output_clamped"}, certain=True)
 add_rule(lr_high, causes={"momentum_high"})
-add_rule(run.dropout_high, causes=SCALES | STEPS)
-add_rule(run.decay_high, causes=SCALES | STEPS)
+add_rule(run.dropout_high, causes=SCALES | WRONG_STEPS)
+add_rule(run.decay_high, causes=SCALES | WRONG_STEPS)
 add_rule(start, causes=SCALES | {"lr_high", "dropout_high"})
 add_rule(clip_low)
 add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"}, certain=True)
@@ -444,20 +452,26 @@ add_rule(run.labels, causes=SCALES | {"lr_high", "nonfinite", "shifted"})
 add_rule(data.unrelated, "labels", causes=SCALES | {"labels", "nonfinite", "shifted"})
 add_rule(data.noisy_labels, causes={"labels"})
 add_rule(
-    run.overfitting, causes=SCALES | STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"}
+    run.overfitting,
+    causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"},
 )
-add_rule(run.imbalance, causes=SCALES | STEPS | BROKEN)
-add_rule(run.few_steps, causes=SCALES | STEPS | BROKEN, certain=True)
-add_rule(run.unfinished, causes=SCALES | STEPS | BROKEN | STOPPED | {"few_steps"})
+add_rule(run.imbalance, causes=SCALES | WRONG_STEPS | BROKEN)
+add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN, certain=True)
+add_rule(run.unfinished, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"few_steps"})
 add_rule(
     data.underfitting,
-    causes=SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "noisy_labels"},
+    causes=SCALES | WRONG_STEPS | BROKEN | SHORT_RUNS | STOPPED | {"shifted", "noisy_labels"},
 )
 add_rule(
     data.behind_linear,
-    causes=SCALES | STEPS | BROKEN | SHORT | STOPPED | {"shifted", "underfitting", "outlier"},
+    causes=SCALES
+    | WRONG_STEPS
+    | BROKEN
+    | SHORT_RUNS
+    | STOPPED
+    | {"shifted", "underfitting", "outlier"},
 )
-add_rule(run.noise_scale, causes=SCALES | STEPS | BROKEN)
+add_rule(run.noise_scale, causes=SCALES | WRONG_STEPS | BROKEN)
 
 LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from mlpengine.common.quantiles import median, quantiles
 from mlpengine.common.wording import plural
-from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.readings import (
+from mlpengine.diagnostics.derived import (
     LEARNED,
     rounded,
     start_ratio,
@@ -21,8 +20,9 @@ from mlpengine.diagnostics.readings import (
     usual_lr,
     validation_losses,
 )
+from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.units import range_of
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, power
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
 from mlpengine.optim import Adam, Optimizer, Sgd
 from mlpengine.settings import (
     EarlyStopping,
@@ -78,7 +78,7 @@ FEW_BATCHES = 3
 FAR_TOO_FEW_STEPS, FAR_TOO_FEW_SHARE = 40, 0.1
 """Number of steps that is too low for any run, so that it is reported before the run; after it, if
 the loss ends above this share."""
-NARROW = 8
+SMALL_LAYER = 8
 """Number of units of a layer up to which it is taken for too small rather than too slow."""
 SLOW_START = 3e-3  # healthy: from 0.0044
 """Update ratio of the first step below which a run is slow because of its learning rate."""
@@ -116,7 +116,7 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"{activation.name} reaches {low:g} to {high:g} (should span the targets, "
-        f"{power(lowest)} to {power(highest)})"
+        f"{two_digits(lowest)} to {two_digits(highest)})"
     )
     return Verdict("output_clamped", last, finding, outside, 0.0, advice, no_fix=no_fix)
 
@@ -140,7 +140,7 @@ def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | No
         return None
     finding = (
         f"momentum of {momentum:g} (should be at most {LARGE_MOMENTUM:g}) averages over "
-        f"{power(1 / (1 - momentum))} of {plural(steps, 'step')}"
+        f"{two_digits(1 / (1 - momentum))} of {plural(steps, 'step')}"
     )
     fix = Fix(Adam, "betas", (0.9, betas[1])) if betas else Fix(Sgd, "momentum", 0.9)
     advice = f"lower optimizer.{'betas[0]' if betas else 'momentum'} to 0.9"
@@ -157,7 +157,7 @@ def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"dropout of {dropout:g} (should be at most 0.5) leaves the training loss at "
-        f"{power(share)} times that of a constant prediction"
+        f"{two_digits(share)} times that of a constant prediction"
     )
     advice, fix = "lower model.dropout to 0.1", [Fix(NetworkSettings, "dropout", 0.1)]
     return Verdict("dropout_high", None, finding, dropout, LARGE_DROPOUT, advice, fix)
@@ -177,8 +177,8 @@ def decay_high(diagnostics: Diagnostics) -> Verdict | None:
     if not (exponent > LARGE_DECAY and unlearned):
         return None
     finding = (
-        f"weight decay of {decay:g} shrinks weights to e^-{power(exponent)} (should be above "
-        f"e^-{LARGE_DECAY:g}); the loss is {power(training_share(diagnostics))} of a constant "
+        f"weight decay of {decay:g} shrinks weights to e^-{two_digits(exponent)} (should be above "
+        f"e^-{LARGE_DECAY:g}); the loss is {two_digits(training_share(diagnostics))} of a constant "
         "prediction's"
     )
     lower = rounded(0.1 * decay / exponent)
@@ -198,7 +198,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     if not (times > LARGE_EPS and eps > USUAL_EPS):
         return None
     finding = (
-        f"eps of {eps:g} is {power(times)} times the usual gradient of a weight (should be at most "
+        f"eps of {eps:g} is {two_digits(times)} times the usual gradient of a weight (should be at "
+        "most "
         f"{LARGE_EPS:g})"
     )
     advice, fix = "lower optimizer.eps to 1e-8", [Fix(Adam, "eps", 1e-8)]
@@ -220,9 +221,10 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None
     finding = (
-        f"the training loss fell to {power(diagnostics.epochs[-1][0])}, but the validation loss "
-        f"stays at {power(share * constant)} (should be below a constant prediction's "
-        f"{power(constant)})"
+        f"the training loss fell to {two_digits(diagnostics.epochs[-1][0])}, but the validation "
+        "loss "
+        f"stays at {two_digits(share * constant)} (should be below a constant prediction's "
+        f"{two_digits(constant)})"
     )
     advice = "check that labels belong to their rows"
     no_fix = "the data must be checked"
@@ -250,15 +252,16 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
     )
     if not ((falls and rises) or memorized):
         return None
-    moved = f"rose from {power(lowest)} in epoch {best + 1} to {power(final)}"
+    moved = f"rose from {two_digits(lowest)} in epoch {best + 1} to {two_digits(final)}"
     finding = (
         f"the validation loss {moved} (should be within {percent(RELATIVE_RISE)}), the training "
         "loss fell"
     )
     if not rises:
         finding = (
-            f"after epoch {half} the validation loss stays near {power(final)}, "
-            f"{power(final / scale / max(last, 1e-9))} times the training loss (should be at most "
+            f"after epoch {half} the validation loss stays near {two_digits(final)}, "
+            f"{two_digits(final / scale / max(last, 1e-9))} times the training loss (should be at "
+            "most "
             f"{MEMORIZED:g})"
         )
     advice = "stop early, or use fewer units, dropout, decay"
@@ -317,7 +320,7 @@ def unfinished(diagnostics: Diagnostics) -> Verdict | None:
     """The best epoch is among the last, and the loss still falls."""
     epochs, (last, relative) = len(diagnostics.epochs), fall(diagnostics)
     falls = last > FALL and relative > RELATIVE_FALL
-    lagging = last > STILL_FALLING and lags(diagnostics) and narrowest(diagnostics) > NARROW
+    lagging = last > STILL_FALLING and lags(diagnostics) and narrowest(diagnostics) > SMALL_LAYER
     faster = faster_fix(diagnostics)
     if epochs < (MIN_EPOCHS if faster else 2 * MIN_EPOCHS) or not (falls or lagging):
         return None
@@ -341,8 +344,8 @@ def noise_scale(diagnostics: Diagnostics) -> Verdict | None:
         return None
     rows = 2 ** round(np.log2(max(8.0, sqrt(batch * max(scale, 1.0)))))
     finding = (
-        f"the batch of {batch} rows is {power(times)} times the gradient noise scale of "
-        f"{power(scale)} (should be at most {limit:g})"
+        f"the batch of {batch} rows is {two_digits(times)} times the gradient noise scale of "
+        f"{two_digits(scale)} (should be at most {limit:g})"
     )
     advice = f"use batches of {rows} rows (training.batch_size)"
     fix = [Fix(TrainingSettings, "batch_size", rows)]
@@ -383,8 +386,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
         return None
     train = diagnostics.epochs[-1][0]
     finding = (
-        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is {power(train)} "
-        f"(should be below a constant prediction's {power(diagnostics.baseline)})"
+        f"after {plural(len(diagnostics.epochs), 'epoch')} the training loss is "
+        f"{two_digits(train)} "
+        f"(should be below a constant prediction's {two_digits(diagnostics.baseline)})"
     )
     advice = "check that the target depends on the features, and try other lr"
     share, no_fix = train / diagnostics.baseline, "the cause is unknown"

@@ -126,7 +126,7 @@ class Series:
             "steps": self.steps.copy(),
             "values": self._values[: self._length].copy(),
             "stride": self._stride,
-            "met": self._appended,
+            "appended": self._appended,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -134,4 +134,4 @@ class Series:
         self._length = len(state["steps"])
         self._steps[: self._length] = state["steps"]
         self._values[: self._length] = state["values"]
-        self._stride, self._appended = max(1, int(state["stride"])), int(state["met"])
+        self._stride, self._appended = max(1, int(state["stride"])), int(state["appended"])

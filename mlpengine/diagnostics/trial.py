@@ -12,7 +12,7 @@ from mlpengine.optim import Clip, Optimizer
 from mlpengine.spec import Array, DTypeLike
 
 
-class Step(Protocol):
+class StepLike(Protocol):
     """A training step: a call with x, y and sample weights updates the network.
 
     It returns the loss.
@@ -47,7 +47,7 @@ def clone(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
 
 
 @contextmanager
-def restored(step: Step) -> Iterator[None]:
+def restored(step: StepLike) -> Iterator[None]:
     """Restore weights, optimizer, clipping and the step of dropout when the block ends."""
     mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr

@@ -10,10 +10,10 @@ from mlpengine.formula import evaluate, variable
 from mlpengine.ops import Activation, GradOp
 from mlpengine.spec import Array
 
-ROWS = 256
+MIN_WINDOW_ROWS = 256
 """Minimum number of rows of a window: a unit that is 0 on a few rows may fire on others."""
 
-SATURATED = 0.97
+SATURATION_POINT = 0.97
 """Share of the way from the middle of the range to an end beyond which an activation saturates."""
 
 LARGEST = 2.0**10
@@ -48,7 +48,7 @@ def saturation(op: GradOp | None) -> float:
 def is_saturated(op: GradOp | None, y: Array) -> Array:
     """Return which values of a bounded activation are near an end of its range."""
     low, high = range_of(op)
-    near: Array = np.abs(2 * y - (low + high)) > SATURATED * (high - low)
+    near: Array = np.abs(2 * y - (low + high)) > SATURATION_POINT * (high - low)
     return near
 
 
@@ -59,8 +59,8 @@ def _value(op: Any, x: Array) -> Array:
 class UnitWindow:
     """Which units of a rectifier layer were positive at least once over a window of steps.
 
-    A window ends when it spans `steps_per_epoch` steps and covers `ROWS` rows; the next window
-    begins there.
+    A window ends when it spans `steps_per_epoch` steps and covers `MIN_WINDOW_ROWS` rows; the next
+    window begins there.
 
     Attributes:
         dead: (units,), which units never fired in the last complete window; None before its end.
@@ -81,7 +81,7 @@ class UnitWindow:
         np.greater(self._largest, 0.0, self._mask)
         np.logical_or(self.fired, self._mask, self.fired)
         self.rows += len(y)
-        if self.rows >= ROWS and step - self.began >= self.steps_per_epoch:
+        if self.rows >= MIN_WINDOW_ROWS and step - self.began >= self.steps_per_epoch:
             self._close(step)
 
     def _close(self, step: int) -> None:

@@ -106,7 +106,7 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if value < 99 or share == 1 else f"{value:.1f} %"
 
 
-def power(value: float) -> str:
+def two_digits(value: float) -> str:
     """Return a number with two digits, such as 0.35, 430 or 3e-05."""
     text = f"{value:.2g}"
     return f"{float(text):,.0f}" if 100 <= abs(value) < 1e7 else text

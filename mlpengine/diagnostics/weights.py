@@ -14,7 +14,7 @@ from mlpengine.spec import Array
 
 LEADING = 5
 """Number of singular values that a spectrum lists."""
-BINS = 20
+HISTOGRAM_BINS = 20
 GRADIENT_ROWS = 1024
 """Random rows whose mean gradient the histograms show."""
 
@@ -94,7 +94,7 @@ def histograms(mlp: Mlp, loss: Loss, rows: Rows) -> list[dict[str, Any]]:
 def _histogram(values: Array) -> dict[str, Any]:
     flat = values.reshape(-1).astype(np.float64)
     finite = flat[np.isfinite(flat)]
-    counts, edges = np.histogram(finite, BINS)
+    counts, edges = np.histogram(finite, HISTOGRAM_BINS)
     return {
         "counts": counts.tolist(),
         "edges": edges.tolist(),

@@ -15,12 +15,12 @@ from mlpengine.settings import Fix
 from mlpengine.spec import Array
 
 NEIGHBORS = 10
-MIN_ROWS = 50
+MIN_YARDSTICK_ROWS = 50
 """Number of rows below which no simple model is fitted."""
 MAX_ROWS, MAX_FEATURES = 2_000, 500
 RIDGE = 1e-3
 """Penalty of the linear model, in units of the mean square of a feature."""
-UNITS, PENALTIES = 128, (1e-4, 1e-3, 1e-2)
+YARDSTICK_UNITS, RIDGE_PENALTIES = 128, (1e-4, 1e-3, 1e-2)
 """Number of random units, and penalties of which the best one counts."""
 SURE_SHARE, SURE_ROWS = 0.2, 50
 """Share of the rows, at least this many, that a model is surest of."""
@@ -109,12 +109,12 @@ def yardsticks(
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
-    if len(x) < MIN_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
+    if len(x) < MIN_YARDSTICK_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return Yardsticks(shifts=shifts, shift_limit=limit)
     wide = np.eye(int(truth.max()) + 1)[truth] if truth.ndim == 1 else truth.astype(np.float64)
     wide = wide - wide.mean(axis=0)
     features = standardized(x)
-    near = nearest(features)
+    near = nearest_rows(features)
     guesses = {
         "a linear model": linear_predictions(features, wide),
         "random units": random_unit_predictions(features, wide),
@@ -156,7 +156,7 @@ def standardized(x: Array) -> Array:
     return features
 
 
-def nearest(features: Array) -> Array:
+def nearest_rows(features: Array) -> Array:
     """Return for each row which others are the nearest, as near as number `NEIGHBORS`: 1, else 0.
 
     Shape: (rows, rows), float64.
@@ -193,14 +193,14 @@ def random_unit_predictions(features: Array, wide: Array) -> Array:
     penalty is the one with the lowest squared error.
     """
     rng, (rows, size) = np.random.default_rng(0), features.shape
-    planes = rng.standard_normal((size, UNITS)) / sqrt(size)
-    units = np.maximum(features @ planes + rng.uniform(-1, 1, UNITS), 0.0)
+    planes = rng.standard_normal((size, YARDSTICK_UNITS)) / sqrt(size)
+    units = np.maximum(features @ planes + rng.uniform(-1, 1, YARDSTICK_UNITS), 0.0)
     units -= units.mean(axis=0)
     sizes, vectors = np.linalg.eigh(units.T @ units / rows)
     left = units @ vectors
     products, squares = left.T @ wide, np.square(left)
     best, lowest = np.zeros_like(wide), inf
-    for penalty in PENALTIES:
+    for penalty in RIDGE_PENALTIES:
         factors = 1.0 / (rows * (np.maximum(sizes, 0.0) + penalty * sizes[-1] + RIDGE * penalty))
         leverage = np.minimum(squares @ factors + 1 / rows, 0.999)
         residuals = (wide - left @ (factors[:, None] * products)) / (1 - leverage)[:, None]

@@ -13,7 +13,7 @@ from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
-from mlpengine.estimators._sparse import dense
+from mlpengine.estimators._sparse import dense_rows
 from mlpengine.features import class_weights
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
 from mlpengine.ops import EntryLoss, Loss
@@ -35,7 +35,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch whose weights were kept.
         mlp_, mlps_: the `Mlp`, of several the first; all of them.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
-        shares_: with `members`, the share of each kind of networks in the mean.
+        shares_: with `kinds`, the share of each kind of networks in the mean.
         feature_importances_: with `importances`, by how much the loss rises when a feature is
             permuted in rows that did not train.
     """
@@ -132,7 +132,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         X, y = checked_data(self, X, y, reset=reset, multi_output=True)
         check_classification_targets(y)
         if type_of_target(y) == "multilabel-indicator":
-            return X, np.asarray(dense(y))
+            return X, np.asarray(dense_rows(y))
         return X, column_or_1d(y, warn=True)
 
     def _task(self) -> Task:

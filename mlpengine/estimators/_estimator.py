@@ -21,11 +21,11 @@ from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._parameters import FURTHER, check_parameters, described
+from mlpengine.estimators._parameters import FURTHER, check_parameters, with_parameters
 from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
-    dense,
+    dense_rows,
     exact_scale,
     issparse,
     quantile_edges,
@@ -38,7 +38,7 @@ from mlpengine.features.sources import Source
 from mlpengine.models.calibration import Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
-from mlpengine.models.kinds import Mean
+from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Mlp
@@ -47,7 +47,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
 from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
-from mlpengine.settings.features import Task as TaskKind
+from mlpengine.settings.features import TaskName as TaskKind
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -59,7 +59,7 @@ from mlpengine.settings.recipes import (
     recipe,
     validation_share,
 )
-from mlpengine.settings.training import LINEAR, in_order, trained
+from mlpengine.settings.training import LINEAR, linear_last, trained
 from mlpengine.spec import Array, ArrayLike, floating
 from mlpengine.step.ranks import Ranks
 from mlpengine.tables import Table
@@ -73,20 +73,20 @@ FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.flo
 IMPORTANCE_ROWS = 2_000
 """Rows whose features are permuted, evenly spread over those that did not train."""
 
-LEAK_ROWS, LEAK_FEATURES = 1_000, 500
+SEARCHED_ROWS, LEAK_FEATURES = 1_000, 500
 """Greatest number of evenly spread training rows whose features are compared with the target, and
 of features."""
 
 ENCODED = 1 << 17
 """Numbers that become features at once, so that they stay in cache."""
 
-FITTED = (
+FITTED_ATTRIBUTES = (
     *("mlp_", "mlps_", "classes_", "n_iter_", "verdicts_", "loss_curve_", "best_epoch_"),
     *("validation_loss_curve_", "n_features_in_"),
 )
 """Attributes of an estimator that is fitted."""
 
-EXTREME = 500
+MAX_EXPONENT = 500
 """Exponent of a weight beyond which all weights are scaled."""
 
 
@@ -171,7 +171,7 @@ def _unusable_cell(name: str, data: Any, text: str) -> str:
 def _bounded(weights: Array) -> Array:
     """Return weights whose sums are finite and above 0: extreme ones times a power of two."""
     exponent = int(np.frexp(weights.max())[1])
-    bounded: Array = weights if abs(exponent) < EXTREME else np.ldexp(weights, -exponent)
+    bounded: Array = weights if abs(exponent) < MAX_EXPONENT else np.ldexp(weights, -exponent)
     return bounded
 
 
@@ -180,7 +180,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
 
     _elsewhere: ClassVar = {
         "save": "write joblib.dump(estimator, 'estimator.joblib')",
-        **dict.fromkeys(FITTED, "it is there after estimator.fit(X, y)"),
+        **dict.fromkeys(FITTED_ATTRIBUTES, "it is there after estimator.fit(X, y)"),
         "coefs_": "write estimator.mlp_.weights",
         "intercepts_": "write estimator.mlp_.biases",
         "best_loss_": "write min(estimator.validation_loss_curve_)",
@@ -197,7 +197,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _range: tuple[list[float], list[float]] | None
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
-    @described
+    @with_parameters
     def __init__(
         self,
         hidden: int | Sequence[int] | None = None,
@@ -216,7 +216,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         early_stopping: bool | None = None,
         validation_fraction: float | None = None,
         folds: int | None = None,
-        members: str | Sequence[str] | None = None,
+        kinds: str | Sequence[str] | None = None,
         importances: bool = False,
         patience: int | None = None,
         min_delta: float = 0.0,
@@ -234,7 +234,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Store the parameters, which `fit` checks.
 
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, and folds.  None is that of the recipe `preset`; ``members="auto"`` has the kinds of
+        recipe, and folds.  None is that of the recipe `preset`; ``kinds="auto"`` has the kinds of
         networks that `init` proposes, too.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
@@ -242,7 +242,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self.lr, self.schedule, self.weight_decay = lr, schedule, weight_decay
         self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
-        self.folds, self.members, self.importances = folds, members, importances
+        self.folds, self.kinds, self.importances = folds, kinds, importances
         self.patience, self.min_delta = patience, min_delta
         self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
         self.backend, self.threads = backend, threads
@@ -349,9 +349,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
-        if self.members == "auto" and not can_be_linear(settings.network.activation):
+        if self.kinds == "auto" and not can_be_linear(settings.network.activation):
             kinds = trained(kinds)
-        training = replace(settings.training, members=tuple(kinds))
+        training = replace(settings.training, kinds=tuple(kinds))
         task = self._task()
         if not self.verbose:
             task.headline = ()  # nobody reads more than the loss of an epoch
@@ -418,10 +418,10 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         values = y.reshape(len(y), -1)
         if values.shape[1] != 1 or x.shape[1] > LEAK_FEATURES:
             return []
-        rows = rows[:: -(-len(rows) // min(LEAK_ROWS, self._chunk(x)))]
+        rows = rows[:: -(-len(rows) // min(SEARCHED_ROWS, self._chunk(x)))]
         names = getattr(self, "feature_names_in_", None)
         names = None if names is None else [str(name) for name in names]
-        table = Table.from_arrays(dense(x[rows]).astype(np.float64), names=names)
+        table = Table.from_arrays(dense_rows(x[rows]).astype(np.float64), names=names)
         target = values[rows, 0].astype(np.float64)
         task: TaskKind = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)
@@ -471,13 +471,13 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _kinds(self, x: Any, *, folded: bool) -> tuple[list[Kind], list[Array]]:
         """Return the kinds of networks in each fold, none where all are alike, and edges of bins.
 
-        Raises: UsageError for `members` that cannot be.
+        Raises: UsageError for `kinds` that cannot be.
         """
         rows, columns = x.shape
         edges: list[Array] = []
-        if self.members is None:
+        if self.kinds is None:
             return [], []
-        if self.members != "auto":
+        if self.kinds != "auto":
             kinds = self._given_kinds(folded=folded)
             if "piecewise" in kinds:
                 edges = quantile_edges(x)
@@ -491,21 +491,19 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return ([] if kinds in (["plain"], ["periodic"]) else kinds), edges
 
     def _given_kinds(self, *, folded: bool) -> list[Kind]:
-        """Return `members`, in order.  Raises: UsageError."""
-        given = self.members
+        """Return `kinds`, in order.  Raises: UsageError."""
+        given = self.kinds
         kinds = [given] if isinstance(given, str) else [*(given or ())]
         known = get_args(Kind)
         if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= {*known}:
-            raise UsageError(
-                f"members: must be different ones of {', '.join(known)} (got {given!r})"
-            )
-        ordered = in_order(cast("list[Kind]", kinds))
+            raise UsageError(f"kinds: must be different ones of {', '.join(known)} (got {given!r})")
+        ordered = linear_last(cast("list[Kind]", kinds))
         if not trained(ordered):
-            raise UsageError(f"members: needs a kind besides {LINEAR} (got {given!r})")
+            raise UsageError(f"kinds: needs a kind besides {LINEAR} (got {given!r})")
         if "periodic" in kinds and self.preset != "realmlp":
-            raise UsageError(f"members: periodic needs preset='realmlp' (got {self.preset!r})")
+            raise UsageError(f"kinds: periodic needs preset='realmlp' (got {self.preset!r})")
         if not folded:
-            raise UsageError(f"members: needs folds, or enough rows for them (got {given!r})")
+            raise UsageError(f"kinds: needs folds, or enough rows for them (got {given!r})")
         return ordered
 
     def _importances(
@@ -531,8 +529,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if first:
             self._begin(x, y)
             settings = self._settings(MIDDLE, self._seed(), folds=self.folds)
-            if self.folds is not None or self.members is not None:
-                text = "folds and members must be None"
+            if self.folds is not None or self.kinds is not None:
+                text = "folds and kinds must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
         else:
             self._check_outputs(y)
@@ -629,7 +627,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         for start in range(0, x.shape[0], self._chunk(x)):
             rows = slice(start, start + self._chunk(x))
             weight = None if weights is None else weights[rows]
-            self._scaler = updated_scale(self._scaler, dense(x[rows]), weight, "X", start)
+            self._scaler = updated_scale(self._scaler, dense_rows(x[rows]), weight, "X", start)
 
     def _set_numbers(self) -> None:
         """Compute features from the scale as it is now, and from the edges of bins."""
@@ -746,7 +744,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             return predict(features(checked))
         size = self._chunk(checked)
         blocks = range(0, max(1, checked.shape[0]), size)
-        return np.concatenate([predict(features(dense(checked[i : i + size]))) for i in blocks])
+        return np.concatenate(
+            [predict(features(dense_rows(checked[i : i + size]))) for i in blocks]
+        )
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array that `validate_data` would return as it is.
@@ -764,9 +764,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         )
 
     @property
-    def _mean(self) -> Mean:
+    def _mean(self) -> NetworkMean:
         """The mean of the networks."""
-        return Mean([member.mlp for member in self._members], self._task(), self._shares)
+        return NetworkMean([member.mlp for member in self._members], self._task(), self._shares)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_members")

@@ -73,7 +73,7 @@ PARAMETERS = {
         "None is eight where `early_stopping` and `warm_start` are not set, of 80 to 100,000 rows; "
         "fewer of fewer rows, one network of fewer than 20 and of more than 100,000.",
     ),
-    "members": Parameter(
+    "kinds": Parameter(
         TrainingSettings,
         '"periodic" needs the preset "realmlp". `shares_` are those of the kinds in the mean. '
         '"auto" is what ``mlpengine init`` proposes: all but "periodic" for 100 to 4,000 rows, '
@@ -124,7 +124,7 @@ FURTHER = {
 
 PARAMETERS |= FURTHER
 
-OWN = {
+ESTIMATOR_PARAMETERS = {
     "class_weight": "Of a classifier, weights by label, which multiply those of the rows, or "
     '"balanced" for n_rows / (n_classes * rows of the class).',
     "importances": "Whether `fit` computes `feature_importances_`, by permutation of features in "
@@ -141,14 +141,14 @@ OWN = {
 """The parameters that only estimators have, and what they mean."""
 
 
-def described(init: Callable[..., None]) -> Callable[..., None]:
+def with_parameters(init: Callable[..., None]) -> Callable[..., None]:
     """Let a constructor have `FURTHER` parameters, and write what all mean into its docstring."""
     *own, _ = signature(init).parameters.values()
     further = [Argument(name, Argument.KEYWORD_ONLY, default=None) for name in FURTHER]
     init.__signature__ = signature(init).replace(parameters=[*own, *further])  # type: ignore[attr-defined]
     lines = [(init.__doc__ or "").rstrip(), "", "        Args:"]
     for name in list(signature(init).parameters)[1:]:
-        text = OWN.get(name, "")
+        text = ESTIMATOR_PARAMETERS.get(name, "")
         if name in PARAMETERS:
             of, note, option, _ = PARAMETERS[name]
             text = " ".join(filter(None, [options_of(of)[option or name].description, note]))

@@ -14,7 +14,7 @@ from mlpengine.estimators._estimator import (
     require_fit,
     rollback_on_error,
 )
-from mlpengine.estimators._sparse import dense, updated_scale
+from mlpengine.estimators._sparse import dense_rows, updated_scale
 from mlpengine.features import NumberTarget
 from mlpengine.models.task import Regression
 from mlpengine.ops import EntryLoss, Loss
@@ -33,7 +33,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch whose weights were kept.
         mlp_, mlps_: the `Mlp`, of several the first; all of them.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
-        shares_: with `members`, the share of each kind of networks in the mean.
+        shares_: with `kinds`, the share of each kind of networks in the mean.
         feature_importances_: with `importances`, by how much the loss rises when a feature is
             permuted in rows that did not train.
     """
@@ -79,7 +79,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         residuals = self._residuals
         if residuals is None:
             raise UsageError("predict_interval: fit with folds first (got folds=None)")
-        x = self._features(dense(checked_data(self, X, reset=False)))
+        x = self._features(dense_rows(checked_data(self, X, reset=False)))
         task = self._task()
         low, high = residuals.interval(task.predict(self._mean.forward(x)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)

@@ -16,13 +16,13 @@ from mlpengine.settings.features import BINS
 from mlpengine.spec import Array
 from mlpengine.tables import Table
 
-__all__ = ["SparseRows", "dense", "exact_scale", "issparse", "quantile_edges", "updated_scale"]
+__all__ = ["SparseRows", "dense_rows", "exact_scale", "issparse", "quantile_edges", "updated_scale"]
 
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
 
 
-def dense(x: Any) -> Array:
+def dense_rows(x: Any) -> Array:
     """Return rows of a matrix as an array."""
     array: Array = x.toarray() if issparse(x) else x
     return array
@@ -76,7 +76,7 @@ def quantile_edges(x: Any) -> list[Array]:
     edges: list[Array] = []
     at_once = max(1, DENSE // x.shape[0]) if issparse(x) else x.shape[1]
     for start in range(0, x.shape[1], at_once):
-        table = Table.from_arrays(dense(x[:, start : start + at_once]))
+        table = Table.from_arrays(dense_rows(x[:, start : start + at_once]))
         sources = [Source(name) for name in table.names]
         edges += Numbers.fit(table, sources, "standard", "mean", bins=BINS).bins.edges
     return edges
@@ -87,7 +87,7 @@ class SparseRows:
 
     def __init__(self, matrix: Any, features: Callable[[Array], Array]) -> None:
         self._matrix, self._features = matrix, features
-        first = features(dense(matrix[:1]))
+        first = features(dense_rows(matrix[:1]))
         self.shape, self.dtype = (matrix.shape[0], first.shape[1]), first.dtype
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class SparseRows:
 
     def __getitem__(self, rows: Any) -> Array:
         """Return the features of these rows as a new array."""
-        return self._features(dense(self._matrix[rows]))
+        return self._features(dense_rows(self._matrix[rows]))
 
     def gather(self, indices: Array, out: Array) -> None:
         """Write the features of these rows into `out`."""

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import Functions, Names, comment_text, constant, identifier
+from mlpengine.backends.scalar.text import Functions, Names, comment_text, identifier, real_constant
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
-from mlpengine.export.network_c import Forward, export_c, real_of
+from mlpengine.export.network_c import PredictionCode, export_c, real_of
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Mlp
@@ -35,7 +35,7 @@ int {predict}(const real *x, real *out)
 {body}}}
 """
 
-HEADER = """\
+PREDICTION_HEADER = """\
 /* Predictions of a model, written by mlpengine. */
 #ifndef {upper}_H
 #define {upper}_H
@@ -52,13 +52,13 @@ extern "C" {{
 #endif
 """
 
-PREDICT = """\
+PREDICT_DECLARATION = """\
 /* Reads the {inputs} numbers of a row and writes {outputs}: {about}.
    Returns 1; or 0, and NaN in out, for a row that cannot be used. */
 int {name}_predict(const {real} *x, {real} *out);
 """
 
-NETWORK = """\
+NETWORK_DECLARATION = """\
 /* Reads {inputs} features and writes {outputs} outputs of the network. */
 void {name}(const {real} *input, {real} *output);
 """
@@ -99,8 +99,8 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     upper = identifier(prefix, upper=True)
     if isinstance(model, Mlp):
         dtype, sizes = model.dtype.name, {"inputs": model.sizes[0], "outputs": model.sizes[-1]}
-        declared = NETWORK.format(name=predict, real=real_of(model), **sizes)
-        header = HEADER.format(upper=upper, definitions="", declarations=declared)
+        declared = NETWORK_DECLARATION.format(name=predict, real=real_of(model), **sizes)
+        header = PREDICTION_HEADER.format(upper=upper, definitions="", declarations=declared)
         exported = Exported("c", {"input": dtype}, {"output": dtype}, header=header if name else "")
         return export_c(model, name=predict).encode(), exported
     real, functions = real_of(model.mlp), Functions(Names({predict}))
@@ -127,7 +127,9 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
         outputs=table.outputs,
         about=table.about,
         body=prediction(
-            Forward([f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw),
+            PredictionCode(
+                [f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw
+            ),
             table.outputs,
             has_table=True,
         ),
@@ -147,10 +149,12 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
         text=text,
     )
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
-    declared = PREDICT.format(name=name, real=real, about=table.about, **sizes)
+    declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
     sizes = {"inputs": model.mlp.in_dim, "outputs": model.mlp.sizes[-1]}
-    declared += NETWORK.format(name=network, real=real, **sizes)
-    header = HEADER.format(upper=upper, definitions=table.definitions, declarations=declared)
+    declared += NETWORK_DECLARATION.format(name=network, real=real, **sizes)
+    header = PREDICTION_HEADER.format(
+        upper=upper, definitions=table.definitions, declarations=declared
+    )
     return file.encode(), Exported(
         "c", kinds, dict.fromkeys(names, real), header=header if name else ""
     )
@@ -235,7 +239,7 @@ def _self_test(
     return SELF_TEST.format(
         inputs=table.inputs,
         outputs=table.outputs,
-        row=", ".join(map(constant, cells)),
+        row=", ".join(map(real_constant, cells)),
         answer=", ".join(map(repr, answer.tolist())),
         tolerance="1e-4" if model.mlp.dtype == np.float32 else "1e-9",
         scale=repr(scale),

@@ -13,7 +13,7 @@ from mlpengine.features import Preprocessor
 from mlpengine.features.bins import Bins
 from mlpengine.features.categories import Category
 from mlpengine.features.computed import ComputedColumn
-from mlpengine.features.numbers import CLIP, FAR, Numbers
+from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
 from mlpengine.features.sources import _PERIODS as PERIODS
 from mlpengine.features.sources import Source
 from mlpengine.formula import onnx_node, variable, where
@@ -100,7 +100,7 @@ def _components(graph: Graph, bins: Bins, x: str) -> str:
 
 def _clipped(graph: Graph, x: str) -> str:
     """Return x / sqrt(1 + (x / CLIP)^2), the operations of `smooth_clip` one by one."""
-    x = graph.node("Clip", x, _wide(graph, -FAR), _wide(graph, FAR))
+    x = graph.node("Clip", x, _wide(graph, -CLIPPED_FROM), _wide(graph, CLIPPED_FROM))
     share = graph.node("Div", x, _wide(graph, CLIP))
     square = graph.node("Mul", share, share)
     length = graph.node("Sqrt", graph.node("Add", square, _wide(graph, 1.0)))

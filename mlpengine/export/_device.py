@@ -17,7 +17,7 @@ from mlpengine.common.locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
-from mlpengine.export.network_c import Forward, Real, forward_of
+from mlpengine.export.network_c import PredictionCode, Real, forward_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import activation_to_dict
@@ -33,7 +33,7 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 
 
 @dataclass(frozen=True)
-class Step:
+class StepCode:
     """The statements of a step, numbers in its scratch, and where the gradients' factors are.
 
     `factors` are the expressions of dy and x by layer; `given` those of the features and, if they
@@ -170,14 +170,14 @@ class DeviceStep:
         return Functions()
 
     @cached_property
-    def forward(self) -> Forward:
+    def forward(self) -> PredictionCode:
         """The prediction of a row."""
         source, output = ("", "") if self.table else ("x", "out")
         batched = self.batch > 1
         return forward_of(self.functions, self.mlp, self.places, source, output, batched=batched)
 
     @cached_property
-    def step(self) -> "Step":
+    def step(self) -> "StepCode":
         """Forward, loss and backward.
 
         Raises: UsageError for an activation or a loss without C.
@@ -213,7 +213,7 @@ class DeviceStep:
         weights = {address_of(views[mlp.layers[i].weight_name]): i for i in self.trained}
         factors = {weights[address]: pair for address, pair in program.factors.items()}
         places = [program.place_of(array) for array in given]
-        return Step(program.statements, program.size, factors, places)
+        return StepCode(program.statements, program.size, factors, places)
 
     def fingerprint(self) -> int:
         """Return a number that differs where a saved state of one file does not fit another."""

@@ -6,14 +6,14 @@ import numpy as np
 
 from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import comment_text, constant, constants, indented
+from mlpengine.backends.scalar.text import comment_text, constants, indented, real_constant
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
 from mlpengine.export._device_flash import BOARDS, flash_bytes
 from mlpengine.export._table_c import prediction
 
-HEADER = """\
+DEVICE_HEADER = """\
 /* {name}.h, written by mlpengine: a network that trains on a device.
 
    {title}
@@ -117,7 +117,7 @@ CHECK_DOUBLE = """\
 #endif
 """
 
-NORM = """\
+NORM_FUNCTION = """\
 /* The norm of a vector, accurate at every magnitude */
 static real norm_of(const real *v, size_t n)
 {{
@@ -250,7 +250,7 @@ void {name}_init({name}_state *state)
 
 """
 
-PREDICT = """\
+DEVICE_PREDICT = """\
 int {name}_predict(const {name}_state *state, const {upper}_REAL *x, {upper}_REAL *out)
 {{
 {body}}}
@@ -280,10 +280,10 @@ def header(step: DeviceStep, source: str) -> str:
     flash = flash_bytes(source)
     members = [f"  {upper}_REAL {name}[{upper}_PARAMETERS];\n" for name in update.moments]
     members += [f"  {upper}_REAL {name};\n" for name in update.carried]
-    return HEADER.format(
+    return DEVICE_HEADER.format(
         name=step.name,
         upper=upper,
-        title=comment_text(title(step)),
+        title=comment_text(network_title(step)),
         real=step.real,
         needs_double=CHECK_DOUBLE.format(upper=upper) if _has_dates(step) else "",
         inputs=step.inputs,
@@ -300,7 +300,7 @@ def header(step: DeviceStep, source: str) -> str:
     )
 
 
-def title(step: DeviceStep) -> str:
+def network_title(step: DeviceStep) -> str:
     """Return what the network is, in a line."""
     sizes = "-".join(map(str, step.mlp.sizes))
     frozen = f", layers {', '.join(map(str, step.frozen))} frozen" if step.frozen else ""
@@ -361,13 +361,13 @@ def _initial(step: DeviceStep) -> Iterator[str]:
 def _norms(step: DeviceStep) -> str:
     info = np.finfo(np.float32 if step.real == "float" else np.float64)
     smallest = float(info.tiny) / float(info.eps) * step.parameters
-    text = NORM.format(dot=dot(step.functions), smallest=constant(smallest))
+    text = NORM_FUNCTION.format(dot=dot(step.functions), smallest=real_constant(smallest))
     text += HYPOTENUSE if step.batch == 1 else ""
     return text + OBSERVE.format(
         name=step.name,
-        decay=constant(Spikes.DECAY),
-        deviations=constant(Spikes.DEVIATIONS),
-        double=constant(DOUBLE),
+        decay=real_constant(Spikes.DECAY),
+        deviations=real_constant(Spikes.DEVIATIONS),
+        double=real_constant(DOUBLE),
         warm_up=Spikes.WARM_UP,
     )
 
@@ -392,8 +392,8 @@ def _init(step: DeviceStep) -> str:
     lines = [
         "memset(state, 0, sizeof *state);",
         "memcpy(state->params, initial, sizeof initial);",
-        *(f"state->{n} = {constant(v)};" for n, v in update.carried.items() if v),
-        f"state->lr = {constant(step.optimizer.lr)};",
+        *(f"state->{n} = {real_constant(v)};" for n, v in update.carried.items() if v),
+        f"state->lr = {real_constant(step.optimizer.lr)};",
         "state->norm_limit = R(INFINITY);",
     ]
     return INIT.format(name=step.name, body=indented(lines))
@@ -402,7 +402,7 @@ def _init(step: DeviceStep) -> str:
 def _predict(step: DeviceStep) -> str:
     """Return the function that predicts."""
     body = prediction(step.forward, step.outputs, has_table=step.table is not None)
-    return PREDICT.format(name=step.name, upper=step.upper, body=body)
+    return DEVICE_PREDICT.format(name=step.name, upper=step.upper, body=body)
 
 
 def _train(step: DeviceStep) -> str:
@@ -459,7 +459,7 @@ def _given(step: DeviceStep) -> Iterator[str]:
 def _factor(step: DeviceStep) -> list[str]:
     if step.clip_norm is None:
         return ["const real factor = 1;"]
-    limit = f"{constant(step.clip_norm)} / (norm + {constant(1e-6)})"
+    limit = f"{real_constant(step.clip_norm)} / (norm + {real_constant(1e-6)})"
     return [f"const real factor = vmin({limit}, R(1));"]
 
 

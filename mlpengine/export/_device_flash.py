@@ -28,7 +28,7 @@ def _called(times: int) -> Callable[[str], int]:
     )
 
 
-COUNTED: dict[str, Callable[[str], int]] = {
+COUNTERS: dict[str, Callable[[str], int]] = {
     "file": lambda text: 1,
     "function": _count(r"\n(?:static|void|int|\w+_REAL) .*\)\n\{"),
     "called once": _called(1),
@@ -95,17 +95,17 @@ def constant_bytes(source: str) -> int:
 
 
 def counts(source: str) -> list[int]:
-    """Return what `COUNTED` counts."""
+    """Return what `COUNTERS` counts."""
     text = re.sub(r"static const [^;]*;", "", source[source.index("#define v_normal_cdf") :])
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     text = text.replace("v_tanh_softplus(", "v_tanh(v_softplus(")
     own = source[: source.index("#define v_normal_cdf")]
-    return [count(own if name.startswith("my_") else text) for name, count in COUNTED.items()]
+    return [count(own if name.startswith("my_") else text) for name, count in COUNTERS.items()]
 
 
 def flash_bytes(source: str) -> dict[str, int]:
     """Return the bytes of code and constants of a source file by board, libm not counted."""
-    code = zip(*(COEFFICIENTS[name] for name in COUNTED), strict=True)
+    code = zip(*(COEFFICIENTS[name] for name in COUNTERS), strict=True)
     counted, constants = counts(source), constant_bytes(source)
     return {
         board: constants + round(sum(n * each for n, each in zip(counted, column, strict=True)))

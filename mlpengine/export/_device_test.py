@@ -19,7 +19,7 @@ from mlpengine.spec import Array
 from mlpengine.step.step import TrainingStep
 from mlpengine.tables import Column, Table
 
-STEPS = 100
+TEST_STEPS = 100
 """Steps of the self-test."""
 
 TEST = """\
@@ -195,7 +195,7 @@ def self_test(step: DeviceStep) -> str:
     return TEST.format(
         name=step.name,
         upper=step.upper,
-        steps=STEPS,
+        steps=TEST_STEPS,
         arrays=arrays,
         scale=repr(_scale(golden.params)),
         loss_scale=repr(_scale(known)),
@@ -213,7 +213,7 @@ def golden_of(step: DeviceStep, dtype: str = "float64") -> tuple[tuple[Draws, Dr
     for spread in (1.0, 0.25, 0.0):  # fewer rows in which a formula of columns is not finite
         draws = _x_draws(step, spread), _y_draws(step)
         golden = _train(step, draws, dtype)
-        if np.isfinite(golden.losses).sum() > STEPS // 2:
+        if np.isfinite(golden.losses).sum() > TEST_STEPS // 2:
             break
     return draws, golden
 
@@ -265,21 +265,21 @@ def _train(step: DeviceStep, draws: tuple[Draws, Draws], dtype: str) -> Golden:
     mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": dtype})
     mlp.params.flat[...] = step.mlp.params.flat
     rng, rows, targets = Random(), [], []
-    for _ in range(STEPS * step.batch):
+    for _ in range(TEST_STEPS * step.batch):
         rows.append(draws[0].draw(rng, step.real))
         targets.append(draws[1].draw(rng, step.real))
     x, y = np.array(rows), np.array(targets)
     features, usable = features_of(step.model, x)
     learned = _learned(step, y)
-    losses, norms = run(step, mlp, features.astype(dtype), learned.astype(dtype), usable)
-    all_outputs = predictions(step.model, mlp.predict(features.astype(dtype)))
-    last = (STEPS - 1) * step.batch
+    losses, norms = train_in_order(step, mlp, features.astype(dtype), learned.astype(dtype), usable)
+    all_outputs = predicted_numbers(step.model, mlp.predict(features.astype(dtype)))
+    last = (TEST_STEPS - 1) * step.batch
     outputs = all_outputs[last] if usable[last] else np.full(step.outputs, np.nan)
     params, scale = step.layer_values(step.trained, mlp), _scale(all_outputs[usable])
     return Golden(x, y, losses, norms, params, outputs, scale)
 
 
-def run(
+def train_in_order(
     step: DeviceStep, mlp: Mlp, features: Array, targets: Array, usable: Array
 ) -> tuple[Array, Array]:
     """Train `mlp` on batches of rows one after another; return losses and gradient norms."""
@@ -353,7 +353,7 @@ def _learned(step: DeviceStep, y: Array) -> Array:
     return y
 
 
-def predictions(model: Model | None, outputs: Array) -> Array:
+def predicted_numbers(model: Model | None, outputs: Array) -> Array:
     """Return what the predictions of rows hold, in float64."""
     if model is None:
         return outputs.astype(np.float64)

@@ -12,7 +12,7 @@ from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
 from mlpengine.tables.cells import WORDS
 
-ROWS = 512
+RANDOM_ROWS = 512
 """Rows of the random table on which two models are compared."""
 
 
@@ -83,11 +83,11 @@ def probe_table(preprocessor: Preprocessor) -> Table:
 def _probe_numbers(
     kind: FeatureKind, center: float, spread: float, gaps: bool, rng: np.random.Generator
 ) -> Column:
-    values = center + spread * rng.standard_normal(ROWS)
+    values = center + spread * rng.standard_normal(RANDOM_ROWS)
     if kind == "boolean":
-        values = rng.integers(0, 2, ROWS).astype(np.float64)
+        values = rng.integers(0, 2, RANDOM_ROWS).astype(np.float64)
     if gaps:
-        values[rng.random(ROWS) < 0.1] = np.nan
+        values[rng.random(RANDOM_ROWS) < 0.1] = np.nan
     return Column(
         values, "boolean" if kind == "boolean" else "date" if kind == "date" else "number"
     )
@@ -111,5 +111,5 @@ def _probe_category(category: Category, rng: np.random.Generator) -> Column:
         unknown += "_"
     levels = (*category.levels, unknown)
     first = 0 if category.strict else -1
-    codes = np.arange(ROWS) % (len(levels) - first) + first
+    codes = np.arange(RANDOM_ROWS) % (len(levels) - first) + first
     return Column(rng.permutation(codes).astype(np.int32), "text", levels)

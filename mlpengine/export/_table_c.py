@@ -11,22 +11,22 @@ from math import pi
 
 import numpy as np
 
-from mlpengine.backends.scalar.functions import softmax
+from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.text import (
     Functions,
     Names,
     array,
     comment_text,
-    constant,
     constants,
     identifier,
     indented,
+    real_constant,
 )
 from mlpengine.errors import UsageError
-from mlpengine.export.network_c import Forward, Real
+from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.features import Preprocessor
 from mlpengine.features.computed import ComputedColumn
-from mlpengine.features.numbers import CLIP, FAR, Numbers
+from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
 from mlpengine.features.sources import _PERIODS as PERIODS
 from mlpengine.features.sources import Source
 from mlpengine.formula import c_statements, variable, where
@@ -47,7 +47,7 @@ static void one_hot(real code, size_t levels, size_t gaps, real *f)
 """
 
 
-KINDS = {
+COLUMN_PHRASES = {
     "boolean": "0 or 1",
     "category": "the code of a category",
     "date": "seconds since 1970, UTC",
@@ -102,7 +102,7 @@ def table_code(
         body = "  out[0] = v_sigmoid(-o[0]);\n  out[1] = v_sigmoid(o[0]);\n"
     elif isinstance(task, Classification):
         about, targets = "the probabilities of the classes", 1
-        body = f"  {softmax(functions)}(o, out, {outputs});\n"
+        body = f"  {softmax_function(functions)}(o, out, {outputs});\n"
     elif isinstance(task, MultiLabel):
         about = "the probabilities of the labels"
         body = f"  for (size_t i = 0; i < {outputs}; i++) out[i] = v_sigmoid(o[i]);\n"
@@ -169,7 +169,7 @@ def _fitting(values: Array, what: str, real: str) -> list[float]:
     return numbers
 
 
-def prediction(forward: Forward, outputs: int, *, has_table: bool) -> str:
+def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> str:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
     With a table, features of ``x`` are what the network reads, and its outputs become predictions.
@@ -266,8 +266,9 @@ def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[s
     body.append("  if (!is_finite(f[i])) usable = 0;")
     if numbers.clip:
         body += [
-            f"  f[i] = vmin(vmax(f[i], {constant(-FAR)}), {constant(FAR)});",
-            f"  const real share = f[i] / {constant(CLIP)};",
+            f"  f[i] = vmin(vmax(f[i], {real_constant(-CLIPPED_FROM)}), "
+            f"{real_constant(CLIPPED_FROM)});",
+            f"  const real share = f[i] / {real_constant(CLIP)};",
             "  f[i] /= v_sqrt(1 + share * share);",
         ]
     return tables, [*body, "}"]
@@ -301,12 +302,12 @@ def _special(source: Source, columns: Mapping[str, str], out: str) -> list[str]:
     if not source.part:
         return [f"{out} = {value};"]
     period, wave = source.part.split()
-    length, start = (constant(number) for number in PERIODS[period])
+    length, start = (real_constant(number) for number in PERIODS[period])
     return [
         "{",
         f"  const real since = {value} + {start};",
         f"  const real past = since - M(floor)(since / {length}) * {length};",
-        f"  {out} = v_{wave}({constant(2 * pi)} * (past / {length}));",
+        f"  {out} = v_{wave}({real_constant(2 * pi)} * (past / {length}));",
         "}",
     ]
 
@@ -347,7 +348,7 @@ def _definitions(model: Model, upper: str) -> str:
     lines.append("/* Places of the columns in a row; NaN where a cell is missing. */")
     for place, name in enumerate(preprocessor.columns):
         kind = "category" if name in categories else preprocessor.kinds.get(name, "number")
-        define(f"X_{name}", place, f"{name}: {KINDS.get(kind, 'a number')}")
+        define(f"X_{name}", place, f"{name}: {COLUMN_PHRASES.get(kind, 'a number')}")
     for name, category in categories.items():
         lines.append(f"/* Codes of {comment_text(name)}; any other number is an unknown level. */")
         for code, level in enumerate(category.levels):

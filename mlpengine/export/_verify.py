@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 
 from mlpengine.errors import NumericalError
-from mlpengine.export._feed import ROWS, onnx_inputs, probe_table
+from mlpengine.export._feed import RANDOM_ROWS, onnx_inputs, probe_table
 from mlpengine.export._outputs import label_array
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
@@ -14,7 +14,7 @@ from mlpengine.nn import Mlp
 from mlpengine.spec import Array
 from mlpengine.tables import Table
 
-TOLERANCE = 1e-5
+EXPORT_TOLERANCE = 1e-5
 """Largest difference allowed: of probabilities, or of numbers as the network learned them, and
 then relative to the largest of them if that is beyond 1."""
 
@@ -22,24 +22,30 @@ then relative to the largest of them if that is beyond 1."""
 def verify(data: bytes, model: Model | Mlp) -> float:
     """Return the largest difference between an ONNX model and our own forward.
 
-    Raises: NumericalError if it exceeds `TOLERANCE`.
+    Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`.
     """
     if isinstance(model, Mlp):
-        x = np.random.default_rng(0).standard_normal((ROWS, model.sizes[0])).astype(np.float32)
-        (outputs,) = run(data, {"input": x})
+        x = (
+            np.random.default_rng(0)
+            .standard_normal((RANDOM_ROWS, model.sizes[0]))
+            .astype(np.float32)
+        )
+        (outputs,) = run_onnx(data, {"input": x})
         difference = _largest(outputs, model.predict(x))
     else:
         table = probe_table(model.preprocessor)
-        difference = compare(model, table, run(data, onnx_inputs(model.preprocessor, table)))
-    if not difference <= TOLERANCE:
+        difference = largest_difference(
+            model, table, run_onnx(data, onnx_inputs(model.preprocessor, table))
+        )
+    if not difference <= EXPORT_TOLERANCE:
         raise NumericalError(
-            f"export: onnxruntime must return what our own forward does, to {TOLERANCE:g} "
+            f"export: onnxruntime must return what our own forward does, to {EXPORT_TOLERANCE:g} "
             f"(they differ by {difference:.3g})"
         )
     return difference
 
 
-def run(data: bytes, feed: dict[str, Array]) -> list[Any]:
+def run_onnx(data: bytes, feed: dict[str, Array]) -> list[Any]:
     """Return the outputs of an ONNX model, computed on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -48,7 +54,7 @@ def run(data: bytes, feed: dict[str, Array]) -> list[Any]:
     return outputs
 
 
-def compare(model: Model, table: Table, outputs: list[Any]) -> float:
+def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
     """Return how far `outputs` for a table are from our own; infinity where a label differs."""
     ours, task = model.forward(model.features(table)), model.task
     if isinstance(task, Regression):
@@ -60,11 +66,11 @@ def compare(model: Model, table: Table, outputs: list[Any]) -> float:
     assert chances is not None
     labels = task.predict(ours)
     if isinstance(task, MultiLabel):
-        sure = np.abs(chances - 0.5) > TOLERANCE
+        sure = np.abs(chances - 0.5) > EXPORT_TOLERANCE
     else:
         labels = label_array(model.preprocessor.classes)[labels]
         ordered = np.sort(chances, axis=1)
-        sure = ordered[:, -1] - ordered[:, -2] > 2 * TOLERANCE
+        sure = ordered[:, -1] - ordered[:, -2] > 2 * EXPORT_TOLERANCE
     agree = bool((outputs[1] == labels)[sure].all())
     return _largest(outputs[0], chances) if agree else np.inf
 

@@ -13,7 +13,7 @@ from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array, Spec
 
-DESCRIPTION = "description"
+DESCRIPTION_KEY = "description"
 """Name of the text in an .npz that describes the network; no parameter is called so."""
 
 
@@ -33,7 +33,7 @@ def to_npz(model: Model | Mlp) -> tuple[bytes, Exported]:
     description = np.array(json.dumps(mlp.to_dict(), sort_keys=True))
     target = BytesIO()
     with ZipFile(target, "w", ZIP_STORED) as archive:
-        for name, array in {**arrays, DESCRIPTION: description}.items():
+        for name, array in {**arrays, DESCRIPTION_KEY: description}.items():
             member = BytesIO()
             np.lib.format.write_array(member, array, allow_pickle=False)
             archive.writestr(ZipInfo(f"{name}.npy"), member.getvalue())

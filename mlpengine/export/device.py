@@ -15,7 +15,7 @@ from mlpengine.backends.scalar.text import identifier
 from mlpengine.common.files import write_atomically
 from mlpengine.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
-from mlpengine.export._device_c import header, reals, scratch, source, title
+from mlpengine.export._device_c import header, network_title, reals, scratch, source
 from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
 from mlpengine.export.network_c import Real, real_of
@@ -110,7 +110,7 @@ def export_training(
         reals(step) * size + counters,
         scratch(step) * size,
         flash_bytes(text) if real == "float" else {},
-        title(step),
+        network_title(step),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlpengine.backends.scalar.functions import softmax
+from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions, constants, indented
@@ -38,7 +38,7 @@ FILE = """\
 {mathematics}
 {body}"""
 
-NETWORK = """\
+NETWORK_FUNCTION = """\
 {constants}
 {static}void {one}({argument}const real *input, real *output)
 {{
@@ -46,7 +46,7 @@ NETWORK = """\
 
 """
 
-MEAN = """\
+MEAN_FUNCTION = """\
 {shares}
 void {name}(const real *input, real *output)
 {{
@@ -103,7 +103,7 @@ def export_c(
     at = "parameters" if several else table
     places = {key: f"{at} + {place.start}" for key, place in mlp.params.places.items()}
     forward = forward_of(functions, mlp, places, "input", "output")
-    network = NETWORK.format(
+    network = NETWORK_FUNCTION.format(
         constants=constants(table, numbers.tolist()),
         static="static " if several else "",
         one=one,
@@ -113,12 +113,12 @@ def export_c(
     if several:
         (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
         lines = [f"{one}({table} + k * {len(mlp.params)}, input, y);"]
-        lines += [f"{softmax(functions)}(y, y, {n});"] if combined == "softmax" else []
+        lines += [f"{softmax_function(functions)}(y, y, {n});"] if combined == "softmax" else []
         lines += [f"{loop} sum_{k}[i] += {name}_shares[k] * {y};" for k, y in enumerate(sums)]
         zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
         loop_of = {"count": len(each), "body": indented(lines, "    ")}
         weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
-        network += MEAN.format(
+        network += MEAN_FUNCTION.format(
             name=name, n=n, shares=weights, zeros=zeros, result=result, **loop_of
         )
     body = functions.text + network + text
@@ -142,7 +142,7 @@ def real_of(mlp: Mlp) -> Real:
 
 
 @dataclass(frozen=True)
-class Forward:
+class PredictionCode:
     """The statements that predict a row.
 
     Attributes:
@@ -170,7 +170,7 @@ def forward_of(
     output: str = "",
     *,
     batched: bool = False,
-) -> Forward:
+) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
     `places` are the C expressions of the parameters by name, `source` and `output` those of what
@@ -194,6 +194,6 @@ def forward_of(
     except UnsupportedError as error:
         raise UsageError(f"export: an activation must have a C form (got {error})") from error
     source = source or program.place_of(scratch.input)
-    return Forward(
+    return PredictionCode(
         program.statements, program.size, source, output or program.place_of(scratch.output)
     )

@@ -8,7 +8,7 @@
 ((1259, 64), 'classification', 10)
 """
 
-from mlpengine.features.batches import Batches, gather
+from mlpengine.features.batches import Batches, gather_rows
 from mlpengine.features.checks import ColumnProfile, Profile, profile
 from mlpengine.features.dataset import Dataset, Stream
 from mlpengine.features.kinds import kind_of, task_of
@@ -32,7 +32,7 @@ __all__ = [
     "class_weights",
     "find_leak",
     "fold_rows",
-    "gather",
+    "gather_rows",
     "kind_of",
     "profile",
     "split_rows",

@@ -128,7 +128,7 @@ def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
     return rows // batch_size if drop_last else -(-rows // batch_size)
 
 
-def gather(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:
+def gather_rows(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:
     """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
 
     The indices must lie within the rows (they are clipped, not checked).
@@ -141,7 +141,8 @@ def gather(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> N
         return
     if not rows.flags.c_contiguous or rows.dtype != out.dtype:
         raise DataError(
-            f"gather: C-contiguous rows of dtype {out.dtype} are needed (strides {rows.strides} "
+            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed (strides "
+            f"{rows.strides} "
             f"of {rows.dtype})"
         )
     rows.take(indices, 0, out, "clip")

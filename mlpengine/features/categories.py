@@ -8,10 +8,10 @@ import numpy as np
 from mlpengine.errors import DataError
 from mlpengine.features.options import Options
 from mlpengine.spec import Array
-from mlpengine.tables.cells import numbers
+from mlpengine.tables.cells import parse_numbers
 from mlpengine.tables.table import Column, Table, number_text
 
-UNKNOWN, MISSING = "(unknown)", "(missing)"
+UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 MAX_ONE_HOT = 1_000
 """A category with more levels than this is not one-hot encoded: use embeddings, or drop it."""
@@ -70,7 +70,7 @@ class Category:
     @property
     def names(self) -> list[str]:
         """One name per code."""
-        labels = [*self.levels, UNKNOWN] + [MISSING] * self.gaps
+        labels = [*self.levels, UNKNOWN] + [MISSING_LEVEL] * self.gaps
         return [f"{self.column}={label}" for label in labels]
 
     def encode(self, table: Table) -> Array:
@@ -131,7 +131,7 @@ def codes_into(distinct: Array, column: Column) -> Array:
 
 def _as_number(text: str) -> str:
     """Return a text that is a number as columns of numbers write it."""
-    values = numbers([text], frozenset())
+    values = parse_numbers([text], frozenset())
     return text if values is None else number_text("number", float(values[0]))
 
 

@@ -15,9 +15,9 @@ from mlpengine.features.leaks import Leak, find_leaks
 from mlpengine.features.outliers import Outlier, find_outliers
 from mlpengine.features.sources import LIMIT
 from mlpengine.features.targets import ClassTarget, check_target, marked_text
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
-from mlpengine.tables.progress import Progress, section, tracked
+from mlpengine.tables.progress import OnProgress, progress_within, tracked
 from mlpengine.tables.table import Column, Table, number_text
 
 MOSTLY_MISSING = 0.5
@@ -57,7 +57,7 @@ class Profile:
 
     source: str
     n_rows: int
-    task: Task | None
+    task: TaskName | None
     columns: list[ColumnProfile]
     duplicates: int
     classes: dict[str, int] = field(default_factory=dict)
@@ -148,8 +148,8 @@ def profile(
     table: Table,
     target: str | Sequence[str] | None = None,
     *,
-    task: Task | None = None,
-    progress: Progress | None = None,
+    task: TaskName | None = None,
+    progress: OnProgress | None = None,
 ) -> Profile:
     """Describe every column of a table, and how the columns relate to the target.
 
@@ -161,8 +161,8 @@ def profile(
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
     described = [
-        describe(name, column)
-        for name, column in tracked(table.columns.items(), section(progress, 0.0, 0.4))
+        column_profile(name, column)
+        for name, column in tracked(table.columns.items(), progress_within(progress, 0.0, 0.4))
     ]
     complete = np.ones(table.n_rows, bool)
     for name in targets:
@@ -174,7 +174,7 @@ def profile(
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
         classes, leaks = _relations(
-            table.rows(complete), targets[0], task, section(progress, 0.4, 0.8)
+            table.rows(complete), targets[0], task, progress_within(progress, 0.4, 0.8)
         )
     features = [column for column in described if column.name not in targets]
     pairs = {name: marked_number(column) for name, column in table.columns.items()}
@@ -197,7 +197,7 @@ def profile(
 
 
 def _relations(
-    table: Table, target: str, task: Task | None, progress: Progress | None
+    table: Table, target: str, task: TaskName | None, progress: OnProgress | None
 ) -> tuple[dict[str, int], list[Leak]]:
     column = table[target]
     classes: dict[str, int] = {}
@@ -222,7 +222,7 @@ def _relations(
     return classes, find_leaks(features, features.names, values, task or "regression", progress)
 
 
-def describe(name: str, column: Column) -> ColumnProfile:
+def column_profile(name: str, column: Column) -> ColumnProfile:
     """Return the facts about one column."""
     distinct = column.distinct()
     missing = int(column.missing.sum())

@@ -30,7 +30,7 @@ class ComputedColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class FormulaColumn:
     """A column that formulas read: its kind, and statistics of its numbers."""
 
     kind: Literal["number", "boolean", "date"]
@@ -38,7 +38,7 @@ class Operand:
     spread: float
 
     @classmethod
-    def of(cls, column: Column) -> "Operand":
+    def of(cls, column: Column) -> "FormulaColumn":
         """Describe a column of numbers."""
         values = column.values[~column.missing].astype(np.float64)
         kind = "number" if column.kind == "text" else column.kind

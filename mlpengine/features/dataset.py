@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.features.numbers import Numbers, Workspace
+from mlpengine.features.numbers import NumberBuffers, Numbers
 from mlpengine.features.prepared import PreparedRows
 from mlpengine.features.sources import LIMIT
 from mlpengine.spec import Array
@@ -86,7 +86,8 @@ class Stream:
             self._refuse(index)
         if self.numbers.strict and missing.any():
             self._refuse(index)
-        if not self.numbers.write(work, missing, out, Workspace(*(a[:count] for a in self.space))):
+        buffers = NumberBuffers(*(a[:count] for a in self.space))
+        if not self.numbers.write(work, missing, out, buffers):
             self._refuse(index)
 
     def _refuse(self, index: Array) -> None:

@@ -8,10 +8,10 @@ from mlpengine.features.categories import codes_into
 from mlpengine.spec import Array
 from mlpengine.tables.table import Column, Table
 
-BLOCK = 1 << 15
+HASHED_ROWS = 1 << 15
 """Rows that are hashed at once; their hashes stay in the cache."""
 
-SAMPLE_ROWS = 10_000
+DUPLICATE_ROWS = 10_000
 
 
 def duplicate_rows(table: Table) -> int:
@@ -22,8 +22,8 @@ def duplicate_rows(table: Table) -> int:
     if not table.n_rows:
         return 0
     hashes = np.zeros(table.n_rows, np.uint64)
-    for start in range(0, table.n_rows, BLOCK):
-        rows = slice(start, start + BLOCK)
+    for start in range(0, table.n_rows, HASHED_ROWS):
+        rows = slice(start, start + HASHED_ROWS)
         for column in table.columns.values():
             _mix(hashes[rows], column.take(rows))
     hashes.sort()
@@ -47,7 +47,7 @@ def same_columns(table: Table) -> dict[str, str]:
     Two columns are duplicates if there is a one-to-one map of their values and values repeat:
     columns with more distinct values than half the rows are left out.
     """
-    rows = slice(None, None, max(1, table.n_rows // SAMPLE_ROWS))
+    rows = slice(None, None, max(1, table.n_rows // DUPLICATE_ROWS))
     by_sample: dict[bytes, list[str]] = {}
     for name, column in table.columns.items():  # columns that differ in a sample differ
         by_sample.setdefault(_digest(column.take(rows)), []).append(name)

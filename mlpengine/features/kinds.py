@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
 from mlpengine.tables import cells as _cells
 from mlpengine.tables.table import Column
@@ -16,7 +16,7 @@ FEW_LEVELS = 20
 """A text column with at most this many levels is always a category, and a whole-numbered target
 with at most this many values may be classes."""
 
-COUNTED = 5
+MIN_COUNTS = 5
 """Smallest number of different whole numbers that may be counts."""
 
 RARER = 20
@@ -29,7 +29,7 @@ MIXED_SHARE = 0.9
 """A text column in which this share of the levels are numbers is a damaged column of numbers."""
 
 
-SAMPLE = 2_000
+SAMPLED_LEVELS = 2_000
 """Number of levels, evenly spaced, from which the share of numbers is computed."""
 
 
@@ -77,7 +77,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     if column.kind != "text":
         return None
     levels = [column.levels[code] for code in column.distinct()]
-    sample = levels[:: -(-len(levels) // SAMPLE) or 1]
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
     numbers: list[tuple[str, str]] = []
     marks = set()
     for level in sample:
@@ -121,7 +121,7 @@ def _spelling(level: str) -> str:
     return "text" if _cells.dates([level], frozenset()) is None else "date"
 
 
-def task_of(columns: list[Column]) -> Task:
+def task_of(columns: list[Column]) -> TaskName:
     """Return the task that target columns imply.
 
     One column of text or booleans is classification, and so are whole numbers with two values, or
@@ -149,7 +149,7 @@ def _are_counts(values: Array) -> bool:
     is chance, and the largest is far rarer than that one.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(numbers) < COUNTED or numbers[0] != 0:
+    if len(numbers) < MIN_COUNTS or numbers[0] != 0:
         return False
     top = int(rows.argmax())
     sides = rows[top:], rows[top::-1]
@@ -167,7 +167,7 @@ def odd_target_row(column: Column) -> int | None:
     levels = [column.levels[code] for code in column.distinct()]
     if not levels or _number_share(levels) < MIXED_SHARE:
         return None
-    known = [_cells.numbers([level], frozenset()) for level in column.levels]
+    known = [_cells.parse_numbers([level], frozenset()) for level in column.levels]
     numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
     values = numbers[column.values]
     if task_of([Column(values[~np.isnan(values)])]) != "regression":
@@ -181,9 +181,9 @@ def is_binary(column: Column) -> bool:
 
 
 def _number_share(levels: list[str]) -> float:
-    sample = levels[:: -(-len(levels) // SAMPLE)]
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
     return sum(map(_is_number, sample)) / len(sample)
 
 
 def _is_number(level: str) -> bool:
-    return _cells.numbers([level], frozenset()) is not None
+    return _cells.parse_numbers([level], frozenset()) is not None

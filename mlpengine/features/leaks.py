@@ -9,9 +9,9 @@ import numpy as np
 
 from mlpengine.features.categories import codes_into
 from mlpengine.features.sources import LIMIT
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
-from mlpengine.tables.progress import Progress, tracked
+from mlpengine.tables.progress import OnProgress, tracked
 from mlpengine.tables.table import Column, Table
 
 ANSWER = 0.97
@@ -22,7 +22,7 @@ the number of cylinders. Some explain more: a yacht's speed explains 0.99 of its
 column is reported and kept.
 """
 
-PART = 0.9
+TOTAL_FROM = 0.9
 """From this one on, below ANSWER, a column is reported only if it is a total that contains the
 target, or a summand of it: of similar size, almost never below (or above) it, and the difference is
 an amount of its own.  Minimum and mean of a thing follow its maximum from below, too, as height
@@ -39,19 +39,19 @@ BY_CHANCE = 3.0
 SUMMED, HALVED = 0.95, 0.5
 """Share of the difference's variance that other columns, added or subtracted, make up; largest part
 of the variance that each of them may leave."""
-MIN_ROWS = 20
+MIN_LEAK_ROWS = 20
 FEW_VALUES = 100
-NEIGHBORS = 10
+NEIGHBORS_EACH_SIDE = 10
 MAX_SUMMANDS = 100
 """Number of numeric columns, the most correlated ones, in which an exact sum is searched."""
 
 SCREENED = 1 << 20
 """Number of values that are sorted at once to find the columns that may be leaks."""
 
-MARGIN = 1e-6
+ROUNDING_BOUND = 1e-6
 """Bound of the rounding difference between processing columns together and one by one."""
 
-EXACT = 1e-9
+SUM_TOLERANCE = 1e-9
 """Relative difference up to which two sums are equal, because of rounding."""
 
 
@@ -88,8 +88,8 @@ def find_leaks(
     table: Table,
     names: Sequence[str],
     target: Array,
-    task: Task,
-    progress: Progress | None = None,
+    task: TaskName,
+    progress: OnProgress | None = None,
 ) -> list[Leak]:
     """Return the leaks of these columns of a table into the target.
 
@@ -115,7 +115,7 @@ def find_leaks(
 
 
 def _suspects(
-    table: Table, names: Sequence[str], target: Array, task: Task, labels: Labels
+    table: Table, names: Sequence[str], target: Array, task: TaskName, labels: Labels
 ) -> list[str]:
     """Return the columns that must be examined one by one, in order.
 
@@ -123,7 +123,7 @@ def _suspects(
     little of the target and are not a coding of it.
     """
     kept = dict.fromkeys(names)
-    if len(target) < MIN_ROWS or np.ptp(target) == 0:
+    if len(target) < MIN_LEAK_ROWS or np.ptp(target) == 0:
         return list(kept)
     numeric = [name for name in names if table[name].kind == "number"]
     size = max(1, SCREENED // len(target))
@@ -136,7 +136,7 @@ def _suspects(
     return list(kept)
 
 
-def _is_suspect(values: Array, target: Array, task: Task, labels: Labels) -> Array:
+def _is_suspect(values: Array, target: Array, task: TaskName, labels: Labels) -> Array:
     """Return whether columns, given as the rows of a matrix, may be leaks."""
     bounded = np.asarray(np.abs(values).max(axis=1) <= LIMIT)  # not NaN either
     values = np.where(bounded[:, None], values, 0.0)
@@ -150,7 +150,7 @@ def _is_suspect(values: Array, target: Array, task: Task, labels: Labels) -> Arr
     few = np.flatnonzero(count <= FEW_VALUES)
     if task == "classification":
         shares = _largest_shares(groups[few], labels.classes[order[few]], labels.counts)
-        result[few] |= shares >= ANSWER - MARGIN
+        result[few] |= shares >= ANSWER - ROUNDING_BOUND
     else:
         result[few] = True
     steps = np.diff(target[order], axis=1)
@@ -161,15 +161,15 @@ def _is_suspect(values: Array, target: Array, task: Task, labels: Labels) -> Arr
         return result
     near = _nearest(order[others])
     if task == "classification":
-        result[others] = share_of_classes(near, target) >= ANSWER - MARGIN
+        result[others] = share_of_classes(near, target) >= ANSWER - ROUNDING_BOUND
         return result
-    result[others] = share_of_squares(near, target) >= ANSWER - MARGIN
+    result[others] = share_of_squares(near, target) >= ANSWER - ROUNDING_BOUND
     centered, known = values - values.mean(axis=1, keepdims=True), target - target.mean()
     size = np.abs(centered).max(axis=1, keepdims=True)
     centered /= np.where(size > 0, size, 1)
     known /= np.abs(known).max()
     squares = (centered**2).sum(axis=1) * (known @ known)
-    result |= (centered @ known) ** 2 >= (PART - MARGIN) * squares
+    result |= (centered @ known) ** 2 >= (TOTAL_FROM - ROUNDING_BOUND) * squares
     return result
 
 
@@ -197,7 +197,7 @@ def find_leak(
     name: str,
     column: Column,
     target: Array,
-    task: Task,
+    task: TaskName,
     others: Mapping[str, Column] | None = None,
     labels: "Labels | None" = None,
 ) -> Leak | None:
@@ -212,7 +212,7 @@ def find_leak(
     straight line.
     """
     present = ~column.missing
-    if present.sum() < MIN_ROWS or np.ptp(target) == 0:
+    if present.sum() < MIN_LEAK_ROWS or np.ptp(target) == 0:
         return None
     labels = labels or Labels.of(target)
     distinct = column.distinct()
@@ -233,7 +233,7 @@ def find_leak(
         values, known = column.values[present].astype(np.float64), target[present]
         line = share_of_line(values, known) if present.mean() > 0.5 else 0.0
         share = max(share, line)
-        if line >= PART and is_beside(values, known):
+        if line >= TOTAL_FROM and is_beside(values, known):
             terms = {n: other for n, other in (others or {}).items() if n != name}
             if reason := summand(values, known, terms, np.flatnonzero(present)):
                 return Leak(name, line, f"R2 {line:.3f}, {reason}", is_sum=True)
@@ -331,7 +331,7 @@ def exact_sum(columns: Mapping[str, Column], target: Array) -> dict[str, int]:
         return {}
     remainder = target - sum(sign * usable[name] for name, sign in signs.items())
     size = max(np.abs(target).max(), *(np.abs(usable[name]).max() for name in signs))
-    if np.ptp(remainder) > EXACT * size:
+    if np.ptp(remainder) > SUM_TOLERANCE * size:
         return {}
     return {name: int(signs[name]) for name in columns if name in signs}
 
@@ -402,8 +402,8 @@ def _shuffled(rows: int) -> Array:
 
 def _nearest(order: Array) -> Neighbors:
     place = np.arange(order.shape[-1])
-    start = np.maximum(place - NEIGHBORS, 0)
-    return Neighbors(order, start, np.minimum(place + NEIGHBORS + 1, len(place)))
+    start = np.maximum(place - NEIGHBORS_EACH_SIDE, 0)
+    return Neighbors(order, start, np.minimum(place + NEIGHBORS_EACH_SIDE + 1, len(place)))
 
 
 def share_of_classes(near: Neighbors, target: Array) -> Array:
@@ -471,7 +471,7 @@ def is_beside(values: Array, target: Array) -> bool:
     size = np.median(np.abs(target))
     if not size or not 0.5 <= np.median(np.abs(values)) / size <= 2:
         return False
-    slack = EXACT * np.abs(target).max()
+    slack = SUM_TOLERANCE * np.abs(target).max()
     above, below = values >= target - slack, values <= target + slack
     return bool(max(above.mean(), below.mean()) >= PART_ROWS)
 
@@ -483,7 +483,7 @@ def summand(values: Array, target: Array, others: Mapping[str, Column], rows: Ar
     or subtracted as it is, but for a small remainder or one that is the same in many rows.  `rows`
     are the rows of `others` to which values and target belong.
     """
-    step, slack = min(_step(values), _step(target)), EXACT * float(np.abs(target).max())
+    step, slack = min(_step(values), _step(target)), SUM_TOLERANCE * float(np.abs(target).max())
     if amount := repeated(target - values, step, slack):
         return f"target = column {amount}"
     gap = max(1, len(rows) // (4 * MAX_SUMMANDS))

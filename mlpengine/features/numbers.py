@@ -16,7 +16,7 @@ from mlpengine.tables.table import Table
 CLIP = 3.0
 """Bound of the magnitude of clipped features."""
 
-FAR = 1e9
+CLIPPED_FROM = 1e9
 """Magnitude from which the clipped value is CLIP in float64; bounding x keeps squares finite."""
 
 
@@ -25,8 +25,8 @@ def smooth_clip(values: Array, workspace: Array) -> None:
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """
-    np.maximum(values, -FAR, out=values)  # np.clip takes four times as long for one row
-    np.minimum(values, FAR, out=values)
+    np.maximum(values, -CLIPPED_FROM, out=values)  # np.clip takes four times as long for one row
+    np.minimum(values, CLIPPED_FROM, out=values)
     np.divide(values, CLIP, out=workspace)
     np.square(workspace, out=workspace)
     np.add(workspace, 1.0, out=workspace)
@@ -38,7 +38,7 @@ _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
 """The largest number of each dtype of features."""
 
 
-class Workspace(NamedTuple):
+class NumberBuffers(NamedTuple):
     """Memory of `Numbers.write`, by rows."""
 
     squares: Array
@@ -147,14 +147,14 @@ class Numbers:
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
 
-    def workspace(self, rows: int) -> Workspace:
+    def workspace(self, rows: int) -> NumberBuffers:
         """Return what `write` needs for so many rows."""
         squares = np.empty((rows, len(self.sources) if self.clip else 0))
         components = np.empty((rows, len(self.bins)))
-        return Workspace(squares, components, np.empty((rows, len(self.flagged)), bool))
+        return NumberBuffers(squares, components, np.empty((rows, len(self.flagged)), bool))
 
     def write(
-        self, values: Array, missing: Array | None, out: Array, work: Workspace | None = None
+        self, values: Array, missing: Array | None, out: Array, work: NumberBuffers | None = None
     ) -> bool:
         """Write the features of float64 values, which are overwritten by the scaled ones.
 

@@ -9,11 +9,11 @@ from mlpengine.common.quantiles import median, quantiles
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
-FAR = 1e6
+OUTLIER_DISTANCE = 1e6
 """Distance from the median that is reported, as a multiple of the range of nine cells in ten; the
 largest of a million log-normal numbers of sigma 3 lies at 2e4."""
 
-SAMPLE_ROWS = 10_000
+MIN_SAMPLE_CELLS = 10_000
 """Smallest number of evenly spaced cells of a longer column that give the quantiles."""
 
 
@@ -26,9 +26,10 @@ class Outlier(NamedTuple):
 
 
 def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:
-    """Return the farthest cell of each column of numbers, among some rows, if it is beyond `FAR`.
+    """Return the farthest cell of each column of numbers, among some rows, if it is an outlier.
 
-    Where nine cells in ten are equal, the median distance of the others is taken for their range.
+    It is beyond `OUTLIER_DISTANCE`.  Where nine cells in ten are equal, the median distance of the
+    others is taken for their range.
     """
     outliers = []
     for name in names:
@@ -36,7 +37,7 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
             continue
         values = table[name].values if rows is None else table[name].values[rows]
         finite = np.isfinite(values)
-        cells = values[:: max(1, len(values) // SAMPLE_ROWS)]
+        cells = values[:: max(1, len(values) // MIN_SAMPLE_CELLS)]
         cells = cells[np.isfinite(cells)]
         if len(cells) < 3:
             continue
@@ -47,7 +48,7 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
             spread = high - low or (median(others) if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
-        if times > FAR:
+        if times > OUTLIER_DISTANCE:
             where = table.where(name, place if rows is None else int(rows[place]))
             text = f"{where} holds {values[place]:g}, {times:.2g} times as far from the median"
             outliers.append(Outlier(name, times, f"{text} as nine cells in ten"))

@@ -18,16 +18,16 @@ from mlpengine.tables.stored import (
     DESCRIPTION,
     ROWS,
     OpenFile,
-    complete,
-    describe,
-    digest,
+    complete_file,
     part_of,
     preparing,
-    read_into,
+    read_description,
+    read_exactly,
+    short_digest,
 )
 from mlpengine.tables.table import Table
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 """Bytes of a block of rows, about."""
 
 _CHUNK = 1 << 13
@@ -153,7 +153,7 @@ class PreparedRows:
         if out.size:
             with writing(self.file.path, "read"):
                 view = out.reshape(-1).view(np.uint8).data
-                read_into(self.file.descriptor, view, start * self.shape[1] * out.itemsize)
+                read_exactly(self.file.descriptor, view, start * self.shape[1] * out.itemsize)
 
 
 Transform = Callable[[Table], Array]
@@ -177,13 +177,13 @@ def prepared_rows(
     Raises: DataError for a cell that cannot be used; RunError if the file cannot be written.
     """
     source = next(iter(table.columns.values())).file  # type: ignore[attr-defined]
-    block = max(1, BLOCK // (4 * max(1, width)))
+    block = max(1, BLOCK_BYTES // (4 * max(1, width)))
     chosen = "all" if rows is None else sha256(rows.tobytes()).hexdigest()
-    key = digest({"columns": source.path.name, "state": state, "rows": chosen})
+    key = short_digest({"columns": source.path.name, "state": state, "rows": chosen})
     target = source.path.with_name(f"{source.path.stem}-{key}{ROWS}")
     count = table.n_rows if rows is None else len(rows)
     with preparing(target):
-        if describe(target) is None:
+        if read_description(target) is None:
             _write(table, rows, count, width, target, transform)
         return PreparedRows(target, Windows(block, window), batch_size)
 
@@ -211,6 +211,6 @@ def _write(
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        complete(target, {"shape": [count, width], "checksum": checksum})
+        complete_file(target, {"shape": [count, width], "checksum": checksum})
     finally:
         temporary.unlink(missing_ok=True)

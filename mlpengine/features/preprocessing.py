@@ -14,7 +14,7 @@ from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
 from mlpengine.features.computed import (
     ComputedColumn,
-    Operand,
+    FormulaColumn,
     computed_columns,
     row_filter,
     rows_that_fulfil,
@@ -26,9 +26,9 @@ from mlpengine.features.kinds import FeatureKind, kind_of
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.options import Options
 from mlpengine.features.prepared import prepared_rows
-from mlpengine.features.saved import VERSION, checked_state
+from mlpengine.features.saved import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
-from mlpengine.features.summary import SummaryState, describe
+from mlpengine.features.summary import SummaryState, summary_of_rows
 from mlpengine.features.targets import (
     Label,
     Target,
@@ -38,7 +38,7 @@ from mlpengine.features.targets import (
     target_from_state,
 )
 from mlpengine.formula import Expr
-from mlpengine.settings.features import Task
+from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
 from mlpengine.tables.cells import dates
 from mlpengine.tables.reading import CsvDialect
@@ -87,7 +87,7 @@ class Preprocessor:
         self.target: Target | None = None
         self.computed: list[ComputedColumn] = []
         self.row_filter: Expr | None = None
-        self.operands: dict[str, Operand] = {}
+        self.operands: dict[str, FormulaColumn] = {}
         self.summary: SummaryState = {"rows": 0, "columns": {}}
 
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
@@ -140,10 +140,12 @@ class Preprocessor:
         self.categories = [
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
-        self.operands = {name: Operand.of(table[name]) for name in used_columns(self.computed)}
+        self.operands = {
+            name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
+        }
         computed = {column.name for column in self.computed}
         ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
-        self.summary = describe(table, rows, ranges, self.categories)
+        self.summary = summary_of_rows(table, rows, ranges, self.categories)
         return self
 
     def _read_formulas(self, names: Sequence[str]) -> None:
@@ -381,7 +383,7 @@ class Preprocessor:
         return self.numbers
 
     @property
-    def task(self) -> Task | None:
+    def task(self) -> TaskName | None:
         """The task, None without a target."""
         return self.target.task if self.target else None
 
@@ -442,7 +444,7 @@ class Preprocessor:
         """Return everything about it, ready for JSON, which keeps every float exactly."""
         options = vars(self.options)
         return {
-            "version": VERSION,
+            "version": STATE_VERSION,
             "options": {
                 **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
                 "features": [[name, text] for name, text in self.options.features.items()],
@@ -476,7 +478,7 @@ class Preprocessor:
             preprocessor.target = target_from_state(state["target"])
         preprocessor._read_formulas(state["reads"])
         operands = state["operands"].items()
-        preprocessor.operands = {name: Operand(**one) for name, one in operands}
+        preprocessor.operands = {name: FormulaColumn(**one) for name, one in operands}
         preprocessor.summary = state["summary"]
         return preprocessor
 

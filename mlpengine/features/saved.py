@@ -6,16 +6,15 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from mlpengine.common.structure import conform
 from mlpengine.errors import CheckpointError
-from mlpengine.features.computed import Operand
+from mlpengine.features.computed import FormulaColumn
 from mlpengine.features.kinds import FeatureKind
 from mlpengine.features.options import Options
-from mlpengine.features.sources import LIMIT, PARTS
+from mlpengine.features.sources import DATE_PARTS, LIMIT
 from mlpengine.features.summary import SummaryState, check_summary
+from mlpengine.features.targets import Label
 
-VERSION = 1
+STATE_VERSION = 1
 """Of the state: no other one can be read."""
-
-Label = str | int | float | bool
 
 
 class NumbersState(TypedDict):
@@ -77,7 +76,7 @@ class PreprocessorState(TypedDict):
     categories: list[CategoryState]
     target: ClassState | NumberState | MultiLabelState | None
     reads: list[str]
-    operands: dict[str, Operand]
+    operands: dict[str, FormulaColumn]
     summary: SummaryState
 
 
@@ -88,9 +87,9 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Raises: CheckpointError naming the first place that is wrong.
     """
-    if isinstance(state, dict) and state.get("version") != VERSION:
+    if isinstance(state, dict) and state.get("version") != STATE_VERSION:
         raise CheckpointError(
-            f"preprocessing: must be of version {VERSION} (got {state.get('version')!r:.60})"
+            f"preprocessing: must be of version {STATE_VERSION} (got {state.get('version')!r:.60})"
         )
     if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
         features = options.get("features")
@@ -136,7 +135,7 @@ def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> N
         f"numbers.edges must be increasing numbers within {LIMIT:g}, none or two and more",
     )
     for column, part, minus in sources:
-        dates = (not part or part in PARTS) and (not minus or kinds.get(minus) == "date")
+        dates = (not part or part in DATE_PARTS) and (not minus or kinds.get(minus) == "date")
         plain = not part and not minus
         _demand(
             column in kinds and (plain or (kinds[column] == "date" and dates)),

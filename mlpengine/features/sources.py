@@ -16,7 +16,7 @@ LIMIT = 1e100
 _DAY = 86_400.0
 # length, and how far into its first period 1970 began: a Thursday, with weeks from Monday
 _PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-PARTS = frozenset(f"{period} {wave}" for period in _PERIODS for wave in ("sin", "cos"))
+DATE_PARTS = frozenset(f"{period} {wave}" for period in _PERIODS for wave in ("sin", "cos"))
 """The parts of a date that a `Source` may read."""
 
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache

@@ -9,7 +9,7 @@ from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 
-PARTS = ("train", "validation", "test")
+SPLIT_PARTS = ("train", "validation", "test")
 
 
 class SplitRows(NamedTuple):
@@ -21,7 +21,7 @@ class SplitRows(NamedTuple):
 
     def parts(self) -> dict[str, Array]:
         """Return the parts by name, the empty ones too."""
-        return {name: getattr(self, name) for name in PARTS}
+        return {name: getattr(self, name) for name in SPLIT_PARTS}
 
 
 def split_rows(

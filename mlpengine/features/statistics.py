@@ -9,7 +9,7 @@ from mlpengine.settings.features import Filling, Scaling
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
-SAMPLE = 1_000_000
+QUANTILE_ROWS = 1_000_000
 """Number of evenly spaced rows from which the quantiles of longer columns are computed."""
 
 SAMPLE_NUMBERS = 1 << 25
@@ -67,7 +67,7 @@ class Statistics:
 
     def _known(self) -> Iterator[Array]:
         """Yield the cells of each feature that are not missing, of long columns a sample."""
-        limit = max(1, min(SAMPLE, SAMPLE_NUMBERS // max(1, len(self.sources))))
+        limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
         # a matrix is read once, columns one by one, so that only one is in memory

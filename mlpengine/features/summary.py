@@ -13,16 +13,16 @@ from mlpengine.features.sources import LIMIT
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
-SAMPLE = 10_000
+DESCRIBED_ROWS = 10_000
 """Number of evenly spaced training rows that are described."""
 
 QUANTILES = 16
 """Steps between the quantiles of a number."""
 
-MAX_COLUMNS = 1_000
+SUMMARY_COLUMNS = 1_000
 """Columns that are described; of wider tables the first."""
 
-FAR, TAIL = 0.1, 1.5
+FAR, TAIL_FACTOR = 0.1, 1.5
 """A number is far outside training if it is beyond its range by more than this share of it, and by
 more than this multiple of the part of it in which the last sixteenth of the rows lies: values that
 are rare but large are followed by larger ones."""
@@ -47,15 +47,15 @@ class SummaryState(TypedDict):
     columns: dict[str, ColumnState]
 
 
-def describe(
+def summary_of_rows(
     table: Table, rows: Array | None, ranges: Mapping[str, tuple[float, float]],
     categories: Sequence[Category],
 ) -> SummaryState:  # fmt: skip
     """Describe training rows: columns of numbers with their range, and categories."""
     count = table.n_rows if rows is None else len(rows)
-    chosen = evenly_spaced(count, SAMPLE)
+    chosen = evenly_spaced(count, DESCRIBED_ROWS)
     levels = {category.column: category for category in categories}
-    names = [name for name in table.names if name in levels or name in ranges][:MAX_COLUMNS]
+    names = [name for name in table.names if name in levels or name in ranges][:SUMMARY_COLUMNS]
     sample = table.select(names).rows(chosen if rows is None else rows[chosen])
     columns: dict[str, ColumnState] = {}
     for name in names:
@@ -105,6 +105,6 @@ def bounds(one: ColumnState) -> tuple[float, float]:
     if not quantiles or quantiles[0] == quantiles[-1]:  # the feature is 0 everywhere
         return -LIMIT, LIMIT
     space = FAR * (quantiles[-1] - quantiles[0])
-    below = max(space, TAIL * (quantiles[1] - quantiles[0]))
-    above = max(space, TAIL * (quantiles[-1] - quantiles[-2]))
+    below = max(space, TAIL_FACTOR * (quantiles[1] - quantiles[0]))
+    above = max(space, TAIL_FACTOR * (quantiles[-1] - quantiles[-2]))
     return max(-LIMIT, quantiles[0] - below), min(LIMIT, quantiles[-1] + above)

@@ -16,7 +16,7 @@ from mlpengine.features.kinds import (
     odd_target_row,
     task_of,
 )
-from mlpengine.settings.features import Standardizing, Task
+from mlpengine.settings.features import Standardizing, TaskName
 from mlpengine.spec import Array
 from mlpengine.tables.table import Column, Table, number_text
 
@@ -26,7 +26,7 @@ Label = str | int | float | bool
 class Target(ABC):
     """The target columns of one task, fitted on training rows."""
 
-    task: ClassVar[Task]
+    task: ClassVar[TaskName]
     columns: list[str]
 
     @property
@@ -251,7 +251,7 @@ def marked_text(text: str, number: str) -> str:
 def fit_target(
     table: Table,
     columns: Sequence[str],
-    task: Task | None,
+    task: TaskName | None,
     standardize: Standardizing,
     *,
     bounded: bool = False,

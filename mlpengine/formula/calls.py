@@ -16,13 +16,13 @@ from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
 from mlpengine.formula.pieces import copied
 from mlpengine.spec import Array, Calls, call
 
-OUT, FLOAT, MASK, GIVEN = "out", "float", "mask", "given"
+OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"
 
 Place = tuple[str, int]
 """A kind of buffer and its number among those of that kind."""
 
 
-class Step(NamedTuple):
+class FunctionCall(NamedTuple):
     """One function: its node, its output buffer and its work buffers."""
 
     node: Expr
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
     given: tuple[Expr, ...]
     outputs: tuple[Expr, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[FunctionCall, ...]
     places: Mapping[Expr, Place]
     floats: int
     masks: int
@@ -63,7 +63,7 @@ class Plan(NamedTuple):
         masks: Sequence[Array] = (),
     ) -> Calls:
         """Yield the calls on these buffers, in the order of the plan's fields."""
-        buffers = {OUT: out, FLOAT: floats, MASK: masks, GIVEN: given}
+        buffers = {OUT: out, FLOAT: floats, BOOLEAN: masks, GIVEN: given}
 
         def at(place: Place) -> Array:
             return buffers[place[0]][place[1]]
@@ -199,7 +199,7 @@ class _Planner:
             self.place[node], self.holder[OUT, i] = (OUT, i), node
             if node in outputs:
                 self.last[node] = len(self.nodes)
-        self.counts = {FLOAT: 0, MASK: 0}
+        self.counts = {FLOAT: 0, BOOLEAN: 0}
 
     def plan(self, alike: int) -> Plan:
         steps = [self._step(time, node) for time, node in enumerate(self.nodes)]
@@ -209,13 +209,13 @@ class _Planner:
             tuple(steps),
             self.place,
             self.counts[FLOAT],
-            self.counts[MASK],
+            self.counts[BOOLEAN],
             all(self._in_place(steps, n) for n in self.given[:alike]),
         )
 
-    def _step(self, time: int, node: Expr) -> Step:
+    def _step(self, time: int, node: Expr) -> FunctionCall:
         function = FUNCTIONS[node.name]
-        kind = MASK if node.is_mask else FLOAT
+        kind = BOOLEAN if node.is_mask else FLOAT
         own = self.own.get(node)
         if own is not None and not self._is_writable(own, time, node):
             del self.own[node]  # an old value is still read: copied at the end
@@ -223,7 +223,7 @@ class _Planner:
         out = own or self._free(kind, time, node)
         taken = {out, *(self.place[a] for a in node.args if a in self.place)}
         work = []
-        for needed, n in ((FLOAT, function.floats), (MASK, function.masks_needed)):
+        for needed, n in ((FLOAT, function.floats), (BOOLEAN, function.masks_needed)):
             places = []
             for _ in range(n):
                 places.append(self._free(needed, time, None, taken))
@@ -231,7 +231,7 @@ class _Planner:
             work.append(tuple(places))
         self.place[node] = out
         self.holder[out] = node
-        return Step(node, out, *work)
+        return FunctionCall(node, out, *work)
 
     def _free(
         self,
@@ -244,7 +244,7 @@ class _Planner:
         until = time if node is None else self.last.get(node, time)
         first = self._destination(node) if self.follows else None
         for place in sorted(self.holder, key=lambda place: place != first):
-            if (place[0] == MASK) != (kind == MASK) or place in taken:
+            if (place[0] == BOOLEAN) != (kind == BOOLEAN) or place in taken:
                 continue
             if not self._is_writable(place, time, node):
                 continue
@@ -282,7 +282,7 @@ class _Planner:
         due = self.time[owner]
         return until < due or (until == due and node is not None and _may_alias(owner, node))
 
-    def _in_place(self, steps: Sequence[Step], given: Expr) -> bool:
+    def _in_place(self, steps: Sequence[FunctionCall], given: Expr) -> bool:
         """Return whether the first output may be the buffer of `given`."""
         if self.outputs[0] is given:
             return True

@@ -303,7 +303,7 @@ class Function(NamedTuple):
             kind = (
                 out if out.dtype != np.bool_ else next(a for a in args if isinstance(a, np.ndarray))
             )
-            arrays = [pieces.constant(a, kind) if isinstance(a, float) else a for a in args]
+            arrays = [pieces.constant_like(a, kind) if isinstance(a, float) else a for a in args]
             if rule in (np.maximum, np.minimum):
                 if isinstance(args[1], float):
                     yield from pieces.bounded(rule, arrays[0], args[1], out)
@@ -603,8 +603,9 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
     """Return the values that forward keeps for backward, in addition to `y` and the operands.
 
     A gradient is a sum of products of `dy` and factors.  Forward computes and keeps a factor that
-    takes several expensive functions, or one and more than `FEW` others.  Otherwise backward
-    computes the factor; the value of an expensive function in it is kept if forward computes it.
+    takes several expensive functions, or one and more than `MAX_RECOMPUTED` others.  Otherwise
+    backward computes the factor; the value of an expensive function in it is kept if forward
+    computes it.
     """
     forward = set(order([y]))
     kept: dict[Expr, None] = {}
@@ -612,14 +613,14 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
         reusable = [n for n in order([factor]) if n in forward and _is_expensive(n)]
         needed = [n for n in order([factor], [y, *reusable]) if n is not y and _is_expensive(n)]
         others = [n for n in order([factor], [y, *reusable]) if n.args and n is not y]
-        if len(needed) > 1 or (needed and len(others) > len(needed) + FEW):
+        if len(needed) > 1 or (needed and len(others) > len(needed) + MAX_RECOMPUTED):
             kept[factor] = None
         elif needed and needed[0] in forward:
             kept[needed[0]] = None
     return list(kept)
 
 
-FEW = 4
+MAX_RECOMPUTED = 4
 """Cheap functions of a factor that backward computes rather than forward.
 
 silu's slope takes 3; that of gelu's approximation takes 9, and is worth keeping."""

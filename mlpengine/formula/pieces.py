@@ -13,13 +13,13 @@ import numpy as np
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array, Calls, call
 
-BLOCK = 16384
+CONSTANT_LENGTH = 16384
 """Longest row of a constant, in elements: 64 kB of float32 stay in the second-level cache.
 
 A call over several rows has a cost for each of them."""
 
 
-def constant(value: float, like: Array) -> Array:
+def constant_like(value: float, like: Array) -> Array:
     """Return `value` as a 0-d array of the dtype of `like`, infinite if it is beyond that.
 
     A call with a 0-d array is faster than one with a Python float.
@@ -39,14 +39,16 @@ def bounded(extremum: np.ufunc, x: Array, bound: float, out: Array) -> Calls:
         shape = (n,) if n == x.size else (x.size // n, n)
         yield call(extremum, x.reshape(shape), _row(bound, n), out=out.reshape(shape))
     else:
-        yield call(extremum, x, constant(bound, x), out=out)
+        yield call(extremum, x, constant_like(bound, x), out=out)
 
 
 def _row_length(size: int) -> int:
     """Return the greatest row length that divides `size`, or 0 if only short ones do."""
-    if size <= BLOCK:
+    if size <= CONSTANT_LENGTH:
         return size
-    return next((n for n in range(BLOCK, BLOCK // 16 - 1, -1) if size % n == 0), 0)
+    return next(
+        (n for n in range(CONSTANT_LENGTH, CONSTANT_LENGTH // 16 - 1, -1) if size % n == 0), 0
+    )
 
 
 @lru_cache(maxsize=64)
@@ -94,19 +96,19 @@ def chosen(mask: Array, a: Array, b: Array, out: Array) -> Calls:
 def select(mask: Array, a: Array | float, b: Array | float, out: Array) -> Calls:
     """Yield a where the bool `mask` holds and b elsewhere; `out` may be `a` and must not be `b`."""
     if isinstance(a, float) and isinstance(b, float) and isfinite(a - b):
-        yield call(np.multiply, mask, constant(a - b, out), out)
+        yield call(np.multiply, mask, constant_like(a - b, out), out)
         if b:
-            yield call(np.add, out, constant(b, out), out)
+            yield call(np.add, out, constant_like(b, out), out)
     elif isinstance(a, np.ndarray) and isinstance(b, float) and repr(b) == "0.0":
         yield from masked(a, mask, out)
     else:
-        arrays = [constant(x, out) if isinstance(x, float) else x for x in (a, b)]
+        arrays = [constant_like(x, out) if isinstance(x, float) else x for x in (a, b)]
         yield from chosen(mask, arrays[0], arrays[1], out)
 
 
 def clip(x: Array, low: float, high: float, out: Array) -> Calls:
     """Yield min(max(x, low), high); NaN stays NaN."""
-    yield call(x.clip, constant(low, x), constant(high, x), out)
+    yield call(x.clip, constant_like(low, x), constant_like(high, x), out)
 
 
 def logistic(x: Array, out: Array, workspace: Array) -> Calls:
@@ -117,7 +119,7 @@ def logistic(x: Array, out: Array, workspace: Array) -> Calls:
     limit = float(np.floor(np.log(np.finfo(x.dtype).max)))
     yield from bounded(np.minimum, x, limit, out)
     yield call(np.exp, out, out)
-    yield call(np.add, out, constant(1.0, x), workspace)
+    yield call(np.add, out, constant_like(1.0, x), workspace)
     yield call(np.divide, out, workspace, out)
 
 
@@ -136,9 +138,9 @@ def tanh_softplus(x: Array, out: Array, workspace: Array) -> Calls:
     """
     yield from bounded(np.minimum, x, 10.0 if x.dtype == np.float32 else 20.0, out)
     yield call(np.exp, out, out)
-    yield call(np.add, out, constant(2.0, x), workspace)
+    yield call(np.add, out, constant_like(2.0, x), workspace)
     yield call(np.multiply, out, workspace, out)
-    yield call(np.add, out, constant(2.0, x), workspace)
+    yield call(np.add, out, constant_like(2.0, x), workspace)
     yield call(np.divide, out, workspace, out)
 
 
@@ -150,7 +152,7 @@ def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) 
     NumPy does not vectorize.
     Source: the correction c / u of FreeBSD's s_log1p.c (Sun Microsystems 1993).
     """
-    one = constant(1.0, x)
+    one = constant_like(1.0, x)
     integers = bits(x)
     sign = np.array(np.iinfo(integers.dtype).min, integers.dtype)
     yield call(np.bitwise_or, integers, sign, bits(workspace))  # -abs(x)
@@ -170,15 +172,15 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
     np.expm1, which NumPy does not vectorize.
     """
     if x.dtype == np.float32:
-        yield call(np.multiply, x, constant(0.5, x), out)
+        yield call(np.multiply, x, constant_like(0.5, x), out)
         yield call(np.tanh, out, out)
-        yield call(np.subtract, constant(1.0, x), out, workspace)
+        yield call(np.subtract, constant_like(1.0, x), out, workspace)
         yield call(np.divide, out, workspace, out)
         factor *= 2
     else:
         yield call(np.expm1, x, out)
     if factor != 1:
-        yield call(np.multiply, out, constant(factor, x), out)
+        yield call(np.multiply, out, constant_like(factor, x), out)
 
 
 # NumPy has no erf.  For z >= 0 the normal distribution function Phi is Phi(-z) = exp(-z**2 / 2)
@@ -209,17 +211,17 @@ def normal_tail(z: Array, out: Array, u: Array) -> Calls:
 
     Neither may be `z`.
     """
-    yield call(np.add, z, constant(_CENTER, z), u)
-    yield call(np.divide, constant(2 * _CENTER, z), u, u)
-    yield call(np.subtract, constant(1.0, z), u, u)
+    yield call(np.add, z, constant_like(_CENTER, z), u)
+    yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
+    yield call(np.subtract, constant_like(1.0, z), u, u)
     first, second, *others = _SINGLE if z.dtype == np.float32 else _DOUBLE
-    yield call(np.multiply, u, constant(first, z), out)
-    yield call(np.add, out, constant(second, z), out)
+    yield call(np.multiply, u, constant_like(first, z), out)
+    yield call(np.add, out, constant_like(second, z), out)
     for coefficient in others:
         yield call(np.multiply, out, u, out)
-        yield call(np.add, out, constant(coefficient, z), out)
+        yield call(np.add, out, constant_like(coefficient, z), out)
     yield call(np.square, z, u)
-    yield call(np.multiply, u, constant(-0.5, z), u)
+    yield call(np.multiply, u, constant_like(-0.5, z), u)
     yield call(np.exp, u, u)
     yield call(np.multiply, out, u, out)
 
@@ -230,8 +232,8 @@ def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array)
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)
     yield from normal_tail(z, tail, workspace)
-    yield call(np.greater, x, constant(0.0, x), mask)
-    yield call(np.subtract, constant(1.0, x), tail, out)
+    yield call(np.greater, x, constant_like(0.0, x), mask)
+    yield call(np.subtract, constant_like(1.0, x), tail, out)
     yield from chosen(mask, out, tail, out)
 
 
@@ -243,4 +245,4 @@ def power(x: Array, exponent: float | Array, out: Array) -> Calls:
         yield call(np.square, x, out)
         yield call(np.multiply, out, x, out)
     else:
-        yield call(np.power, x, constant(exponent, x), out)
+        yield call(np.power, x, constant_like(exponent, x), out)

@@ -24,8 +24,8 @@ LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
 
 PASSES = 60
-RIDGE = 1.0
-BLOCKS = 20
+RIDGE_PENALTY = 1.0
+BASELINE_BLOCKS = 20
 """Blocks of rows that are left out in turn for a standard error."""
 
 
@@ -46,7 +46,7 @@ class Guess(NamedTuple):
         return METRICS[metric](truth, np.asarray(values), weights)
 
 
-def constant(task: Task, train: Split, rows: int) -> Guess:
+def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
     """Return the best prediction that does not depend on the features, for so many rows."""
     truth, weights = train.truth, train.weights
     if isinstance(task, Classification):
@@ -58,7 +58,7 @@ def constant(task: Task, train: Split, rows: int) -> Guess:
     return Guess(repeated) if isinstance(task, Regression) else _of_labels(repeated)
 
 
-def linear(task: Task, train: Split, x: Array, work: float) -> Guess | None:
+def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess | None:
     """Return the predictions of a linear model for features `x`; None for too many features.
 
     Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
@@ -91,7 +91,7 @@ def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | 
     for fold in names:
         rows = np.flatnonzero(folds == fold)
         others = train.rows(np.flatnonzero(folds != fold))
-        some = linear(task, others, train.x[rows], work / len(names))
+        some = linear_prediction(task, others, train.x[rows], work / len(names))
         if some is None:
             return None
         guesses.append(some)
@@ -112,7 +112,7 @@ def _of_labels(chances: Array) -> Guess:
     return Guess((chances > 0.5).astype(np.int64), chances)
 
 
-def scores(
+def baseline_scores(
     names: list[str],
     truth: Array,
     guesses: Mapping[str, Guess],
@@ -127,7 +127,7 @@ def scores(
     whole = {who: _all(names, truth, guess, weights) for who, guess in guesses.items()}
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
-        blocks = order % min(BLOCKS, len(truth))
+        blocks = order % min(BASELINE_BLOCKS, len(truth))
     left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
     for rows in left_out if len(left_out) > 1 else ():
@@ -196,6 +196,6 @@ def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> 
 
 
 def _penalty(x: Array) -> Array:
-    penalty = np.full(x.shape[1], RIDGE)
+    penalty = np.full(x.shape[1], RIDGE_PENALTY)
     penalty[-1] = 1e-6  # not of the constant
     return np.diag(penalty)

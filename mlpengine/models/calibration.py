@@ -131,7 +131,7 @@ def checked_residuals(count: object, values: Array | None, targets: int) -> Resi
     return Residuals(values)
 
 
-ROUNDS = 20
+SHARE_ROUNDS = 20
 """Choices of `best_shares`, by which shares are multiples of 1/20."""
 
 
@@ -147,11 +147,11 @@ def best_shares(
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
     """
     counts = np.zeros(len(outputs))
-    for _ in range(ROUNDS):
+    for _ in range(SHARE_ROUNDS):
         trials = counts + np.eye(len(outputs))
         losses = [mean_loss(task.combine(outputs, one / one.sum())) for one in trials]
         counts = trials[int(np.argmin(losses))]
-    return tuple((counts / ROUNDS).tolist())
+    return tuple((counts / SHARE_ROUNDS).tolist())
 
 
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:

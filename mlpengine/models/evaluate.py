@@ -33,11 +33,11 @@ def plain_loss(loss: Loss) -> Loss:
     return plain
 
 
-ROWS = 512
+FORWARD_ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""Limit of the `ROWS` of a call of machine code, whose features may come from a file."""
+"""Limit of the `FORWARD_ROWS` of a call of machine code, whose features may come from a file."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""
@@ -48,7 +48,7 @@ class Scorer:
 
     def __init__(self, loss: Loss, task: Task, outputs: int, dtype: np.dtype[np.generic]) -> None:
         self.loss, self.task = loss, task
-        self._buffer = np.empty((ROWS, outputs), dtype)
+        self._buffer = np.empty((FORWARD_ROWS, outputs), dtype)
         self._bound: dict[tuple[int, bool], BoundLoss] = {}
 
     def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
@@ -66,8 +66,8 @@ class Scorer:
         """Return the loss, the mean over all rows of a split."""
         total = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(part), ROWS):
-                rows = slice(start, min(start + ROWS, len(part)))
+            for start in range(0, len(part), FORWARD_ROWS):
+                rows = slice(start, min(start + FORWARD_ROWS, len(part)))
                 total += self._chunk(output[rows], part, rows) * (rows.stop - rows.start)
         return total / len(part)
 
@@ -89,7 +89,7 @@ class Scorer:
         return float(bound.value)
 
 
-BLOCKS = 30
+JACKKNIFE_BLOCKS = 30
 """Blocks of rows that are left out in turn: the standard error is right to some 13 %."""
 
 
@@ -105,7 +105,7 @@ def standard_errors(
     """
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(part))
-        blocks = order % min(BLOCKS, len(part))
+        blocks = order % min(JACKKNIFE_BLOCKS, len(part))
     names = np.unique(blocks)
     scores: list[dict[str, float]] = []
     for name in names if len(names) > 1 else ():
@@ -146,11 +146,13 @@ class Evaluator:
         if len(part) > len(self._outputs):
             self._outputs = np.empty((len(part), self.mlp.outputs), self.mlp.dtype)
         self.output = self._outputs[: len(part)]
-        ranks, chunks = self.ranks, -(-len(part) // ROWS)
+        ranks, chunks = self.ranks, -(-len(part) // FORWARD_ROWS)
         shares = [slice(0, chunks)]
         if ranks is not None:
             shares = [ranks.share(chunks, rank) for rank in range(ranks.size)]
-        rows = [slice(*(min(c * ROWS, len(part)) for c in (s.start, s.stop))) for s in shares]
+        rows = [
+            slice(*(min(c * FORWARD_ROWS, len(part)) for c in (s.start, s.stop))) for s in shares
+        ]
         self._compute(part.x, rows[ranks.rank if ranks else 0], self.output)
         if ranks is None:
             return self._scorer.run(self.output, part, full=full)
@@ -166,13 +168,15 @@ class Evaluator:
 
     @cached_property
     def _scratch(self) -> Scratch:
-        return self.mlp.scratch(ROWS, training=False)
+        return self.mlp.scratch(FORWARD_ROWS, training=False)
 
     def _compute(self, x: Array, rows: slice, output: Array) -> None:
         """Write the outputs of these rows of the features."""
         mlp, program = self.mlp, self._program
-        chunks = min(WORK_AT_ONCE // (ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1
-        at_once = ROWS * max(chunks, 1)
+        chunks = (
+            min(WORK_AT_ONCE // (FORWARD_ROWS * len(mlp.params)), CHUNKS_AT_ONCE) if program else 1
+        )
+        at_once = FORWARD_ROWS * max(chunks, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
             for start in range(rows.start, rows.stop, at_once):
                 chunk = slice(start, min(start + at_once, rows.stop))

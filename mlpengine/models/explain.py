@@ -12,7 +12,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Regression, Split
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
-from mlpengine.tables.table import Kind
+from mlpengine.tables.table import ColumnKind
 
 GRID, LEVELS = 20, 12
 """Points of a curve: quantiles of a number, or the most frequent levels of a category."""
@@ -45,7 +45,7 @@ class Dependence(NamedTuple):
     column: str
     values: list[float] | list[str]
     predictions: Array
-    kind: Kind = "number"
+    kind: ColumnKind = "number"
 
 
 def feature_columns(preprocessor: Preprocessor) -> list[str]:

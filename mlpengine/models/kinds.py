@@ -17,12 +17,12 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, Kind
 from mlpengine.spec import Array
 
-ROWS = 1 << 16
+MEAN_ROWS = 1 << 16
 """Rows that are predicted at once, whose outputs by network are held in memory."""
 
 
 @dataclass(frozen=True, eq=False)
-class Mean:
+class NetworkMean:
     """One network, or several whose mean is the prediction.
 
     Networks of several kinds follow each other kind by kind, those of a kind in the order of their
@@ -42,9 +42,9 @@ class Mean:
 
     def forward(self, x: Array) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), a `Stream` of them too."""
-        if len(x) <= ROWS:
+        if len(x) <= MEAN_ROWS:
             return self.combine(outputs_of(self.networks, x[:]))
-        chunks = (x[i : i + ROWS] for i in range(0, len(x), ROWS))
+        chunks = (x[i : i + MEAN_ROWS] for i in range(0, len(x), MEAN_ROWS))
         each = (outputs_of(self.networks, rows) for rows in chunks)
         return np.concatenate([self.combine(outputs) for outputs in each])
 
@@ -88,20 +88,20 @@ def equal_shares(kinds: int) -> tuple[float, ...]:
 
 
 def best_mean(
-    mean: Mean,
+    mean: NetworkMean,
     kinds: Sequence[Kind],
     losses: tuple[Loss, Loss],
     train: Split,
     folds: Array,
-    readings: Sequence[Array],
+    projections: Sequence[Array],
     *,
     threads: int = 1,
-) -> tuple[Mean, dict[Kind, float]]:
+) -> tuple[NetworkMean, dict[Kind, float]]:
     """Return the mean of all `kinds` with the shares that are best out of fold, and these shares.
 
     `mean` is that of the kinds that were trained by steps.  Linear networks, which read one of
-    `readings`, are fitted here.  `losses` are that of training, which linear networks minimize, and
-    that of scores, which chooses.  Networks of kinds without a share are left out.
+    `projections`, are fitted here.  `losses` are that of training, which linear networks minimize,
+    and that of scores, which chooses.  Networks of kinds without a share are left out.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_kind(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -112,7 +112,7 @@ def best_mean(
 
     if LINEAR in kinds:
         linear, output = linear_networks(
-            networks[0], losses[0], train, folds, readings, mean_loss, threads=threads
+            networks[0], losses[0], train, folds, projections, mean_loss, threads=threads
         )
         networks += linear
         outputs = np.concatenate([outputs, output[None]])
@@ -120,7 +120,9 @@ def best_mean(
     count = len(networks) // len(best)
     used = [network for k, network in enumerate(networks) if best[k // count]]
     shares = tuple(share for share in best if share)
-    return Mean(used, task, shares if len(shares) > 1 else ()), dict(zip(kinds, best, strict=True))
+    return NetworkMean(used, task, shares if len(shares) > 1 else ()), dict(
+        zip(kinds, best, strict=True)
+    )
 
 
 def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
@@ -135,10 +137,10 @@ def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Arra
     return read
 
 
-def readings(numbers: Numbers, n_features: int) -> list[Array]:
-    """Return which columns (n_features, columns) linear networks may read.
+def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
+    """Return the matrices (n_features, columns) whose products with x linear networks may read.
 
-    The first reading is that of the plain kind.  Where numbers are clipped smoothly, which bends
+    The first is that of the plain kind.  Where numbers are clipped smoothly, which bends
     them, the second takes them from the components of their bins, times the widths of the bins:
     they are straight up to one bin beyond the range of the training rows, and constant from there.
     """

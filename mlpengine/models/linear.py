@@ -17,7 +17,7 @@ from mlpengine.spec import Array, Spec
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""
 
-ROWS = 4_096
+FLOAT64_ROWS = 4_096
 """Rows whose features are in float64 at once."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
@@ -35,28 +35,31 @@ def linear_networks(
     loss: Loss,
     train: Split,
     folds: Array,
-    readings: Sequence[Array],
+    projections: Sequence[Array],
     mean_loss: Callable[[Array], float],
     *,
     threads: int = 1,
 ) -> tuple[list[Mlp], Array]:
     """Return a linear network for each fold, and their outputs out of fold.
 
-    Each has the architecture of `mlp` with learned activations that are left out.  A reading
-    (features, columns) makes the columns x @ reading of a linear model.  The reading and the
+    Each has the architecture of `mlp` with learned activations that are left out.  A projection
+    (features, columns) makes the columns x @ projection of a linear model.  The projection and the
     penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
     Each of `threads` fits the models of one fold after another.
     """
     each = []
-    for reading in readings:
-        chunks = (train.x[k : k + ROWS].astype(np.float64) for k in range(0, len(train), ROWS))
-        columns = np.concatenate([rows @ reading for rows in chunks])
+    for projection in projections:
+        chunks = (
+            train.x[k : k + FLOAT64_ROWS].astype(np.float64)
+            for k in range(0, len(train), FLOAT64_ROWS)
+        )
+        columns = np.concatenate([rows @ projection for rows in chunks])
         fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1], threads)
         losses = [mean_loss(output) for output in outputs]
         k = int(np.argmin(losses))
-        each.append((losses[k], reading, [fit[k] for fit in fits], outputs[k]))
-    _, reading, best, output = min(each, key=itemgetter(0))
-    return [linear_network(mlp, reading, *one) for one in best], output
+        each.append((losses[k], projection, [fit[k] for fit in fits], outputs[k]))
+    _, projection, best, output = min(each, key=itemgetter(0))
+    return [linear_network(mlp, projection, *one) for one in best], output
 
 
 def _fits(
@@ -77,8 +80,8 @@ def _fits(
         return [*pool.map(fit, range(int(folds.max()) + 1))], held_out
 
 
-def linear_network(mlp: Mlp, reading: Array, weight: Array, bias: Array) -> Mlp:
-    """Return the network of the architecture of `mlp` that computes x @ reading @ weight.T + bias.
+def linear_network(mlp: Mlp, projection: Array, weight: Array, bias: Array) -> Mlp:
+    """Return a network like `mlp` that computes x @ projection @ weight.T + bias.
 
     Its activations are learned ones with an alpha of 0.  A hidden layer that is narrower than the
     output has the best approximation of so low a rank.
@@ -89,13 +92,13 @@ def linear_network(mlp: Mlp, reading: Array, weight: Array, bias: Array) -> Mlp:
     for name in linear.groups["alphas"]:
         linear.params.views[name][...] = 0
     weights, factors = linear.weights, [layer.factor for layer in linear.layers]
-    first = weights[0][:, : len(reading)]
+    first = weights[0][:, : len(projection)]
     if len(weights) == 1:
-        first[...] = weight @ reading.T / factors[0]
+        first[...] = weight @ projection.T / factors[0]
     else:
         left, sizes, right = np.linalg.svd(weight, full_matrices=False)
         rank = min(len(sizes), *mlp.sizes[1:-1])
-        first[:rank] = (sizes[:, None] * right)[:rank] @ reading.T / factors[0]
+        first[:rank] = (sizes[:, None] * right)[:rank] @ projection.T / factors[0]
         for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
             middle[np.arange(rank), np.arange(rank)] = 1 / factor
         weights[-1][:, :rank] = left[:, :rank] / factors[-1]

@@ -17,11 +17,11 @@ from mlpengine.common.misuse import called_as
 from mlpengine.errors import UsageError
 from mlpengine.spec import Array
 
-Kind = Literal["labels", "probabilities", "numbers"]
+PredictionKind = Literal["labels", "probabilities", "numbers"]
 """What a metric compares with the targets: class numbers (0 and 1 for several labels), their
 probabilities, or numbers in the units of the target."""
 
-Function = Callable[[Array, Array, Array | None], float]
+MetricFunction = Callable[[Array, Array, Array | None], float]
 
 HIGHER_IS_BETTER = frozenset(
     {"accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "roc_auc", "average_precision"}
@@ -29,25 +29,25 @@ HIGHER_IS_BETTER = frozenset(
 )
 """First words of the names of metrics that are better when they are higher."""
 
-BINS = 15
+CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
 
-OWN: dict[str, "OwnMetric"] = {}
+OWN_METRICS: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
 
 
 class OwnMetric(NamedTuple):
     """A metric of one's own: a function of targets, predictions and weights."""
 
-    function: Function
-    of: Kind
+    function: MetricFunction
+    of: PredictionKind
     higher_is_better: bool
 
 
 @called_as("@mlpengine.metric(of='numbers') above a function of target, predicted and weight")
 def metric(
-    *, of: Kind = "numbers", higher_is_better: bool = False
-) -> Callable[[Function], Function]:
+    *, of: PredictionKind = "numbers", higher_is_better: bool = False
+) -> Callable[[MetricFunction], MetricFunction]:
     """Register a function as a metric of its name, in this process.
 
     It takes the targets of all rows, what is predicted for them (`of`), and the row weights or
@@ -59,16 +59,18 @@ def metric(
 
     Raises: UsageError for a name that another metric has.
     """
-    if of not in get_args(Kind):
-        raise UsageError(f"metric: of must be one of {', '.join(get_args(Kind))} (got {of!r})")
+    if of not in get_args(PredictionKind):
+        raise UsageError(
+            f"metric: of must be one of {', '.join(get_args(PredictionKind))} (got {of!r})"
+        )
 
-    def register(function: Function) -> Function:
+    def register(function: MetricFunction) -> MetricFunction:
         name = function.__name__
-        known = OWN.get(name)
+        known = OWN_METRICS.get(name)
         same = known and known.function.__module__ == function.__module__
         if not same and (known or name in HIGHER_IS_BETTER or name in globals() or name == "loss"):
             raise UsageError(f"metric: another one has this name ({name!r})")
-        OWN[name] = OwnMetric(function, of, higher_is_better)
+        OWN_METRICS[name] = OwnMetric(function, of, higher_is_better)
         return function
 
     return register
@@ -76,7 +78,7 @@ def metric(
 
 def higher_is_better(name: str) -> bool:
     """Return whether a metric is better when it is higher; the first word of a name tells which."""
-    own = OWN.get(name)
+    own = OWN_METRICS.get(name)
     return own.higher_is_better if own else name.split(" ")[0] in HIGHER_IS_BETTER
 
 
@@ -201,8 +203,10 @@ def calibration_error(target: Array, probabilities: Array, weight: Array | None 
         right = ((chance > 0.5) == (target > 0.5)).ravel()
         rows = None if weight is None else np.repeat(weight, chance[0].size)
     mass = np.ones(len(right)) if rows is None else np.asarray(rows, np.float64)
-    number = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
-    gaps = np.bincount(number, mass * (right - confidence), minlength=BINS)
+    number = np.clip(
+        np.ceil(confidence * CALIBRATION_BINS).astype(np.int64) - 1, 0, CALIBRATION_BINS - 1
+    )
+    gaps = np.bincount(number, mass * (right - confidence), minlength=CALIBRATION_BINS)
     return float(np.abs(gaps).sum() / mass.sum())
 
 

@@ -19,7 +19,7 @@ from mlpengine.features import Preprocessor
 from mlpengine.features.unlike import NewRows
 from mlpengine.models.calibration import Residuals, checked_residuals, spread
 from mlpengine.models.evaluate import Scorer
-from mlpengine.models.kinds import Mean
+from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.outputs import outputs_of
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
@@ -37,13 +37,13 @@ MODEL_FILE = "model.safetensors"
 RESIDUALS = "residuals"
 """The name of the array of residuals in a file."""
 
-SHOWN = 12
+SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
 
 _log = logging.getLogger("mlpengine")
 
 
-class Record(TypedDict):
+class TrainingRecord(TypedDict):
     """What a model was trained on, and its score: the same for equal runs, so without a time.
 
     `rows` are counts by part; `metrics` are those of `part`, to six digits, if finite.
@@ -70,7 +70,7 @@ class Model(KnownAttributes):
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
     of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
     weights of the kinds in the mean.  `residuals` are the errors out of fold, as large as those of
-    the mean.  `record` tells of the training, if it is known (`Record`).
+    the mean.  `record` tells of the training, if it is known (`TrainingRecord`).
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -234,11 +234,11 @@ class Model(KnownAttributes):
         return self.mean.forward(x)
 
     @property
-    def mean(self) -> Mean:
+    def mean(self) -> NetworkMean:
         """The mean of the networks."""
-        return Mean(self.networks, self._task, self.shares)
+        return NetworkMean(self.networks, self._task, self.shares)
 
-    def with_mean(self, mean: Mean) -> "Model":
+    def with_mean(self, mean: NetworkMean) -> "Model":
         """Return the model with copies of these networks, and their shares.
 
         The last network may have learned activations where the others have none.
@@ -310,10 +310,10 @@ class Model(KnownAttributes):
         count = len(self.networks)
         network = repr(self.mlp) if count == 1 else f"{count} of {self.mlp!r}"
         columns = self.columns
-        more = ", ..." if len(columns) > SHOWN else ""
+        more = ", ..." if len(columns) > SHOWN_COLUMNS else ""
         return {
             "predicts": ", ".join(self.target) + f" ({self.preprocessor.task})",
-            "from": ", ".join(columns[:SHOWN]) + more,
+            "from": ", ".join(columns[:SHOWN_COLUMNS]) + more,
             "network": network,
             "loss": self.loss,
         }
@@ -390,7 +390,7 @@ class Model(KnownAttributes):
             model = cls(mlp, preprocessor, loss, options, members)
             model = replace(model, shares=_shares(description, len(model.networks)))
             if "record" in description:
-                conform(description["record"], Record, "record")
+                conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
             _ = model.plain_loss  # refuses values that the loss does not take
             fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])

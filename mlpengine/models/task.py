@@ -149,7 +149,7 @@ class Task(KnownAttributes, ABC):
     headline: tuple[str, ...]
     """The metrics that are computed after every epoch."""
 
-    kinds: ClassVar[tuple[metrics.Kind, ...]]
+    kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
     """What metrics of one's own may be of."""
 
     patterns: ClassVar[tuple[str, ...]] = ()
@@ -204,7 +204,7 @@ class Task(KnownAttributes, ABC):
     @property
     def all_metrics(self) -> dict[str, Metric]:
         """Every metric of the task by name, those of one's own last."""
-        own = {n: _own(m) for n, m in metrics.OWN.items() if m.of in self.kinds}
+        own = {n: _own(m) for n, m in metrics.OWN_METRICS.items() if m.of in self.kinds}
         return self._own_metrics() | own
 
     @called_as("task.watch('macro_f1')")

@@ -13,7 +13,7 @@ from mlpengine.ops import Mul, PeriodicEmbedding
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.tape import Node, Tape
 
-Embedding = Literal["pbld", "periodic", "none"]
+EmbeddingName = Literal["pbld", "periodic", "none"]
 
 EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 """Names of the parameters: the first is a prefix."""
@@ -37,7 +37,7 @@ class Front:
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
     """
 
-    embedding: Embedding = "none"
+    embedding: EmbeddingName = "none"
     embedded: Annotated[Annotated[int, Ge(0)] | None, Given] = None
     frequencies: Count = 16
     outputs: Annotated[int, Ge(2)] = 4

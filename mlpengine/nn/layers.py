@@ -41,11 +41,11 @@ ACTIVATIONS = ActivationNames()
 _ROWS = Spec((2, 3), np.dtype("float32"))
 """A spec that an op must map to the same shape and dtype to serve as an activation."""
 
-Activation = str | GradOp | None
+ActivationLike = str | GradOp | None
 """A name of `ACTIVATIONS`, a formula of x, an op such as ``LeakyRelu(0.2)``, or None."""
 
 
-def activation_op(activation: Activation) -> GradOp | None:
+def activation_op(activation: ActivationLike) -> GradOp | None:
     """Return the op of an activation; None for identity.
 
     Raises: UsageError for an unknown name; FormulaError for a formula that cannot be read.

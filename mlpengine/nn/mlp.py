@@ -17,7 +17,7 @@ from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
     ACTIVATIONS,
-    Activation,
+    ActivationLike,
     activation_from_dict,
     activation_op,
     activation_to_dict,
@@ -26,7 +26,7 @@ from mlpengine.nn.layers import (
     record_layers,
 )
 from mlpengine.nn.network import Network
-from mlpengine.nn.recording import Recorded, check_arrays
+from mlpengine.nn.recording import Recordable, check_arrays
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
@@ -95,8 +95,8 @@ class Mlp(Network):
         self,
         sizes: Sequence[int],
         *,
-        activation: Activation | Sequence[Activation] = "relu",
-        output_activation: Activation = None,
+        activation: ActivationLike | Sequence[ActivationLike] = "relu",
+        output_activation: ActivationLike = None,
         dropout: float | Sequence[float] = 0.0,
         initializer: str | None = None,
         seed: int = 0,
@@ -235,10 +235,10 @@ class Mlp(Network):
         """
         mask = np.asarray(kept, np.bool_)
         if MASK not in self.params.views:
-            raise UsageError(f"select_inputs: needs a front with masked=True (got {self.front})")
-        write_into(self.params.views[MASK], mask.astype(self.dtype), "select_inputs: kept")
+            raise UsageError(f"mask_inputs: needs a front with masked=True (got {self.front})")
+        write_into(self.params.views[MASK], mask.astype(self.dtype), "mask_inputs: kept")
         if not mask.any():
-            raise UsageError("select_inputs: layer 0 needs a number to read (got none)")
+            raise UsageError("mask_inputs: layer 0 needs a number to read (got none)")
         self.weights[0] *= (mask.size / mask.sum()) ** 0.5
 
     @property
@@ -410,7 +410,7 @@ class Mlp(Network):
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
 
 
-def need_mlp(network: Recorded, where: str) -> Mlp:
+def need_mlp(network: Recordable, where: str) -> Mlp:
     """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
     if not isinstance(network, Mlp):
         raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")
@@ -454,7 +454,9 @@ def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None
     return ops
 
 
-def _one_each(activation: Activation | Sequence[Activation], hidden: int) -> list[Activation]:
+def _one_each(
+    activation: ActivationLike | Sequence[ActivationLike], hidden: int
+) -> list[ActivationLike]:
     if activation is None or isinstance(activation, str | GradOp):
         return [activation] * hidden
     if not isinstance(activation, Sequence):

@@ -89,7 +89,7 @@ class Elementwise(GradOp):
     @property
     def formulas(self) -> Formulas:
         """Everything derived from the formula; computed once for a class and its options."""
-        options, kind = options_of(self), cast("Any", type(self))
+        options, kind = option_values(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
 
     @property
@@ -165,7 +165,7 @@ TUNED_BACKWARD: dict[str, Callable[[Plan, tuple[bool, ...]], Tuned]] = {}
 """Backward rules by the op's name, made from the derived plan and the choice of gradients."""
 
 
-def options_of(op: GradOp) -> tuple[object, ...]:
+def option_values(op: GradOp) -> tuple[object, ...]:
     """Return the values of an op's hyper-parameters, in the order of its fields."""
     return tuple(getattr(op, f.name) for f in fields(op)) if is_dataclass(op) else ()
 

@@ -13,7 +13,7 @@ from mlpengine.common.wording import plural
 from mlpengine.errors import DataError, IndexRangeError, ShapeError
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._elementwise import options_of
+from mlpengine.ops._elementwise import option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops.op import parameters_of
 from mlpengine.spec import Array, Calls, Slots, Spec, call
@@ -155,7 +155,7 @@ class EntryLoss(Loss):
     @property
     def formulas(self) -> LossFormulas:
         """Everything derived from the formula; computed once for a class and its options."""
-        options, kind = options_of(self), cast("Any", type(self))
+        options, kind = option_values(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:

@@ -38,7 +38,7 @@ def largest(x: Array, out: Array, workspace: Array) -> Calls:
         yield call(np.maximum.reduce, x, 1, None, out)
 
 
-def total(x: Array, out: Array) -> Calls:
+def middle_sum(x: Array, out: Array) -> Calls:
     """Yield the sum along the middle axis of `x` into the matrix `out`."""
     outer, n, inner = x.shape
     if inner == 1:  # a product with ones is faster than np.add.reduce
@@ -55,4 +55,4 @@ def inner_product(a: Array, b: Array, out: Array, workspace: Array) -> Calls:
         yield call(np.vecdot, a[:, :, 0], b[:, :, 0], out[:, 0])
     else:
         yield call(np.multiply, a, b, workspace)
-        yield from total(workspace, out)
+        yield from middle_sum(workspace, out)

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.ops._check import WIDE
 from mlpengine.ops._constant import ones
 from mlpengine.ops._softmax import row_max
@@ -111,7 +111,7 @@ def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Call
     yield call(np.dot, probs, columns, total)
     yield call(np.log, total, logs)
     if one_sum:
-        mass = constant(1 / len(rows), rows)
+        mass = constant_like(1 / len(rows), rows)
     else:
         yield call(np.dot, rows, columns, mass)
         yield call(np.add, shift, logs, shift)

@@ -21,7 +21,7 @@ from mlpengine.formula import (
     tanh,
     where,
 )
-from mlpengine.formula.pieces import TAIL_END, bounded, constant, normal_tail
+from mlpengine.formula.pieces import TAIL_END, bounded, constant_like, normal_tail
 from mlpengine.ops._elementwise import TUNED, Activation, Tuned
 from mlpengine.spec import Array, Calls, call
 
@@ -168,7 +168,7 @@ class Selu(Activation, name="selu"):
         return _exponential_slope(self.formula(x), self.scale, self.scale * self.alpha) * dy
 
 
-FAR = 40.0
+NORMAL_TAIL = 40.0
 """The z beyond which Phi(-z) and its derivative are 0 in float32 and float64."""
 
 
@@ -191,12 +191,12 @@ class Gelu(Activation, name="gelu"):
 
     def formula(self, x: Expr) -> Expr:
         if self.approximate == "none":
-            return maximum(x, -FAR) * normal_cdf(x)
+            return maximum(x, -NORMAL_TAIL) * normal_cdf(x)
         return x * self.gate(x)[0]
 
     def gradient(self, dy: Expr, x: Expr) -> Expr:
         if self.approximate == "none":
-            near = clip(x, -FAR, FAR)
+            near = clip(x, -NORMAL_TAIL, NORMAL_TAIL)
             slope = normal_cdf(x) + near * exp(near * near * -0.5) * (1 / sqrt(2 * pi))
             return slope * dy
         gate, inner = self.gate(x)
@@ -258,12 +258,12 @@ def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     With m = Phi(-z) - z Phi'(z), which is at most 1/2, the derivative is m below 0 and 1 - m
     above: 1/2 plus 1/2 - m with the sign of x.
     """
-    z, half = slope, constant(0.5, x)
+    z, half = slope, constant_like(0.5, x)
     yield call(np.abs, x, z)
     yield from bounded(np.minimum, z, TAIL_END[x.itemsize], z)
     yield from normal_tail(z, y, workspace)
     yield call(np.multiply, workspace, z, workspace)
-    yield call(np.multiply, workspace, constant(1 / sqrt(2 * pi), x), workspace)
+    yield call(np.multiply, workspace, constant_like(1 / sqrt(2 * pi), x), workspace)
     yield call(np.subtract, y, workspace, workspace)  # m
     yield call(np.multiply, y, z, y)
     yield from bounded(np.maximum, x, 0.0, slope)

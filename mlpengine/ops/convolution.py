@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.errors import ShapeError, UsageError
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._window import Pair, Window, pair
@@ -116,7 +116,7 @@ class MaxPool2d(GradOp, name="max_pool2d"):
         apart = all(s >= k for s, k in zip(window.stride, window.kernel, strict=True))
         yield call(dx.fill, 0)
         for entry, (pixels, at) in enumerate(window.covered(dx, dy.shape[2:])):
-            yield call(np.equal, winner[at], constant(entry, winner), won[at])
+            yield call(np.equal, winner[at], constant_like(entry, winner), won[at])
             yield call(np.multiply, dy[at], won[at], pixels if apart else share[at])
             if not apart:
                 yield call(np.add, pixels, share[at], pixels)
@@ -209,7 +209,7 @@ def _contest(
     """
     yield call(np.greater, pixels, best, better)
     yield call(np.maximum, best, pixels, out=best)
-    yield call(np.multiply, better, constant(entry, winner), number)
+    yield call(np.multiply, better, constant_like(entry, winner), number)
     yield call(np.maximum, winner, number, out=winner)
 
 

@@ -6,7 +6,7 @@ from math import pi
 import numpy as np
 
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
@@ -93,7 +93,7 @@ class PeriodicEmbedding(GradOp, name="periodic_embedding"):
         features, embedded = x.shape[1], len(frequency)
         yield call(np.copyto, out[:, :features], x)
         yield call(np.multiply, _columns(x, embedded), frequency[:, None, :], angle)
-        yield call(np.multiply, angle, constant(2 * pi, x), angle)
+        yield call(np.multiply, angle, constant_like(2 * pi, x), angle)
         yield call(np.add, angle, phase[:, None, :], angle)
         yield call(np.cos, angle, wave)
         made = wave
@@ -120,7 +120,7 @@ class PeriodicEmbedding(GradOp, name="periodic_embedding"):
         sums: Array,
     ) -> Calls:
         dx, d_frequency, d_phase, d_weight, d_bias = out
-        features, turn = x.shape[1], constant(2 * pi, x)
+        features, turn = x.shape[1], constant_like(2 * pi, x)
         into = slope if weight is None else moved
         yield call(np.copyto, into, _by_feature(dy, features, into.shape))
         if d_weight is not None:

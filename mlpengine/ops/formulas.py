@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Annotated, Any, ClassVar
 
-from mlpengine.common.fields import Key
+from mlpengine.common.fields import ConfigKey
 from mlpengine.errors import FormulaError, UsageError
 from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
@@ -89,7 +89,7 @@ class FormulaLoss(EntryLoss, name="formula"):
 
     tasks = ("classification", "multilabel", "regression")
 
-    text: Annotated[str, Key("formula"), _is_loss]
+    text: Annotated[str, ConfigKey("formula"), _is_loss]
 
     def __post_init__(self) -> None:
         _need_number(self.formula(variable("y"), variable("t")), "y", self.text)

@@ -18,7 +18,7 @@ from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
-FEW = 2048
+WRAPPED_SIZE = 2048
 """Size below which `take` resolves negative indices itself (mode "wrap"), without a further call.
 
 In a larger index its branch on the sign costs more than resolving them beforehand."""
@@ -260,7 +260,7 @@ def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[
 
 def _taken(x: Array, index: Array, workspace: Array, axis: int, out: Array) -> Calls:
     """Yield the calls that take slices of x by a checked index."""
-    few = index.size < FEW
+    few = index.size < WRAPPED_SIZE
     rows, calls = _widened(index, workspace) if few else _counted(index, workspace, x.shape[axis])
     yield from calls
     yield call(x.take, rows, axis, out, "wrap" if few else "clip")

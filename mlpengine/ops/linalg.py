@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.ops._check import broadcast_shape, listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.broadcast import unbroadcast
@@ -64,7 +64,7 @@ class Linear(GradOp, name="linear"):
 
     def _scaled(self, product: Array) -> Calls:
         if self.factor != 1.0:
-            yield call(np.multiply, product, constant(self.factor, product), product)
+            yield call(np.multiply, product, constant_like(self.factor, product), product)
 
 
 class MatMul(GradOp, name="matmul"):

@@ -12,7 +12,7 @@ from mlpengine.common.fields import check_fields
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import needs_arguments, quoted, refuse_arguments
 from mlpengine.errors import DtypeError, ShapeError
-from mlpengine.formula.pieces import BLOCK
+from mlpengine.formula.pieces import CONSTANT_LENGTH
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
 from mlpengine.spec import Array, ArrayLike, Call, Calls, Spec, call
@@ -200,8 +200,8 @@ class Loss(GradOp):
 
 def wide_spec(x: Spec) -> Spec:
     """Return the spec of the buffer that `total` needs for the entries of `x`."""
-    blocks = -(-x.size // BLOCK)
-    return Spec((blocks + min(x.size, BLOCK),), VALUE.dtype)
+    blocks = -(-x.size // CONSTANT_LENGTH)
+    return Spec((blocks + min(x.size, CONSTANT_LENGTH),), VALUE.dtype)
 
 
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
@@ -210,11 +210,11 @@ def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
     Each block is copied to float64 and multiplied by a row of `scale`, which is faster than a
     reduction that casts.
     """
-    blocks = -(-x.size // BLOCK)
+    blocks = -(-x.size // CONSTANT_LENGTH)
     parts, workspace = wide[:blocks], wide[blocks:]
     row = np.full(workspace.size, scale)
     for i in range(blocks):
-        block = x[i * BLOCK : (i + 1) * BLOCK]
+        block = x[i * CONSTANT_LENGTH : (i + 1) * CONSTANT_LENGTH]
         part = out if blocks == 1 else parts[i : i + 1].reshape(())
         if x.dtype != out.dtype:
             yield call(workspace[: block.size].__setitem__, ..., block)  # faster than np.copyto
@@ -239,7 +239,7 @@ def row_totals(x: Array, wide: Array, out: Array) -> Calls:
     elif columns > FEW_COLUMNS:
         yield call(np.add.reduce, x, 1, np.float64, out)
     else:
-        ones, step = np.ones(columns), BLOCK // columns
+        ones, step = np.ones(columns), CONSTANT_LENGTH // columns
         for first in range(0, len(x), step):
             block, sums = x[first : first + step], out[first : first + step]
             if x.dtype != out.dtype:

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.op import GradOp
@@ -65,7 +65,7 @@ class _Normalization(GradOp):
     ) -> Calls:  # fmt: skip
         y = out.reshape(xhat.shape)
         yield from self._centered(x.reshape(xhat.shape), y, xhat, rstd, mean, sums)
-        yield call(np.add, rstd, constant(self.eps, rstd), rstd)
+        yield call(np.add, rstd, constant_like(self.eps, rstd), rstd)
         yield call(np.sqrt, rstd, rstd)
         yield call(np.reciprocal, rstd, rstd)
         yield call(np.multiply, xhat, rstd, xhat)
@@ -155,8 +155,10 @@ class RunningStatistics:
         """
         unbiased = count / (count - 1)
         for running, batch, factor in ((self.mean, mean, 1), (self.variance, variance, unbiased)):
-            yield call(np.multiply, batch, constant(self.momentum * factor, workspace), workspace)
-            yield call(np.multiply, running, constant(1 - self.momentum, workspace), running)
+            yield call(
+                np.multiply, batch, constant_like(self.momentum * factor, workspace), workspace
+            )
+            yield call(np.multiply, running, constant_like(1 - self.momentum, workspace), running)
             yield call(np.add, running, workspace, running)
 
 
@@ -243,13 +245,13 @@ def _row_means(cube: Array, out: Array) -> Calls:
     """Yield the calls that average over the features; the inner axis has length 1."""
     features = cube.shape[1]
     yield call(np.dot, cube.reshape(-1, features), ones(features, cube.dtype), out.reshape(-1))
-    yield call(np.divide, out, constant(features, out), out)
+    yield call(np.divide, out, constant_like(features, out), out)
 
 
 def _feature_means(cube: Array, out: Array, sums: Array) -> Calls:
     """Yield the calls that average over rows and the inner axis."""
     yield from _feature_sums(cube, out.reshape(-1), sums)
-    yield call(np.divide, out, constant(cube.shape[0] * cube.shape[2], out), out)
+    yield call(np.divide, out, constant_like(cube.shape[0] * cube.shape[2], out), out)
 
 
 def _feature_sums(cube: Array, out: Array, sums: Array) -> Calls:

@@ -12,9 +12,9 @@ BYTE_VALUES = 256
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
-LOW, SHIFT = 0xFFFFFFFF, 32
+LOW, WORD_BITS = 0xFFFFFFFF, 32
 
-BLOCK_BYTES = 16
+COUNTER_BYTES = 16
 """Bytes of a block: the four words of 32 bits that one counter gives."""
 
 GROUP = 8
@@ -126,7 +126,7 @@ def scaled_limit(rate: float, share: float) -> int:
 
 def padded_columns(columns: int) -> int:
     """Return the bytes of a row of a matrix."""
-    return -(-columns // BLOCK_BYTES) * BLOCK_BYTES
+    return -(-columns // COUNTER_BYTES) * COUNTER_BYTES
 
 
 class _Stream:
@@ -134,7 +134,7 @@ class _Stream:
 
     def __init__(self, rng: Philox, number: int, nbytes: int) -> None:
         self._rng, self.number, self.nbytes = rng, number, nbytes
-        self._blocks = max(-(-nbytes // (GROUP * BLOCK_BYTES)), 1) * GROUP
+        self._blocks = max(-(-nbytes // (GROUP * COUNTER_BYTES)), 1) * GROUP
         self._steps = max(1, BLOCKS_AT_ONCE // self._blocks)
         self._first: int | None = None
         self._bytes: Array | None = None
@@ -166,7 +166,7 @@ class _Stream:
         steps, numbers = np.divmod(np.arange(len(words) * GROUP, dtype=np.uint64), self._blocks)
         even, odd, spare = (np.empty((2, n), np.uint64) for _ in range(3))
         self._start, self._calls = np.zeros((), np.uint64), []
-        low, shift = np.array(LOW, np.uint64), np.array(SHIFT, np.uint64)
+        low, shift = np.array(LOW, np.uint64), np.array(WORD_BITS, np.uint64)
         rounds = [*_rounds(even, odd, spare, self._rng.seed)]
         for start in range(0, len(steps), n):
             part = slice(start, start + n)
@@ -191,9 +191,9 @@ class _Stream:
 def _rounds(even: Array, odd: Array, spare: Array, seed: int) -> Calls:
     """Yield the calls of all rounds on the words 0 and 2 (`even`) and 1 and 3 (`odd`)."""
     factors = np.array(MULTIPLIERS, np.uint64)[:, None]
-    low, shift = np.array(LOW, np.uint64), np.array(SHIFT, np.uint64)
+    low, shift = np.array(LOW, np.uint64), np.array(WORD_BITS, np.uint64)
     for number in range(ROUNDS):
-        halves = seed & LOW, seed >> SHIFT
+        halves = seed & LOW, seed >> WORD_BITS
         key = [(h + number * s) & LOW for h, s in zip(halves, KEY_STEPS, strict=True)]
         yield call(np.multiply, even, factors, spare)
         yield call(np.right_shift, spare[::-1], shift, even)

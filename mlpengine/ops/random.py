@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.ops._check import need_floats
 from mlpengine.ops.op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox
@@ -63,10 +63,10 @@ class Dropout(GradOp, name="dropout"):
         if self.layer == 0:
             yield self.rng.advance
         yield from self.rng.draw(self.layer, draws)
-        limit, scale = np.array(self.limit, np.uint8), constant(self.scale, mask)
+        limit, scale = np.array(self.limit, np.uint8), constant_like(self.scale, mask)
         if self.rng.scheduled:
             scale = np.empty((), mask.dtype)
-            values = constant(BYTE_VALUES, mask)
+            values = constant_like(BYTE_VALUES, mask)
             given = self.rng.limit(self.layer, self.rate).reshape(())
             yield call(np.copyto, limit, given, "unsafe")
             yield call(np.subtract, values, limit, scale)

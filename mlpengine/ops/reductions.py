@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.common.buffers import replay
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import BLOCK, constant
+from mlpengine.formula.pieces import CONSTANT_LENGTH, constant_like
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
@@ -86,12 +86,12 @@ class Mean(Reduction, name="mean"):
     def forward(self, x: Array, *, out: Array) -> Calls:
         n = self.count(x)
         yield from summed(x, self.kept(out, x))
-        yield call(np.multiply, out, constant(1 / n if n else nan, x), out)
+        yield call(np.multiply, out, constant_like(1 / n if n else nan, x), out)
 
     def backward(self, dy: Array, *, out: Slots) -> Calls:
         (dx,) = out
         if dx is not None:
-            share = constant(1 / max(self.count(dx), 1), dx)
+            share = constant_like(1 / max(self.count(dx), 1), dx)
             yield call(np.multiply, self.kept(dy, dx), share, dx)
 
 
@@ -190,7 +190,7 @@ class LogSumExp(Reduction, name="logsumexp"):
         )
         bounded: list[Call] = [
             *maximum,
-            call(y.clip, constant(-largest, x), constant(largest, x), y),
+            call(y.clip, constant_like(-largest, x), constant_like(largest, x), y),
         ]
         total_of = values.item if values.size == 1 else call(values.dot, values)
 
@@ -241,7 +241,7 @@ def summed(x: Array, out: Array) -> Calls:
     A long sum to one number is pairwise, for accuracy in float32; the others are products with
     ones.
     """
-    if out.size == 1 and x.size > BLOCK:
+    if out.size == 1 and x.size > CONSTANT_LENGTH:
         yield call(np.add.reduce, x, None, None, out.reshape(()))
     else:
         yield from unbroadcast(x, out)

@@ -16,7 +16,7 @@ from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
 
-Key = int | slice | EllipsisType | None
+IndexEntry = int | slice | EllipsisType | None
 """One entry of a basic index; None is a new axis."""
 
 _BASIC = (int, np.integer, slice, EllipsisType, type(None))
@@ -164,7 +164,7 @@ class Slice(CopiedEntries, name="slice"):
     index that is not basic.
     """
 
-    key: Key | tuple[Key, ...]
+    key: IndexEntry | tuple[IndexEntry, ...]
 
     def infer(self, x: Spec) -> Spec:
         for entry in self._entries():

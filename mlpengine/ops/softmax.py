@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import need_floats, normal_axis
-from mlpengine.ops._softmax import folded, inner_product, largest, total
+from mlpengine.ops._softmax import folded, inner_product, largest, middle_sum
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
@@ -43,7 +43,7 @@ class Softmax(AlongAxis, name="softmax"):
         yield from largest(x, lines[:, 0], y)
         yield call(np.subtract, x, lines, y)
         yield call(np.exp, y, y)
-        yield from total(y, lines[:, 0])
+        yield from middle_sum(y, lines[:, 0])
         yield call(np.divide, y, lines, y)
 
     def backward(self, dy: Array, y: Array, *, out: Slots, sums: Array) -> Calls:
@@ -70,7 +70,7 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
         yield from largest(x, lines[:, 0], y)
         yield call(np.subtract, x, lines, y)
         yield call(np.exp, y, workspace)
-        yield from total(workspace, lines[:, 0])
+        yield from middle_sum(workspace, lines[:, 0])
         yield call(np.log, lines, lines)
         yield call(np.subtract, y, lines, y)
 
@@ -80,6 +80,6 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
             axis = self.axis % y.ndim
             dy, y, dx, sums = (folded(v, axis) for v in (dy, y, dx, sums))
             yield call(np.exp, y, dx)
-            yield from total(dy, sums[:, 0])
+            yield from middle_sum(dy, sums[:, 0])
             yield call(np.multiply, dx, sums, dx)
             yield call(np.subtract, dy, dx, dx)

@@ -8,8 +8,9 @@ times slower; NumPy cannot make the processor flush such numbers to zero.  So ev
 * a *square* moment (a mean of squares, which only decay makes smaller) is raised to `floor`, which
   is also its initial value.
 
-Between two flushes an entry decays by at most `DECAY`.  Threshold and floor are far enough above
-the denormals that neither a decayed entry nor the difference of two nearly equal ones is denormal.
+Between two flushes an entry decays by at most `MAX_DECAY`.  Threshold and floor are far enough
+above the denormals that neither a decayed entry nor the difference of two nearly equal ones is
+denormal.
 
 Square moments are never denormal.  Signed moments are never denormal if each entry of the gradient
 is zero or at least `threshold` in size; denormals from smaller entries last until the next flush.
@@ -23,7 +24,7 @@ import numpy as np
 
 from mlpengine.spec import Array, Call, Calls, call
 
-DECAY = 1e-6
+MAX_DECAY = 1e-6
 """Largest decay of an entry from one flush to the next."""
 
 INTERVAL = 64
@@ -32,19 +33,19 @@ INTERVAL = 64
 
 def flush_interval(betas: list[float]) -> int:
     """Return the steps between flushes of moments that decay by `betas` (all less than one)."""
-    steps = [int(log(DECAY) / log(beta)) for beta in betas if beta > 0.0]
+    steps = [int(log(MAX_DECAY) / log(beta)) for beta in betas if beta > 0.0]
     return max(1, min([INTERVAL, *steps]))
 
 
 def threshold(dtype: np.dtype[np.floating]) -> float:
     """Return the size below which an entry of a signed moment counts as zero."""
     info = np.finfo(dtype)
-    return float(info.tiny) / float(info.eps) / DECAY
+    return float(info.tiny) / float(info.eps) / MAX_DECAY
 
 
 def floor(dtype: np.dtype[np.floating]) -> float:
     """Return the minimum of a square moment after a flush, which is also its initial value."""
-    return float(np.finfo(dtype).tiny) / DECAY
+    return float(np.finfo(dtype).tiny) / MAX_DECAY
 
 
 def flush_signed(moment: Array, work: Array, mask: Array) -> Calls:

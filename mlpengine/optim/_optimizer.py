@@ -28,7 +28,7 @@ from mlpengine.optim._denormals import (
 )
 from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_ranges
-from mlpengine.optim._state import State, checked_state
+from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
@@ -36,7 +36,7 @@ from mlpengine.tape.flat import Flat
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
 
-BLOCK_BYTES = 192 * 1024
+ROUND_BYTES = 192 * 1024
 """Bytes of each vector that one round of calls works on.
 
 Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
@@ -47,7 +47,7 @@ BOUND_AT_ONCE = 8
 """Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
-BOUND = (
+_BOUND = (
     *("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound"),
     *("_moments", "_give_back"),
 )
@@ -275,7 +275,7 @@ class Optimizer(KnownAttributes, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the bound calls; moments are copied even for a shallow copy."""
-        state = {k: v for k, v in vars(self).items() if k not in BOUND}
+        state = {k: v for k, v in vars(self).items() if k not in _BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
         moments = {name: moment.copy() for name, moment in self.moments.items()}
         return {**state, **copied, "moments": moments, "_progress": replace(self._progress)}
@@ -485,7 +485,7 @@ class Optimizer(KnownAttributes, ABC):
                 f"{self._where}: needs what optimizer.state_dict() returned (got that of a PyTorch "
                 "optimizer, which has other moments); begin without it, with the weights alone"
             )
-        state = checked_state(self._where, self.state_dict(), state)
+        state = matching_state(self._where, self.state_dict(), state)
         if not 0.0 <= state["lr"] <= self._largest_lr:
             raise CheckpointError(
                 f"{self._where}: saved 'lr' must lie in 0 to {self._largest_lr:g} "
@@ -612,7 +612,7 @@ def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> list[tuple[slice, 
         size = last - first
         if not size:
             continue
-        length = line * ceil(size / ceil(size * flat.itemsize / BLOCK_BYTES) / line)
+        length = line * ceil(size / ceil(size * flat.itemsize / ROUND_BYTES) / line)
         bounds = [*range(first, last, length), last]
         blocks += [(slice(start, stop), lr) for start, stop in pairwise(bounds)]
     return blocks

@@ -14,7 +14,7 @@ State: TypeAlias = dict[str, Array | int | float]
 """The result of `state_dict`: copies of arrays, and plain numbers."""
 
 
-def checked_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
+def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
     """Return `given` if it could have come from the object whose state is `own`.
 
     Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as those of

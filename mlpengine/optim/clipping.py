@@ -26,7 +26,7 @@ from mlpengine.common.fields import Positive, check_fields, fitting
 from mlpengine.common.misuse import KnownAttributes, answer_misfits
 from mlpengine.common.wording import plural
 from mlpengine.errors import CheckpointError, ShapeError
-from mlpengine.optim._state import State, checked_state
+from mlpengine.optim._state import State, matching_state
 from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
@@ -83,7 +83,7 @@ class Clip(KnownAttributes, ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
-        checked_state(type(self).__name__, self.state_dict(), state)
+        matching_state(type(self).__name__, self.state_dict(), state)
 
 
 def clip_rule(clip_norm: float | Clip | None, where: str = "clip_norm") -> Clip | None:
@@ -184,7 +184,7 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         norms = state.get("norms")
         kept = np.zeros(len(norms) if isinstance(norms, np.ndarray) and norms.ndim else 0)
-        checked_state("PercentileClip", {"norms": kept}, state)
+        matching_state("PercentileClip", {"norms": kept}, state)
         values = state["norms"]
         n = len(values)
         if n > self.history or not all(isfinite(v) and v >= 0.0 for v in values.tolist()):

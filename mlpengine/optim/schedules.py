@@ -22,13 +22,13 @@ from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import answer_misfits, called_as
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import CallError, UsageError
-from mlpengine.optim._state import State, checked_state
+from mlpengine.optim._state import State, matching_state
 from mlpengine.spec import Array
 
 ScheduleLike: TypeAlias = Callable[[int], float]
 """A function from the number of completed steps to a factor of the learning rate."""
 
-AT_ONCE = 256
+FACTORS_AT_ONCE = 256
 """Number of steps whose factors are computed at once."""
 
 SCHEDULES: dict[str, type["Schedule"]] = {}
@@ -343,7 +343,7 @@ class PlateauSchedule(Schedule, name="plateau"):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
-        state = checked_state(type(self).__name__, self.state_dict(), state)
+        state = matching_state(type(self).__name__, self.state_dict(), state)
         vars(self._state).update(state)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -368,23 +368,23 @@ def factors(schedule: Callable[[int], float], steps: range) -> Array:
     """
     if not isinstance(schedule, Schedule) or isinstance(schedule, PlateauSchedule):
         return np.array([*map(schedule, steps)], np.float64)
-    first, last = steps.start // AT_ONCE, (steps.stop - 1) // AT_ONCE
+    first, last = steps.start // FACTORS_AT_ONCE, (steps.stop - 1) // FACTORS_AT_ONCE
     try:
         parts = [_factors(schedule, number) for number in range(first, last + 1)]
     except OverflowError:  # which a step that is never made may have
         return np.array([*map(schedule, steps)], np.float64)
     known = parts[0] if first == last else np.concatenate(parts)
-    return known[steps.start - first * AT_ONCE : steps.stop - first * AT_ONCE]
+    return known[steps.start - first * FACTORS_AT_ONCE : steps.stop - first * FACTORS_AT_ONCE]
 
 
 @lru_cache(maxsize=16)
 def _factors(schedule: Schedule, number: int) -> Array:
-    """Return the factors after number * AT_ONCE steps and more."""
-    start, warm = number * AT_ONCE, schedule.warmup_steps
-    steps = range(start, start + AT_ONCE)
+    """Return the factors after number * FACTORS_AT_ONCE steps and more."""
+    start, warm = number * FACTORS_AT_ONCE, schedule.warmup_steps
+    steps = range(start, start + FACTORS_AT_ONCE)
     each = map(schedule, steps)
     if start >= warm:  # half the time
-        each = map(schedule._factor, range(start - warm, start - warm + AT_ONCE))
+        each = map(schedule._factor, range(start - warm, start - warm + FACTORS_AT_ONCE))
     return np.array([*each], np.float64)
 
 

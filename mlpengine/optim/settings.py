@@ -9,7 +9,7 @@ from mlpengine.common.misuse import KnownAttributes
 from mlpengine.optim._optimizer import HasParams, Optimizer
 from mlpengine.optim.schedules import SCHEDULES, Falling, ScheduleLike
 
-DECAY = "Weight decay over the epochs: constant, or falling to zero."
+DECAY_SENTENCE = "Weight decay over the epochs: constant, or falling to zero."
 
 
 class OptimizerSettings(KnownAttributes, Checked):
@@ -69,7 +69,7 @@ def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
             "kind": kind,
             "name": kind.name,
             "__doc__": "\n".join(
-                [summary(kind), "", "Args:", *lines, f"    decay_schedule: {DECAY}"]
+                [summary(kind), "", "Args:", *lines, f"    decay_schedule: {DECAY_SENTENCE}"]
             ),
         },
         frozen=True,

@@ -17,7 +17,7 @@ from .markup import MINUS, by_power, number, shortened
 POINTS = 300
 """Maximum number of points of a curve on a page."""
 
-LEVELS = 8
+SHADES = 8
 """Shades of a heat map."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
@@ -174,7 +174,7 @@ def array_of(values: Iterable[Any]) -> Array:
     return np.array([np.nan if v is None else v for v in values], np.float64)
 
 
-class Key(NamedTuple):
+class LegendEntry(NamedTuple):
     """An entry of a legend: a line, dots, a rule, a band or a shade, and its color or level."""
 
     name: str
@@ -216,8 +216,8 @@ class Spans(NamedTuple):
     high: Array
 
 
-class Cells(NamedTuple):
-    """A heat map: rows of levels, from the bottom, 0 (blank) to LEVELS, between the edges `x`.
+class HeatMap(NamedTuple):
+    """A heat map: rows of levels, from the bottom, 0 (blank) to SHADES, between the edges `x`.
 
     Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells of
     a picture: a page has a table.
@@ -229,7 +229,7 @@ class Cells(NamedTuple):
     texts: Sequence[Sequence[str]] = ()
 
 
-class Rule(NamedTuple):
+class HorizontalLine(NamedTuple):
     """A dotted line at a value of y, drawn if it lies within the axis."""
 
     value: float
@@ -255,7 +255,7 @@ class Diagonal(NamedTuple):
     """The dotted line of equal x and y."""
 
 
-Shape = Line | Points | Bars | Spans | Cells | Rule | Mark | Band | Diagonal
+Shape = Line | Points | Bars | Spans | HeatMap | HorizontalLine | Mark | Band | Diagonal
 
 
 class Chart(NamedTuple):
@@ -275,28 +275,28 @@ class Chart(NamedTuple):
     note: str = ""
     words: Sequence[str] = ()
 
-    def shows(self, rule: Rule) -> bool:
+    def shows(self, rule: HorizontalLine) -> bool:
         """Return whether a rule lies within the axis."""
         return bool(np.isfinite(rule.value)) and self.y.low <= rule.value <= self.y.high
 
     @property
-    def legend(self) -> list[Key]:
+    def legend(self) -> list[LegendEntry]:
         """The legend; empty if it would only name one line."""
-        keys: list[Key] = []
+        keys: list[LegendEntry] = []
         for shape in self.shapes:
             match shape:
                 case Line(y=y) if np.isfinite(y).any():
-                    keys.append(Key(shape.name, "line", shape.color))
+                    keys.append(LegendEntry(shape.name, "line", shape.color))
                 case Points():
-                    keys.append(Key(shape.name, "dots", shape.color))
+                    keys.append(LegendEntry(shape.name, "dots", shape.color))
                 case Band():
-                    keys.append(Key(shape.name, "band"))
-                case Rule(value, name) if name and self.shows(shape):
-                    keys.append(Key(f"{name} {_plain(value)}", "rule"))
+                    keys.append(LegendEntry(shape.name, "band"))
+                case HorizontalLine(value, name) if name and self.shows(shape):
+                    keys.append(LegendEntry(f"{name} {_plain(value)}", "rule"))
                 case Mark(name=name):
-                    keys.append(Key(name, "rule"))
-                case Cells():
-                    keys += [Key(name, "shade", level) for level, name in shape.names]
+                    keys.append(LegendEntry(name, "rule"))
+                case HeatMap():
+                    keys += [LegendEntry(name, "shade", level) for level, name in shape.names]
         named = list(dict.fromkeys(k._replace(name=shortened(k.name)) for k in keys if k.name))
         return [] if [key[1:] for key in named] == [("line", 1)] else named
 
@@ -313,7 +313,7 @@ class Chart(NamedTuple):
                         f"{number(y[-1], 3)}, lowest {number(y.min(), 3)}, "
                         f"highest {number(y.max(), 3)}"
                     )
-                case Rule(value, name) if name and self.shows(shape):
+                case HorizontalLine(value, name) if name and self.shows(shape):
                     words.append(f"{name} at {_plain(value)}")
                 case Mark(name=name) if name:
                     words.append(name)
@@ -322,4 +322,4 @@ class Chart(NamedTuple):
 
 def opacity(level: int) -> float:
     """Return the opacity of a level of a heat map."""
-    return 0.05 + 0.95 * level / LEVELS
+    return 0.05 + 0.95 * level / SHADES

@@ -11,18 +11,18 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.spec import Array
 
 from .chart import (
-    LEVELS,
     NAME_LENGTH,
+    SHADES,
     Axis,
     Band,
     Bars,
-    Cells,
     Chart,
     Diagonal,
+    HeatMap,
+    HorizontalLine,
     Line,
     Mark,
     Points,
-    Rule,
     Shape,
     Spans,
     array_of,
@@ -34,7 +34,7 @@ from .markup import number, shortened
 
 Data = Mapping[str, Any]
 
-FEW = 30
+DOTTED_POINTS = 30
 """Up to so many points, each of a curve has a dot."""
 
 HEAT_DECADES = 6.0
@@ -90,7 +90,7 @@ def by_epoch(
     if any(name == "R²" for name, *_ in known):
         values = np.maximum(values, -1.0)  # below, it says no more than that
     lines = [
-        Line(x, y, color, name, dots=len(x) <= FEW)
+        Line(x, y, color, name, dots=len(x) <= DOTTED_POINTS)
         for color, (name, x, y) in enumerate(known, start=1)
     ]
     across = axis(*(x for _, x, _ in known), whole=True, margin=0.01)
@@ -143,7 +143,7 @@ def _target(one: Data) -> list[Chart]:
         ),
         Chart(
             f"Errors by prediction, {name}", axis(predicted), axis(predicted - true),
-            [Points(predicted, predicted - true), Rule(0.0)],
+            [Points(predicted, predicted - true), HorizontalLine(0.0)],
             below="predicted",
         ),
     ]  # fmt: skip
@@ -168,13 +168,13 @@ def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
     up = name_axis(classes)
     across = tuple((count - value, text) for value, text in up.ticks)
     right = np.trace(counts) / max(counts.sum(), 1)
-    keys = [(LEVELS // 4, "25 %"), (LEVELS // 2, "50 %"), (LEVELS, "100 %")]
+    keys = [(SHADES // 4, "25 %"), (SHADES // 2, "50 %"), (SHADES, "100 %")]
     texts = numbers if count <= NUMBERED_CLASSES else ()
     return Chart(
         "Confusion matrix",
         up._replace(ticks=across[::every]),
         up._replace(ticks=up.ticks[::every]),
-        [Cells(np.arange(count + 1.0), shades(counts)[::-1], keys, texts)],
+        [HeatMap(np.arange(count + 1.0), shades(counts)[::-1], keys, texts)],
         below="predicted class; up, the true class",
         note=f"{100 * right:.3g} % of {plural(int(counts.sum()), 'row')} are right. "
         "Shades are shares of the true class.",
@@ -184,7 +184,7 @@ def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
 def shades(counts: Array) -> Array:
     """Return levels of the share of each true class, 0 where there is no row."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    levels: Array = np.ceil(shares * LEVELS * 0.999).astype(int)
+    levels: Array = np.ceil(shares * SHADES * 0.999).astype(int)
     return levels
 
 
@@ -245,9 +245,9 @@ def loss_by_step(samples: Data) -> Chart:
     baseline = float(f"{samples['baseline']:.4g}")
     shapes: list[Shape] = [
         Line(steps, losses, 3, "batches"),
-        Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= FEW),
-        Line(ends, epochs[:, 1], 2, "validation", dots=len(ends) <= FEW),
-        Rule(baseline, "constant prediction"),
+        Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= DOTTED_POINTS),
+        Line(ends, epochs[:, 1], 2, "validation", dots=len(ends) <= DOTTED_POINTS),
+        HorizontalLine(baseline, "constant prediction"),
     ]
     return _by_step("Loss", np.append(steps, 0), axis(losses, epochs, [baseline], log=None), shapes)
 
@@ -258,7 +258,7 @@ def _norms(known: Data) -> Chart:
     shapes: list[Shape] = [Line(steps, norms, 1, "before clipping" if clip else "norm")]
     if clip:
         shapes += [Line(steps, array_of(net["clipped_norm"]), 2, "after clipping")]
-        shapes += [Rule(clip, "clip")]
+        shapes += [HorizontalLine(clip, "clip")]
     if spikes := known.get("noted"):
         at, norm = np.array(spikes, np.float64).T
         shapes.append(Points(at, norm, 4, "spike"))
@@ -274,7 +274,7 @@ def _updates(known: Data) -> Chart | None:
         return None
     shapes: list[Shape] = [
         Band(guide / 10, guide * 10, "usual"),
-        Rule(guide, "guide"),
+        HorizontalLine(guide, "guide"),
         *(
             Line(steps, np.where(values > 0, values, np.nan), color, f"layer {layer}")
             for color, (layer, values) in enumerate(lines.items(), start=1)
@@ -295,13 +295,13 @@ def _heat(known: Data) -> Chart | None:
     high = float(finite.max())
     low = max(float(finite.min()), high - HEAT_DECADES)
     shares = np.nan_to_num((logs - low) / max(high - low, 0.1))
-    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * LEVELS, 0, LEVELS - 1), 0).astype(int)
+    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * SHADES, 0, SHADES - 1), 0).astype(int)
     names = list(known["heat"])
     edges = np.append(0.0, array_of(known["layer_steps"]))
     every = max(1, -(-len(names) // 8))
     ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
-    values = ((1, low), (LEVELS // 2, (low + high) / 2), (LEVELS, high))
-    cells = Cells(edges, levels, [(level, number(10.0**value, 2)) for level, value in values])
+    values = ((1, low), (SHADES // 2, (low + high) / 2), (SHADES, high))
+    cells = HeatMap(edges, levels, [(level, number(10.0**value, 2)) for level, value in values])
     up = Axis(0.0, float(len(names)), False, ticks)
     note = "Layers from the input (bottom) to the output (top); blank: no gradient."
     return _by_step("Gradient RMS by layer", edges, up, [cells], note)
@@ -321,7 +321,7 @@ def _units(known: Data) -> Chart | None:
         Line(steps, 100 * values, color, name)
         for color, (name, values) in enumerate(curves[: len(LIGHT)], start=1)
     ]
-    shapes: list[Shape] = [Rule(100 * known["too_many"], "too many"), *lines]
+    shapes: list[Shape] = [HorizontalLine(100 * known["too_many"], "too many"), *lines]
     return _by_step("Dead and saturated units, %", steps, axis([0.0, 100.0], margin=0.02), shapes)
 
 
@@ -331,7 +331,10 @@ def _noise(known: Data) -> Chart | None:
     if not np.isfinite(scale).any():
         return None
     batch = known["batch_size"] or np.nan
-    shapes: list[Shape] = [Line(steps, scale, 1, "noise scale"), Rule(float(batch), "batch size")]
+    shapes: list[Shape] = [
+        Line(steps, scale, 1, "noise scale"),
+        HorizontalLine(float(batch), "batch size"),
+    ]
     note = "The batch size at which noise equals signal."
     up = axis(scale, [batch], log=None)
     return _by_step("Gradient noise scale, rows", steps, up, shapes, note)

@@ -30,7 +30,7 @@ from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
-from mlpengine.training.run_directory import ENVIRONMENT, GIVEN, RESOLVED, RESULT_FILE
+from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RESOLVED, RESULT_FILE
 from mlpengine.training.samples import read_series
 
 from .chart import thinned
@@ -38,7 +38,7 @@ from .columns import data_of
 from .predictions import hardest_of, predictions_of
 from .travel import without_directories
 
-FORMAT = 1
+REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
 SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
 CONFIG_LENGTH = 20_000
@@ -146,10 +146,10 @@ def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:
 
 def _collect(run: RunData, effort: ReportBudget) -> Collected:
     notes = list(run.notes)
-    environment = _read_json(run.path / ENVIRONMENT, notes)
+    environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
     held: Held | None = None
     data: dict[str, Any] = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "run",
         "path": str(_shown(run.path)),
         "name": run.path.name,
@@ -194,7 +194,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     data["notes"] = notes
     for key in TRAVELING & data.keys():
         data[key] = without_directories(data[key])
-    return Collected(plain(data), held)
+    return Collected(plain_data(data), held)
 
 
 def collect_model(path: Path) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def collect_model(path: Path) -> dict[str, Any]:
     known, record = card(model), model.record
     notes = ["Rows, curves and gradients are not in a model file; they are in the run's report."]
     data: dict[str, Any] = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "model",
         "path": without_directories(str(path)),
         "name": path.name,
@@ -235,7 +235,7 @@ def collect_model(path: Path) -> dict[str, Any]:
         data["settings"] = {"seed": record["seed"]}
     else:
         notes.append("The file has no record of its training.")
-    return {**plain(data), "notes": notes}
+    return {**plain_data(data), "notes": notes}
 
 
 def activations_of(model: Model) -> list[str]:
@@ -361,7 +361,7 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
 
 def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return config, seed, versions, times and the commands that make the run again."""
-    given = run.path / GIVEN
+    given = run.path / GIVEN_CONFIG
     text = given.read_bytes().decode(errors="backslashreplace") if given.is_file() else ""
     text = redacted(text)
     config = run.loaded.file.config if run.loaded else None
@@ -383,18 +383,18 @@ def _shown(path: Path) -> Path:
     return Path(path.name) if path.is_absolute() else path
 
 
-def plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """Return data as JSON has it: six digits of each number, None where it is not finite."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return plain_data(value.tolist())
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain_data(one) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [plain(one) for one in value]
+        return [plain_data(one) for one in value]
     return str(value)
 
 

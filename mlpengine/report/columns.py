@@ -9,12 +9,12 @@ from mlpengine.common.quantiles import evenly_spaced, largest_shift
 from mlpengine.config.build import LoadedData
 from mlpengine.errors import MlpEngineError
 from mlpengine.features import profile
-from mlpengine.features.checks import describe
+from mlpengine.features.checks import column_profile
 from mlpengine.features.unlike import KS_LIMIT
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
 
-MAX_COLUMNS = 200
+REPORT_COLUMNS = 200
 """Columns that are described; of wider tables the first."""
 
 Z_LIMIT = 4.0
@@ -40,8 +40,8 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     dropped = [name for name in (*data.drop,) if name in train]
     reasons = _reasons(train, dropped, preprocessor.target.columns if preprocessor.target else ())
     columns = []
-    for name in train.names[:MAX_COLUMNS]:
-        facts = describe(name, train[name])
+    for name in train.names[:REPORT_COLUMNS]:
+        facts = column_profile(name, train[name])
         columns.append(
             {
                 "name": name,
@@ -68,7 +68,7 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
         "sampled": {name: part.n_rows for name, part in samples.items()},
         "left_out": tables.remarks,
         "columns": columns,
-        "more_columns": max(0, len(train.names) - MAX_COLUMNS),
+        "more_columns": max(0, len(train.names) - REPORT_COLUMNS),
         "features": preprocessor.n_features,
         "constant": preprocessor.constant,
         "where": data.where,

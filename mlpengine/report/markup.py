@@ -85,7 +85,7 @@ def by_power(value: float, digits: int = 2) -> str:
     return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
 
 
-def score(value: float | None) -> str:
+def score_text(value: float | None) -> str:
     """Return a metric for a sentence: three decimals, or three digits of a large one."""
     if value is None or not isfinite(value):
         return number(value)

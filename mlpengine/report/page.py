@@ -12,25 +12,30 @@ import numpy as np
 from mlpengine.common import palette
 from mlpengine.common.palette import shown_name
 from mlpengine.common.wording import plural
-from mlpengine.config.standing import PARTS
+from mlpengine.config.standing import PART_PHRASES
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
 
-from .chart import DASHES, LEVELS, array_of, opacity
-from .charts import dependence_charts, gradient_charts, prediction_charts, shades, training_charts
+from .chart import DASHES, SHADES, array_of, opacity
+from .charts import (
+    Data,
+    dependence_charts,
+    gradient_charts,
+    prediction_charts,
+    shades,
+    training_charts,
+)
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
-from .markup import score as exact
+from .markup import score_text as exact
 from .svg import grid, strip
 
-Data = Mapping[str, Any]
-
-KINDS = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
+TASK_PHRASES = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
 
 MANY_COLUMNS = 25
 """Up to so many columns one table describes; of more, the usual ones are folded away."""
 
-SHOWN_LEVELS = 20
+LISTED_LEVELS = 20
 """Number of levels of a column that are listed."""
 
 LISTED = 8
@@ -43,17 +48,17 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def run_page(data: Data) -> str:
     """Return the page of one run, or of a model file."""
     sections = [
-        ("verdicts", "Verdicts", None if data["kind"] == "model" else verdicts(data)),
-        ("training", "Training", training(data.get("epochs"))),
-        ("predictions", "Predictions", predictions(data.get("predictions"))),
-        ("drivers", "What drives the prediction", drivers(data.get("drivers"))),
-        ("gradients", "Gradients and updates", gradients(data.get("gradients"))),
-        ("data", "Data", columns(data.get("data"))),
+        ("verdicts", "Verdicts", None if data["kind"] == "model" else verdicts_section(data)),
+        ("training", "Training", training_section(data.get("epochs"))),
+        ("predictions", "Predictions", predictions_section(data.get("predictions"))),
+        ("drivers", "What drives the prediction", drivers_section(data.get("drivers"))),
+        ("gradients", "Gradients and updates", gradients_section(data.get("gradients"))),
+        ("data", "Data", columns_section(data.get("data"))),
         ("columns", "Columns", of_card(data.get("card"))),
-        ("hardest", "Hardest rows", hardest(data.get("hardest"))),
-        ("settings", "Settings", settings(data)),
+        ("hardest", "Hardest rows", hardest_section(data.get("hardest"))),
+        ("settings", "Settings", settings_section(data)),
     ]
-    return page(f"Report of {data['name']}", data, score(data), sections)
+    return page(f"Report of {data['name']}", data, score_section(data), sections)
 
 
 def page(
@@ -96,7 +101,7 @@ def page(
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def score(data: Data) -> Markup:
+def score_section(data: Data) -> Markup:
     """Return the head of a run: what was trained on what, and how good it is."""
     model, known = data.get("model"), data.get("score")
     head = [tag("h1", shortened(data["name"], 80)), tag("p", data["path"], class_="path")]
@@ -113,7 +118,7 @@ def score(data: Data) -> Markup:
         return joined(*head, tag("p", *sentence))
     metric, rows = known["metric"], known["predictions"]
     first = rows["model"][metric]
-    unit = f"{shown_name(metric)} on {known['rows']:,} {PARTS[known['part']]}"
+    unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
     text = with_error(first["value"], first["error"])
     value, _, error = text.partition(" ± ")
     sentence += [" ", _compared(known)]
@@ -183,10 +188,10 @@ def _scores_table(known: Data) -> Markup:
         lines.append([titles[who], bar, *cells])
     head = ["", "", *map(shown_name, names)]
     errors = ", with standard errors" if rows["model"][metric]["error"] else ""
-    return table(head, lines, f"Scores on {PARTS[known['part']]}{errors}", words=1)
+    return scrolling_table(head, lines, f"Scores on {PART_PHRASES[known['part']]}{errors}", words=1)
 
 
-def verdicts(data: Data) -> Markup:
+def verdicts_section(data: Data) -> Markup:
     """Return what is wrong in words, with settings that fix it."""
     known = data.get("verdicts") or []
     if not known:
@@ -213,7 +218,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
 
 
-def training(known: Data | None) -> Markup | None:
+def training_section(known: Data | None) -> Markup | None:
     """Return losses, metrics and learning rate by epoch."""
     if not known:
         return None
@@ -250,11 +255,11 @@ def _epochs(best: Any) -> str:
     return f"epochs {low} to {high}, by network" if low < high else f"epoch {low}"
 
 
-def predictions(known: Data | None) -> Markup | None:
+def predictions_section(known: Data | None) -> Markup | None:
     """Return predictions against the truth, and how far probabilities hold."""
     if not known:
         return None
-    where = f"{known['rows']:,} {PARTS[known['part']]}"
+    where = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     if known["part"] == "train":
         where += ", which the model was trained on"
     parts: list[Content] = [tag("p", f"On {where}.", class_="soft")]
@@ -264,13 +269,15 @@ def predictions(known: Data | None) -> Markup | None:
         parts.append(_by_class(known))
     if known.get("mistakes") and "confusion" not in known:
         lines = [[m["true"], m["predicted"], m["rows"]] for m in known["mistakes"]]
-        parts.append(table(["true", "predicted", "rows"], lines, "The commonest mistakes", words=2))
+        parts.append(
+            scrolling_table(["true", "predicted", "rows"], lines, "The commonest mistakes", words=2)
+        )
     if "labels" in known:
         lines = [
             [x["name"], _percent(x["share"]), number(x["recall"], 3), number(x["precision"], 3)]
             for x in known["labels"]
         ]
-        parts.append(table(["label", "share", "recall", "precision"], lines, "By label"))
+        parts.append(scrolling_table(["label", "share", "recall", "precision"], lines, "By label"))
     parts.append(grid(prediction_charts(known)))
     if known.get("more_targets"):
         parts.append(tag("p", f"And {plural(known['more_targets'], 'more target')}."))
@@ -309,10 +316,10 @@ def _by_class(known: Data, count: int = 20) -> Markup:
     ]  # fmt: skip
     shown = plural(len(lines), "class", "classes")
     title = f"Lowest recall: {shown} of {len(known['classes'])}"
-    return table(["class", "rows", "recall", "precision"], lines, title)
+    return scrolling_table(["class", "rows", "recall", "precision"], lines, title)
 
 
-def drivers(known: Data | None) -> Markup | None:
+def drivers_section(known: Data | None) -> Markup | None:
     """Return the importance of columns, and how the prediction depends on the first ones."""
     if not known:
         return None
@@ -337,15 +344,15 @@ def drivers(known: Data | None) -> Markup | None:
     title = "Permutation importance of the columns" + (
         f" (the first {len(ranked)} of {known['columns']})" if more else ""
     )
-    rows = f"{known['rows']:,} {PARTS[known['part']]}"
+    rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
                "Below, the mean prediction where all rows hold the same value of a column "
                "(partial dependence).", class_="soft")  # fmt: skip
     charts = dependence_charts(known["dependence"], known["outputs"])
-    return joined(text, table(head, lines, title, words=1), grid(charts))
+    return joined(text, scrolling_table(head, lines, title, words=1), grid(charts))
 
 
-def gradients(known: Data | None) -> Markup | None:
+def gradients_section(known: Data | None) -> Markup | None:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
     if not known or not known["layers"]:  # nothing was measured before the file ends
         return None
@@ -356,11 +363,13 @@ def gradients(known: Data | None) -> Markup | None:
     return joined(tag("p", text, class_="soft"), grid(gradient_charts(known)))
 
 
-def columns(known: Data | None) -> Markup | None:
+def columns_section(known: Data | None) -> Markup | None:
     """Return the columns: types, missing cells, what is left out, shifts between parts."""
     if not known:
         return None
-    rows = ", ".join(f"{count:,} {PARTS.get(name, name)}" for name, count in known["rows"].items())
+    rows = ", ".join(
+        f"{count:,} {PART_PHRASES.get(name, name)}" for name, count in known["rows"].items()
+    )
     sampled = known["sampled"].get("train", 0)
     text = [f"{rows}; {plural(known['features'], 'feature')}."]
     if sampled < known["rows"].get("train", 0):
@@ -369,20 +378,20 @@ def columns(known: Data | None) -> Markup | None:
     if known["where"]:
         text.append(f"Rows where {known['where']}.")
     others = [name for name in known["sampled"] if name != "train"]
-    head = ["column", "use", "type", "missing", "distinct", "holds",
-            *(f"shift to {PARTS[part].removesuffix(' rows')}" for part in others)]  # fmt: skip
+    shifts = [f"shift to {PART_PHRASES[part].removesuffix(' rows')}" for part in others]
+    head = ["column", "use", "type", "missing", "distinct", "holds", *shifts]
     parts: list[Content] = [tag("p", " ".join(text), class_="soft")]
     lines = [(_is_odd(one), _column(one, others)) for one in known["columns"]]
     wide = len(head)
     if len(lines) <= MANY_COLUMNS:
         every = [line for _, line in lines]
-        parts.append(table(head, every, "Columns", words=wide, named=False))
+        parts.append(scrolling_table(head, every, "Columns", words=wide, named=False))
     else:
         odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
         title = "Columns that are no features, have missing cells, or differ between the parts"
-        parts.append(table(head, odd, title, words=wide) if odd else "")
+        parts.append(scrolling_table(head, odd, title, words=wide) if odd else "")
         more = f"{plural(len(usual), 'feature')} without missing cells or differences"
-        body = table(head, usual, more, words=wide, named=False)
+        body = scrolling_table(head, usual, more, words=wide, named=False)
         parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
     if known["more_columns"]:
         parts.append(tag("p", f"And {plural(known['more_columns'], 'more column')}."))
@@ -404,10 +413,10 @@ def of_card(known: Data | None) -> Markup | None:
         return None
     lines = []
     for one in known["columns"]:
-        levels = [shortened(level, 24) for level in one["levels"][:SHOWN_LEVELS]]
-        more = ["..."] * (len(one["levels"]) > SHOWN_LEVELS)
+        levels = [shortened(level, 24) for level in one["levels"][:LISTED_LEVELS]]
+        more = ["..."] * (len(one["levels"]) > LISTED_LEVELS)
         lines.append([shortened(one["name"]), one["type"], ", ".join([*levels, *more]) or DASH])
-    return table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
+    return scrolling_table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
 
 
 def _is_odd(one: Data) -> bool:
@@ -443,7 +452,7 @@ def _shift(known: Data | None, unknown: Data | None) -> Markup:
     return tag("td", *cells, class_="n")
 
 
-def hardest(known: Data | None) -> Markup | None:
+def hardest_section(known: Data | None) -> Markup | None:
     """Return the rows with the largest loss, with their values."""
     if not known or not known["rows"]:
         return None
@@ -464,10 +473,10 @@ def hardest(known: Data | None) -> Markup | None:
             ]
         )
     unit = "" if classes else " Errors are in standard deviations of the target."
-    text = f"Of the {PARTS[known['part']]}, those with the largest loss.{unit}"
+    text = f"Of the {PART_PHRASES[known['part']]}, those with the largest loss.{unit}"
     return joined(
         tag("p", text, class_="soft"),
-        table(head, lines, "Hardest rows", words=len(head), named=False),
+        scrolling_table(head, lines, "Hardest rows", words=len(head), named=False),
     )
 
 
@@ -477,7 +486,7 @@ def _values(value: Any) -> str:
     return ", ".join(texts) + (", ..." if len(values) > 4 else "")
 
 
-def settings(data: Data) -> Markup:
+def settings_section(data: Data) -> Markup:
     """Return config, seed, versions, times, and how to make the run again."""
     known, result, model = data.get("settings") or {}, data.get("result") or {}, data.get("model")
     facts: dict[str, Content] = {}
@@ -522,7 +531,7 @@ def settings(data: Data) -> Markup:
     return joined(*parts)
 
 
-def table(
+def scrolling_table(
     head: Sequence[str],
     lines: Iterable[Sequence[Content]],
     title: str,
@@ -575,9 +584,9 @@ def _style() -> Markup:
     )
     shades = "\n".join(
         f"rect.h{k} {{ fill: var(--c1); fill-opacity: {opacity(k):.2f}; }} "
-        f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / LEVELS:.0f}%, "
+        f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / SHADES:.0f}%, "
         "var(--ground)); }"
-        for k in range(1, LEVELS + 1)
+        for k in range(1, SHADES + 1)
     )
     text = text.replace("LIGHT", colors(palette.LIGHT)).replace("DARK", colors(palette.DARK))
     return Markup(text.replace("COLORS", f"{classes}\n{shades}"))

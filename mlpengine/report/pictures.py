@@ -16,7 +16,7 @@ import numpy as np
 
 from mlpengine.common.files import write_atomically
 from mlpengine.common.palette import DARK, LIGHT
-from mlpengine.config.standing import PARTS, held_out
+from mlpengine.config.standing import PART_PHRASES, held_out
 from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.errors import UsageError, importing
 from mlpengine.models.metrics import confusion_matrix
@@ -24,17 +24,17 @@ from mlpengine.models.task import Classification, Regression
 
 from .chart import (
     DASHES,
-    LEVELS,
+    SHADES,
     Band,
     Bars,
-    Cells,
     Chart,
     Diagonal,
-    Key,
+    HeatMap,
+    HorizontalLine,
+    LegendEntry,
     Line,
     Mark,
     Points,
-    Rule,
     Shape,
     Spans,
     opacity,
@@ -63,7 +63,7 @@ with importing("mlpengine.report.pictures", "plots"):
 UNDATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
 """Picture formats, and the metadata left out of each so that equal runs give equal bytes."""
 
-WIDTH, HEIGHT = 5.0, 3.6
+INCHES_WIDE, INCHES_HIGH = 5.0, 3.6
 """Size of a chart in inches."""
 
 LINE_LENGTH = 72
@@ -101,8 +101,8 @@ def draw(charts: Sequence[Chart], title: str = "") -> Figure:
     """Return charts side by side as a figure of matplotlib."""
     columns = len(charts) if len(charts) < 4 else 2 if len(charts) == 4 else 3
     rows = -(-len(charts) // columns)
-    wide = min(14.0, max(WIDTH, *(0.45 * len(chart.x.ticks) for chart in charts)))
-    tall = min(13.0, max(HEIGHT, *(0.32 * len(chart.y.ticks) for chart in charts)))
+    wide = min(14.0, max(INCHES_WIDE, *(0.45 * len(chart.x.ticks) for chart in charts)))
+    tall = min(13.0, max(INCHES_HIGH, *(0.32 * len(chart.y.ticks) for chart in charts)))
     figure = Figure(figsize=(columns * wide, rows * tall + 0.2 * len(title.splitlines())))
     panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for row in range(rows):
@@ -129,7 +129,7 @@ def save_pictures(directory: str | Path, run: RunData) -> list[Path]:
     norm = by_epoch("Gradient norm", [("norm", epochs["curves"]["gradient_norm"])], powers=True)
     pictures = {"training.png": ("", [*training_charts(epochs), *norm])}
     held = held_out(loaded, run.model.mean, run.known)
-    title = f"{len(held.rows):,} {PARTS[held.part]}"
+    title = f"{len(held.rows):,} {PART_PHRASES[held.part]}"
     if isinstance(loaded.task, Classification):
         classes = run.model.preprocessor.classes
         counts = confusion_matrix(held.rows.truth, held.predicted, len(classes))
@@ -242,9 +242,9 @@ def _draw_shape(axes: Axes, chart: Chart, shape: Shape) -> None:
             axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color="C0", alpha=0.85)
         case Spans(x, low, high):
             axes.vlines(x, low, high, color="C0", linewidth=1.5)
-        case Cells():
+        case HeatMap():
             _draw_cells(axes, shape)
-        case Rule(value):
+        case HorizontalLine(value):
             if chart.shows(shape):
                 axes.axhline(value, **RULE)
         case Mark(value):
@@ -256,16 +256,16 @@ def _draw_shape(axes: Axes, chart: Chart, shape: Shape) -> None:
             axes.plot(ends, ends, **RULE)
 
 
-def _draw_cells(axes: Axes, cells: Cells) -> None:
+def _draw_cells(axes: Axes, cells: HeatMap) -> None:
     rows = len(cells.levels)
-    shades = ListedColormap([_shade(level) for level in range(1, LEVELS + 1)])
+    shades = ListedColormap([_shade(level) for level in range(1, SHADES + 1)])
     blank = np.ma.masked_equal(cells.levels, 0)
-    axes.pcolormesh(cells.x, range(rows + 1), blank, cmap=shades, vmin=0.5, vmax=LEVELS + 0.5)
+    axes.pcolormesh(cells.x, range(rows + 1), blank, cmap=shades, vmin=0.5, vmax=SHADES + 0.5)
     axes.grid(visible=False)
     middles = ((cells.x[:-1] + cells.x[1:]) / 2).tolist()
     for row, texts in enumerate(cells.texts):
         for x, text, level in zip(middles, texts, cells.levels[row], strict=True):
-            color = axes.get_facecolor() if level > LEVELS / 2 else None
+            color = axes.get_facecolor() if level > SHADES / 2 else None
             axes.text(x, row + 0.5, text, ha="center", va="center", fontsize=8.5, color=color)
 
 
@@ -279,7 +279,7 @@ def _look(color: int) -> dict[str, Any]:
     return {"color": f"C{color - 1}", "linestyle": (0, dashes) if dashes else "-"}
 
 
-def _handle(key: Key) -> Artist:
+def _handle(key: LegendEntry) -> Artist:
     """Return the sign of an entry of a legend."""
     match key.kind:
         case "rule":

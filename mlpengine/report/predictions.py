@@ -19,8 +19,8 @@ SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
 """Largest number of classes with a confusion matrix; of more, the commonest mistakes."""
 
-MISTAKES, BINS, HARDEST = 10, 10, 10
-LEVELS = 0.5, 0.8, 0.9, 0.95
+MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
+INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
 INTERVAL_ROWS = 200
 
 
@@ -88,7 +88,7 @@ def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None
         return None
     held = {"other": other, "first": first}
     pair = {who: baselines.Guess(one.predicted) for who, one in held.items()}
-    table = baselines.scores([metric], first.rows.truth, pair, first.rows.weights)
+    table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
     share = np.sqrt(len(first.rows) / first.total)
     ahead = table["first"]["ahead"]
     return {"value": ahead["value"], "error": ahead["error"] * share}
@@ -173,14 +173,14 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
         said, right, of = chances[:, 1], truth == 1, "second class"
     else:
         said, right, of = chances.max(axis=1), held.predicted == truth, "predicted class"
-    number = np.minimum((said * BINS).astype(np.int64), BINS - 1)
-    counts = np.bincount(number, minlength=BINS)
+    number = np.minimum((said * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
+    counts = np.bincount(number, minlength=RELIABILITY_BINS)
     filled = counts > 0
     divided = np.maximum(counts, 1)
     return {
         "of": of,
-        "probability": (np.bincount(number, said, BINS) / divided)[filled],
-        "share": (np.bincount(number, right, BINS) / divided)[filled],
+        "probability": (np.bincount(number, said, RELIABILITY_BINS) / divided)[filled],
+        "share": (np.bincount(number, right, RELIABILITY_BINS) / divided)[filled],
         "rows": counts[filled],
     }
 
@@ -190,7 +190,7 @@ def _intervals(model: Model, held: Held) -> list[dict[str, float]]:
     chosen = evenly_spaced(len(held.rows), INTERVAL_ROWS)
     rows = held.rows.rows(chosen)
     shares = []
-    for level in LEVELS:
+    for level in INTERVAL_LEVELS:
         low, high = model.interval(rows.x, level)
         inside = (low <= rows.truth) & (rows.truth <= high)
         shares.append({"level": level, "share": float(inside.mean()), "rows": len(rows)})

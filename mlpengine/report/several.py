@@ -9,31 +9,41 @@ import numpy as np
 
 from mlpengine.common.palette import LIGHT, shown_name
 from mlpengine.common.wording import plural
-from mlpengine.config.load import differing
-from mlpengine.config.standing import PARTS
+from mlpengine.config.load import differing_settings
+from mlpengine.config.standing import PART_PHRASES
 from mlpengine.models.metrics import higher_is_better
 
 from .chart import Chart, array_of
 from .charts import by_epoch, sweep_charts
-from .collect import FORMAT, Collected, RunData, plain
+from .collect import REPORT_FORMAT, Collected, RunData, plain_data
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
-from .markup import score as exact
-from .page import page, table, verdicts
+from .markup import score_text as exact
+from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
 from .svg import grid, strip
 from .travel import without_directories
 
-SHOWN_TRIALS, SHOWN_KEYS = 40, 9
+SHOWN_TRIALS, TRIAL_KEYS = 40, 9
 CURVE_POINTS = 100
-KEPT = ("name", "path", "ending", "failure", "result", "verdicts", "model", "score", "notes")
+COMPARED_KEYS = (
+    "name",
+    "path",
+    "ending",
+    "failure",
+    "result",
+    "verdicts",
+    "model",
+    "score",
+    "notes",
+)
 
 
 def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str, Any]:
     """Return runs side by side: different settings first, then scores and their differences."""
     files = [run.loaded.file if run.loaded else None for run in runs]
     known = [file for file in files if file is not None]
-    settings = differing(known) if len(known) == len(files) else {}
-    shown = [{key: one.data[key] for key in KEPT if key in one.data} for one in collected]
+    settings = differing_settings(known) if len(known) == len(files) else {}
+    shown = [{key: one.data[key] for key in COMPARED_KEYS if key in one.data} for one in collected]
     for one, data in zip(shown, (c.data for c in collected), strict=True):
         one["epochs"] = _few_epochs(data.get("epochs"))
     names = [one["name"] for one in shown]
@@ -42,7 +52,7 @@ def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str
     notes = [f"{name}: {note}" for name, one in zip(names, shown, strict=True)
              for note in one.pop("notes", ())]  # fmt: skip
     data = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "runs",
         "name": plural(len(runs), "run"),
         "names": names,
@@ -51,7 +61,7 @@ def compare(runs: Sequence[RunData], collected: Sequence[Collected]) -> dict[str
         "differences": _differences(collected),
         "notes": notes,
     }
-    result: dict[str, Any] = plain(data)
+    result: dict[str, Any] = plain_data(data)
     return result
 
 
@@ -92,7 +102,7 @@ def runs_page(data: Mapping[str, Any]) -> str:
     names = data["names"]
     lead = [tag("h1", f"{data['name']} compared"), tag("p", ", ".join(names), class_="path")]
     lead.append(tag("p", _best_run(data)))
-    words = [joined(tag("h3", name), verdicts(one)) for name, one in
+    words = [joined(tag("h3", name), verdicts_section(one)) for name, one in
              zip(names, data["runs"], strict=True)]  # fmt: skip
     sections = [
         ("settings", "Different settings", _settings(data)),
@@ -110,7 +120,7 @@ def _best_run(data: Mapping[str, Any]) -> str:
         return "Which run is better cannot be told: their scores are of different kinds."
     name, metric = data["names"][known["best"]], shown_name(known["metric"])
     score = data["runs"][known["best"]]["score"]["predictions"]["model"][known["metric"]]
-    text = f"{shortened(name)} has the highest {metric} on the {PARTS[known['part']]}, "
+    text = f"{shortened(name)} has the highest {metric} on the {PART_PHRASES[known['part']]}, "
     text += f"{with_error(score['value'], score['error'])}."
     close = [
         other
@@ -132,7 +142,7 @@ def _settings(data: Mapping[str, Any]) -> Markup:
     text = ""
     if any(key == "seed" or key.startswith("data.") for key in data["settings"]):
         text = tag("p", "Seed or data differ, so the rows of the parts may, too.", class_="soft")
-    return joined(table(["", *_heads(data)], lines, "Settings that differ"), text)
+    return joined(scrolling_table(["", *_heads(data)], lines, "Settings that differ"), text)
 
 
 def _heads(data: Mapping[str, Any]) -> list[str]:
@@ -146,7 +156,7 @@ def _scores(data: Mapping[str, Any]) -> Markup:
         cells: dict[str, Content] = {}
         score, result = one.get("score"), one.get("result", {})
         if score:
-            where = PARTS[score["part"]]
+            where = PART_PHRASES[score["part"]]
             for who, title in (("model", ""), ("linear", ", linear"), ("constant", ", constant")):
                 for name, metric in score["predictions"].get(who, {}).items():
                     if name != "ahead" and (who == "model" or name == score["metric"]):
@@ -159,7 +169,7 @@ def _scores(data: Mapping[str, Any]) -> Markup:
         for label, cell in cells.items():
             rows.setdefault(label, [DASH] * len(runs))[k] = cell
     lines = [[label, *cells] for label, cells in rows.items()]
-    return table(["", *_heads(data)], lines, "Scores with standard errors, and sizes")
+    return scrolling_table(["", *_heads(data)], lines, "Scores with standard errors, and sizes")
 
 
 def _ahead(data: Mapping[str, Any]) -> Markup | None:
@@ -179,7 +189,9 @@ def _ahead(data: Mapping[str, Any]) -> Markup | None:
     text = tag("p", "Differences are of the same rows, pair by pair, with their standard errors, "
                "which are smaller than those of the scores.", class_="soft")  # fmt: skip
     return joined(
-        tag("h3", "Paired differences"), text, table(head, lines, "Paired differences", named=False)
+        tag("h3", "Paired differences"),
+        text,
+        scrolling_table(head, lines, "Paired differences", named=False),
     )
 
 
@@ -216,7 +228,7 @@ def collect_sweep(
     """Return the numbers of a sweep; `outcome` has its metric, its trials and the best of them."""
     chosen = outcome.get("best")
     data = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "kind": "sweep",
         "name": name,
         "path": without_directories(str(path)),
@@ -230,7 +242,7 @@ def collect_sweep(
         "ending": "epochs" if chosen else None,
         "notes": best.data.get("notes", []) if best else [],
     }
-    result: dict[str, Any] = plain(data)
+    result: dict[str, Any] = plain_data(data)
     return result
 
 
@@ -247,7 +259,7 @@ def sweep_page(data: Mapping[str, Any]) -> str:
         text += f" The best is trial {best['number']}, with {metric} {exact(best['value'])}."
     lead.append(tag("p", text))
     if data.get("score"):
-        score, where = data["score"], PARTS[data["score"]["part"]]
+        score, where = data["score"], PART_PHRASES[data["score"]["part"]]
         one = score["predictions"]["model"][score["metric"]]
         lead.append(
             tag("p", tag("span", with_error(one["value"], one["error"]), class_="value"),
@@ -268,12 +280,12 @@ def _best_trial(data: Mapping[str, Any]) -> Markup | None:
     if not best:
         return None
     lines = [[key, shortened(value, 60)] for key, value in best["values"].items()]
-    parts: list[Content] = [table(["setting", "value"], lines, "Its settings")]
+    parts: list[Content] = [scrolling_table(["setting", "value"], lines, "Its settings")]
     if best.get("config"):
         command = f"mlpengine train {best['config']}"
         parts += [tag("p", "Its config gives the same weights again:"),
                   tag("pre", tag("code", command))]  # fmt: skip
-    return joined(*parts, tag("h3", "Its verdicts"), verdicts(data))
+    return joined(*parts, tag("h3", "Its verdicts"), verdicts_section(data))
 
 
 def _importance(data: Mapping[str, Any]) -> Markup | None:
@@ -284,7 +296,7 @@ def _importance(data: Mapping[str, Any]) -> Markup | None:
     lines = [[key, strip(share, 0.0, highest), f"{share:.2f}"] for key, share in shares.items()]
     text = tag("p", "The share of each setting in the difference between the best trials and "
                "all trials (PED-ANOVA).", class_="soft")  # fmt: skip
-    return joined(text, table(["setting", "", "share"], lines, "Importance of settings"))
+    return joined(text, scrolling_table(["setting", "", "share"], lines, "Importance of settings"))
 
 
 def _all_trials(data: Mapping[str, Any]) -> Markup:
@@ -305,4 +317,4 @@ def _all_trials(data: Mapping[str, Any]) -> Markup:
     more = len(order) - len(lines)
     head = ["trial", shown_name(data["metric"]), *map(shortened, keys), "state"]
     title = "Trials, the best first" + (f"; {more:,} more are in the data" if more else "")
-    return table(head, lines, title)
+    return scrolling_table(head, lines, title)

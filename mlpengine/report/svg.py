@@ -14,14 +14,14 @@ from .chart import (
     NAME_LENGTH,
     Band,
     Bars,
-    Cells,
     Chart,
     Diagonal,
-    Key,
+    HeatMap,
+    HorizontalLine,
+    LegendEntry,
     Line,
     Mark,
     Points,
-    Rule,
     Shape,
     Spans,
     thinned,
@@ -128,9 +128,9 @@ class _Frame:
                 places = zip(self.x(shape.x), self.y(shape.low), self.y(shape.high), strict=True)
                 moves = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in places)
                 return tag("path", d=moves, class_="span c1")
-            case Cells():
+            case HeatMap():
                 return self._cells(shape)
-            case Rule():
+            case HorizontalLine():
                 moves = f"M{self.left} {self.y(shape.value):.1f}H{RIGHT}"
                 return tag("path", d=moves, class_="rule") if self.chart.shows(shape) else joined()
             case Mark():
@@ -173,7 +173,7 @@ class _Frame:
             if top < BOTTOM
         )  # fmt: skip
 
-    def _cells(self, cells: Cells) -> Markup:
+    def _cells(self, cells: HeatMap) -> Markup:
         ends, tall = self.x(cells.x), (BOTTOM - TOP) / len(cells.levels)
         shapes = []
         for row, line in enumerate(cells.levels):
@@ -189,7 +189,7 @@ class _Frame:
         return joined(shapes)
 
 
-def _swatch(key: Key) -> Markup:
+def _swatch(key: LegendEntry) -> Markup:
     """Return the sign of an entry of a legend."""
     match key.kind:
         case "rule":

@@ -8,9 +8,9 @@ from annotated_types import Ge, Gt, Le, Len, Lt
 
 from mlpengine.common.fields import Checked, Count, Given
 
-Task: TypeAlias = Literal["classification", "regression", "multilabel"]
+TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
-Clipping: TypeAlias = Literal["smooth", "none"]
+FeatureClipping: TypeAlias = Literal["smooth", "none"]
 Encoding: TypeAlias = Literal["piecewise", "none"]
 Filling: TypeAlias = (
     Literal["mean", "median", "indicator", "error"] | Annotated[float, Gt(-1e38), Lt(1e38)]
@@ -48,7 +48,7 @@ class FeatureSettings(Checked):
     """
 
     target: tuple[str, ...] = ()
-    task: Literal["auto"] | Task = "auto"
+    task: Literal["auto"] | TaskName = "auto"
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     features: Annotated[dict[str, str], Len(0, 1000)] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class FeatureSettings(Checked):
     weight: str | None = None
     class_weights: Literal["balanced", "none"] = "none"
     standardize: Scaling = "standard"
-    clip: Clipping = "smooth"
+    clip: FeatureClipping = "smooth"
     encoding: Encoding = "none"
     bins: Annotated[int, Ge(2), Le(1000)] = BINS
     standardize_target: Standardizing = True

@@ -38,7 +38,7 @@ MAX_NETWORKS = 1_000
 Several: TypeAlias = Annotated[int, Ge(2), Le(MAX_NETWORKS)]
 
 
-def in_order(kinds: Iterable[Kind]) -> list[Kind]:
+def linear_last(kinds: Iterable[Kind]) -> list[Kind]:
     """Return kinds in the order of their networks: the linear one is last."""
     return sorted(kinds, key=LINEAR.__eq__)
 
@@ -78,7 +78,7 @@ class TrainingSettings(Checked):
         folds: Number of networks, each trained without one fold of the rows; the other folds choose
             its best epoch; the prediction is their mean.
         seeds: Number of networks that differ only in their seeds; the prediction is their mean.
-        members: Kinds of networks, one of each kind per fold (ignored without folds). plain reads
+        kinds: Kinds of networks, one of each kind per fold (ignored without folds). plain reads
             numbers, piecewise also their quantile bins, periodic also their cosines; linear is a
             linear model. The mean weights the kinds by what is best out of fold.
         calibration: temperature: divide logits by a number that is fitted out of fold or, without
@@ -108,7 +108,7 @@ class TrainingSettings(Checked):
     schedule: Schedule | ScheduleLike = field(default_factory=ConstantSchedule)
     folds: Several | None = None
     seeds: Several | None = None
-    members: tuple[Kind, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     calibration: Literal["temperature", "none"] = "none"
     refit: bool = False
     epochs: Count = 100
@@ -131,24 +131,24 @@ class TrainingSettings(Checked):
         """Yield options that exclude each other."""
         if self.folds and self.seeds:
             yield "seeds", "give folds or seeds, not both"
-        if self.members and len(set(self.members)) < len(self.members):
-            yield "members", "each kind must be given once"
-        if len(self.members) == 1:
-            yield "members", f"give two kinds or more (got {self.members[0]!r})"
+        if self.kinds and len(set(self.kinds)) < len(self.kinds):
+            yield "kinds", "each kind must be given once"
+        if len(self.kinds) == 1:
+            yield "kinds", f"give two kinds or more (got {self.kinds[0]!r})"
         if self.refit and (self.folds or self.seeds):
             yield "refit", "needs one network (with folds, all rows train already)"
         if self.refit and self.calibration != "none":
             yield "refit", "no rows are left for a temperature: leave one out"
 
     @property
-    def kinds(self) -> list[Kind]:
+    def fold_kinds(self) -> list[Kind]:
         """The kinds of networks in each fold, linear last; none where all networks are alike."""
-        return in_order(self.members) if self.folds else []
+        return linear_last(self.kinds) if self.folds else []
 
     @property
     def trained_kinds(self) -> list[Kind]:
         """The kinds that are trained by steps."""
-        return trained(self.kinds)
+        return trained(self.fold_kinds)
 
     @property
     def clip(self) -> Clip | None:

@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, ShapeError, UsageError
-from mlpengine.features import gather
+from mlpengine.features import gather_rows
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
@@ -20,7 +20,7 @@ from mlpengine.step.nonfinite import Fault, bad_rows, listed_rows, locate_nonfin
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
-Data = tuple[Array, Array, Array | None]
+StepData = tuple[Array, Array, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
 
 
@@ -47,14 +47,14 @@ class BoundStep(Uncopyable):
         return program if program is not None and program.computes_outputs else None
 
     @property
-    def many(self) -> "Executor | None":
+    def fused_steps(self) -> "Executor | None":
         """What makes many whole steps in one call, each on rows that it gathers, or None."""
         return self.fused
 
-    def begin_many(self, optimizer: Optimizer) -> bool:
-        """Return whether `many` can run, which changes the moments of the optimizer."""
+    def prepare_fused_steps(self, optimizer: Optimizer) -> bool:
+        """Return whether `fused_steps` can run, which changes the moments of the optimizer."""
         optimizer.take_moments_back()
-        return self.many is not None
+        return self.fused_steps is not None
 
     @property
     def value(self) -> float:
@@ -62,7 +62,7 @@ class BoundStep(Uncopyable):
         return float(self.loss.value)
 
     @property
-    def buffers(self) -> Data:
+    def buffers(self) -> StepData:
         """The buffers that a batch is written into."""
         return self.scratch.input, self.loss.target, self.loss.sample_weight
 
@@ -72,11 +72,11 @@ class BoundStep(Uncopyable):
         if self.loss.sample_weight is not None:
             yield self.loss.sample_weight
 
-    def gather(self, data: Data, order: Array) -> None:
+    def gather(self, data: StepData, order: Array) -> None:
         """Copy the rows `order` of `data` into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if rows is not None and buffer is not None:
-                gather(rows, order, buffer)
+                gather_rows(rows, order, buffer)
 
     def write(self, x: Array, y: Array, weight: Array | None) -> None:
         """Copy a batch into the buffers.
@@ -112,7 +112,7 @@ class BoundStep(Uncopyable):
             return Fault(f"the target is not, in {listed_rows(numbers)}", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
-    def layout_errors(self, data: Data, order: Array) -> Iterator[str]:
+    def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
         for rows, buffer in zip(data, self.buffers, strict=True):
             if text := _misfit(rows, buffer):

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 
 from mlpengine.spec import Array
-from mlpengine.step.bound_step import Data
+from mlpengine.step.bound_step import StepData
 from mlpengine.step.step import TrainingStep
 
 WORK_AT_ONCE = 2**28
@@ -25,7 +25,7 @@ class CompiledSteps:
     The results are those of gathering and `TrainingStep.run`, bit for bit.
 
     Args:
-        step: a step whose `BoundStep.many` is not None.
+        step: a step whose `BoundStep.fused_steps` is not None.
         data: arrays whose rows fit the step's buffers.
         order: int64 row numbers, which may be shuffled in place between calls.
         rows: number of rows of the order in an epoch, whose last batch may be a short one.
@@ -33,7 +33,7 @@ class CompiledSteps:
     """
 
     def __init__(
-        self, step: TrainingStep, data: Data, order: Array, rows: int, max_steps: int
+        self, step: TrainingStep, data: StepData, order: Array, rows: int, max_steps: int
     ) -> None:
         self._step, self._bound = step, step.bound(step.batch_size)
         short, program = rows % step.batch_size, self._bound.fused
@@ -60,7 +60,7 @@ class CompiledSteps:
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
-        done = self._step.run_fused(self._bound, self._data, order, *results, norm)
+        done = self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
         return self._losses[:done].tolist(), self._norms[:done].tolist()
 
 
@@ -69,7 +69,9 @@ def steps_at_once(step: TrainingStep) -> int:
     return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
 
 
-def compiled_steps(step: TrainingStep, data: Data, order: Array, rows: int) -> CompiledSteps | None:
+def compiled_steps(
+    step: TrainingStep, data: StepData, order: Array, rows: int
+) -> CompiledSteps | None:
     """Return the batches of `order`, of which an epoch has so many rows, as machine code.
 
     The result is None, and steps must run one by one, if whole steps are not machine code, if the
@@ -77,6 +79,6 @@ def compiled_steps(step: TrainingStep, data: Data, order: Array, rows: int) -> C
     """
     max_steps = min(steps_at_once(step), -(-rows // step.batch_size))
     bound = step.bound(step.batch_size)
-    if bound.many is None or max_steps < MIN_STEPS or any(bound.layout_errors(data, order)):
+    if bound.fused_steps is None or max_steps < MIN_STEPS or any(bound.layout_errors(data, order)):
         return None
     return CompiledSteps(step, data, order, rows, max_steps)

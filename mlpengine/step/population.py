@@ -22,17 +22,17 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, ArrayLike, Spec
-from mlpengine.step.bound_step import Data
+from mlpengine.step.bound_step import StepData
 from mlpengine.step.fused_loop import steps_at_once
 from mlpengine.step.step import TrainingStep
 
-TURN = 0.05
+SLICE_SECONDS = 0.05
 """Seconds for which a thread makes steps of one member before it takes the next.
 
 A member that is new to a core reads its weights and moments from memory."""
 
 SHORTEST = 16
-"""A turn has a stretch divided by this, or more."""
+"""A slice has a stretch divided by this, or more."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -233,7 +233,7 @@ class PopulationStep(KnownAttributes):
             raise UsageError("population step: needs an active member (all have stopped)")
         work = _Work(self.steps, self.batch_size, active)
         work.prepare(x, y, orders, sample_weight)
-        work.share(*self._helpers(len(active)))
+        work.run(*self._helpers(len(active)))
         for k, error in sorted(work.failures.items()):
             self.active[k] = False
             self.failures[k] = error
@@ -265,11 +265,11 @@ class PopulationStep(KnownAttributes):
 
 
 class _Work:
-    """The steps of one call: a thread takes the member with the most steps left for a turn.
+    """The steps of one call, which threads make in slices.
 
-    A turn is one or more calls of a stretch of steps each.  The last turns are short, and the
-    members end together, so that all threads end at about the same time, though one may be slower
-    than the other.
+    A thread takes a slice of the steps of the member with the most left.  A slice is one or more
+    calls of a stretch of steps each.  The last slices are short, and the members end together, so
+    that all threads end at about the same time, though one may be slower than the other.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ class _Work:
                     f"(got {sample_weight.shape})"
                 )
             weights = [*sample_weight]
-        self._data: list[Data] = [(x, y, w) for w in weights]
+        self._data: list[StepData] = [(x, y, w) for w in weights]
         self._orders = [np.ascontiguousarray(order) for order in orders]
         self._counts = [0] * members
         for k in self._active:
@@ -312,12 +312,14 @@ class _Work:
         self._left = [*self._counts]
         self._waiting = [k for k in self._active if self._counts[k]]
 
-    def share(self, pool: ThreadPoolExecutor | None, helpers: int) -> None:
+    def run(self, pool: ThreadPoolExecutor | None, helpers: int) -> None:
         """Make all steps, in this thread and in `helpers` threads of the pool."""
         self._threads = 1 + helpers
-        futures = [pool.submit(self._work) for _ in range(helpers)] if pool is not None else []
+        futures = (
+            [pool.submit(self._run_slices) for _ in range(helpers)] if pool is not None else []
+        )
         try:
-            self._work()
+            self._run_slices()
             wait(futures)
         finally:
             self._ended.set()  # where this thread was interrupted
@@ -325,11 +327,11 @@ class _Work:
         for future in futures:
             future.result()
 
-    def _work(self) -> None:
+    def _run_slices(self) -> None:
         try:
-            while not self._ended.is_set() and (turn := self._take()):
-                k, start, last = turn
-                end = perf_counter() + TURN
+            while not self._ended.is_set() and (taken := self.next_slice()):
+                k, start, last = taken
+                end = perf_counter() + SLICE_SECONDS
                 start = self._make(k, start, last)
                 while start < last and perf_counter() < end and not self._ended.is_set():
                     start = self._make(k, start, last)
@@ -341,8 +343,8 @@ class _Work:
             self._ended.set()
             raise
 
-    def _take(self) -> tuple[int, int, int] | None:
-        """Return a member, and the numbers of the first step of its turn and of that after it.
+    def next_slice(self) -> tuple[int, int, int] | None:
+        """Return a member, and the numbers of the first step of its slice and of that after it.
 
         Of several threads, one takes a fourth of its share of the steps that wait.  None if no
         member waits: as many are left as other threads.
@@ -351,12 +353,12 @@ class _Work:
             if not self._waiting:
                 return None
             k = max(self._waiting, key=self._left.__getitem__)
-            start, turn = self._counts[k] - self._left[k], self._left[k]
+            start, steps = self._counts[k] - self._left[k], self._left[k]
             if self._threads > 1:
                 share = sum(self._left[m] for m in self._waiting) // (4 * self._threads)
-                turn = min(turn, max(share, self._stretch // SHORTEST, 1))
+                steps = min(steps, max(share, self._stretch // SHORTEST, 1))
             self._waiting.remove(k)
-            return k, start, start + turn
+            return k, start, start + steps
 
     def _make(self, k: int, start: int, last: int) -> int:
         """Make a stretch of steps of member k from number `start`; return the number after it."""
@@ -365,7 +367,7 @@ class _Work:
         before = step.optimizer.steps
         results = self.losses[k, start:stop], self.norms[k, start:stop]
         try:
-            step.run_into(self._data[k], self._orders[k][start * batch : stop * batch], *results)
+            step.make_steps(self._data[k], self._orders[k][start * batch : stop * batch], *results)
         except NumericalError as error:
             made = step.optimizer.steps - before
             for values in results:

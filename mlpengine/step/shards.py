@@ -23,7 +23,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Optimizer
 from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, Call, call
-from mlpengine.step.bound_step import BoundStep, Data
+from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.nonfinite import Fault
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shared_update import SharedUpdate, share_update
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 TAIL = 8
 """Numbers in float64 that follow a gradient: what else is added over all shards."""
 
-LOSS, FAILURES, STOPS = range(3)
+LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
 """Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
 
 
@@ -155,7 +155,7 @@ class Shards:
             if size:
                 part = build(self.scratches[k].for_rows(size), self.grads[k].for_rows(size))
                 parts.append((rows, part))
-                calls = [*part.calls, call(tail.__setitem__, LOSS, part.loss.value)]
+                calls = [*part.calls, call(tail.__setitem__, LOSS_PLACE, part.loss.value)]
             else:
                 calls = [call(body.fill, 0), call(tail.fill, 0)]
             groups.append((rows.start, [*calls, *self._sums_after(k)]))
@@ -206,7 +206,7 @@ class Shards:
             if error is not None:
                 raise error
             return
-        tail[FAILURES], tail[STOPS] = error is not None, ranks.wants_stop
+        tail[FAILURES_PLACE], tail[STOPS_PLACE] = error is not None, ranks.wants_stop
         shared = self._share_update(ranks, update)
         if shared is None:
             self._reduction()
@@ -238,13 +238,13 @@ class Shards:
         return len(self._programs) == len(self.scratches)
 
     @property
-    def many(self) -> "Executor | None":
+    def fused_steps(self) -> "Executor | None":
         """The update, if it can compute the gradients of a whole batch, too."""
         return self.update if self.shared is not None and self._has_programs else None
 
-    def begin_many(self) -> bool:
-        """Return whether `many` can run; the ranks agree on that at the first step."""
-        if self.many is None or self.ranks is None:
+    def prepare_fused_steps(self) -> bool:
+        """Return whether `fused_steps` can run; the ranks agree on that at the first step."""
+        if self.fused_steps is None or self.ranks is None:
             return False
         shared = self._share_update(self.ranks, self.update)
         if shared is not None:
@@ -296,21 +296,21 @@ class BoundShards(BoundStep):
         return self.parts[0][1].forward if self.parts else None
 
     @property
-    def many(self) -> "Executor | None":
-        return self.shards.many
+    def fused_steps(self) -> "Executor | None":
+        return self.shards.fused_steps
 
-    def begin_many(self, optimizer: Optimizer) -> bool:
-        return self.shards.begin_many()
+    def prepare_fused_steps(self, optimizer: Optimizer) -> bool:
+        return self.shards.prepare_fused_steps()
 
     @property
     def value(self) -> float:
-        return float(self.shards.tail.item(LOSS))
+        return float(self.shards.tail.item(LOSS_PLACE))
 
     def targets(self) -> Iterator[Array]:
         for _, part in self.parts:
             yield from part.targets()
 
-    def gather(self, data: Data, order: Array) -> None:
+    def gather(self, data: StepData, order: Array) -> None:
         for rows, part in self.parts:
             part.gather(data, order[rows])
 

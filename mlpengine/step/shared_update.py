@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlpengine.backends.compiled.executor import LOST_RANK
-from mlpengine.backends.compiled.source import CHUNK
+from mlpengine.backends.compiled.source import NORM_CHUNK
 from mlpengine.common.buffers import address_of
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.common.system import process_file
@@ -131,8 +131,8 @@ class SharedUpdate:
         executor.call.ranks = ctypes.addressof(described)
         executor.call.shared = described, rows, gradients, tails, memory, self.tail, processes
         self._described = described
-        chunks = ranks.share(-(-total.size // CHUNK))
-        own = slice(chunks.start * CHUNK, min(chunks.stop * CHUNK, total.size))
+        chunks = ranks.share(-(-total.size // NORM_CHUNK))
+        own = slice(chunks.start * NORM_CHUNK, min(chunks.stop * NORM_CHUNK, total.size))
         self._optimizer = weakref.ref(optimizer)
         self._moments = [*zip(shared, moments.values(), strict=True)]
         self._own = [(other[own], private[own]) for other, private in self._moments]

@@ -36,7 +36,7 @@ from mlpengine.optim.clipping import Apply, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, ArrayLike, Spec
-from mlpengine.step.bound_step import BoundStep, Data
+from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, Shards
 from mlpengine.step.state import pack, restoring, unpack
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 
-BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
+_BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
 """Attributes that a copy makes for itself."""
 
-EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
+STEP_EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
 
 
 @dataclass(slots=True)
 class _Result:
-    """What each step writes, or each call of `run_fused`."""
+    """What each step writes, or each call of `make_fused_steps`."""
 
     bound: BoundStep
     loss: float = nan
@@ -116,7 +116,7 @@ class TrainingStep(KnownAttributes):
         "predict": "write step.mlp.predict(x)",
     }
 
-    @called_as(EXAMPLE)
+    @called_as(STEP_EXAMPLE)
     def __init__(
         self,
         mlp: Network,
@@ -236,7 +236,7 @@ class TrainingStep(KnownAttributes):
 
     @property
     def clipped_steps(self) -> int:
-        """Number of steps of the last `run_fused` whose gradients were clipped."""
+        """Number of steps of the last `make_fused_steps` whose gradients were clipped."""
         return self._result.clipped_steps
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -397,13 +397,13 @@ class TrainingStep(KnownAttributes):
         data = x, y, sample_weight
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
-        self.run_into(data, order, losses, norms)
+        self.make_steps(data, order, losses, norms)
         return losses, norms
 
-    def count_steps(self, data: Data, order: Array, where: str) -> int:
+    def count_steps(self, data: StepData, order: Array, where: str) -> int:
         """Return how many full batches `order` names.
 
-        Raises: ShapeError or DataError, beginning with `where`, unless `run_into` can make a step
+        Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
         on each.
         """
         known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
@@ -416,20 +416,20 @@ class TrainingStep(KnownAttributes):
             raise DataError(f"{where}: {misfit}")
         return order.size // self.batch_size
 
-    def run_into(self, data: Data, order: Array, losses: Array, norms: Array) -> None:
+    def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
         """Make the steps of `run_many`, on arguments known to fit, and write the results."""
         bound, batch = self._full, self.batch_size
-        many = bound.many is not None and order.flags.c_contiguous
-        done = self.run_fused(bound, data, order, losses, norms) if many else 0
+        many = bound.fused_steps is not None and order.flags.c_contiguous
+        done = self.make_fused_steps(bound, data, order, losses, norms) if many else 0
         for i in range(done, len(losses)):  # a step that failed does so again, and raises
             bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
             norms[i] = self.grad_norm
 
-    def run_fused(
+    def make_fused_steps(
         self,
         bound: BoundStep,
-        data: Data,
+        data: StepData,
         order: Array,
         losses: Array,
         norms: Array,
@@ -441,10 +441,10 @@ class TrainingStep(KnownAttributes):
         where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
         exceeds `max_norm`, updates nothing and is the last one.
         """
-        optimizer, fused, count = self.optimizer, bound.many, len(losses)
+        optimizer, fused, count = self.optimizer, bound.fused_steps, len(losses)
         if self.ranks is not None and not self._agreed:
             self._compare_ranks(self.ranks)
-        if fused is None or not bound.begin_many(optimizer):
+        if fused is None or not bound.prepare_fused_steps(optimizer):
             return 0
         rates, decays = optimizer.next_rates(count)
         batch, done, clips = self.batch_size, 0, 0
@@ -615,7 +615,7 @@ class TrainingStep(KnownAttributes):
         result = self._result
         last = next(rows for rows, bound in self._bound.items() if bound is result.bound)
         return {
-            **{k: v for k, v in vars(self).items() if k not in BOUND},
+            **{k: v for k, v in vars(self).items() if k not in _BOUND},
             "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
             "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
             "last": (last, result.loss, result.norm, result.clipped, result.clipped_steps),
@@ -648,7 +648,7 @@ def _check_parts(mlp: object, loss: object, optimizer: object) -> None:
         near = made.get(nearest(value, made) or "") if isinstance(value, str) else None
         if isinstance(value, type) and issubclass(value, kind) and name != "mlp":
             near = value.__name__
-        right = EXAMPLE.replace(name, f"{near}{ends}") if near else EXAMPLE
+        right = STEP_EXAMPLE.replace(name, f"{near}{ends}") if near else STEP_EXAMPLE
         raise UsageError(
             f"training step: {name} must be {text} (got {quoted(value)}); write {right}"
         )

@@ -25,7 +25,7 @@ from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import Opener, readable
 from mlpengine.tables._lines import (
     Header,
-    Source,
+    TextSource,
     line_count,
     long_cells,
     parser,
@@ -33,7 +33,7 @@ from mlpengine.tables._lines import (
     record_lines,
     whole_records,
 )
-from mlpengine.tables._scan import Cells, Cutter, Distinct, moments, native_numbers, numbers
+from mlpengine.tables._scan import Cells, Cutter, Distinct, moments, native_numbers, parse_columns
 from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill
 from mlpengine.tables.table import Column, Table
@@ -192,7 +192,7 @@ class _ColumnReader:
     def convert(self, cells: Sequence[str]) -> Array | None:
         """Return the values of cells as the current step reads them, None if it cannot."""
         if self.step == 0:
-            return _cells.numbers(cells, self.missing, padded=self.padded)
+            return _cells.parse_numbers(cells, self.missing, padded=self.padded)
         if self.step == 1:
             return _cells.dates(cells, self.missing, self.dates)
         return self.codes(cells)
@@ -242,7 +242,7 @@ class _Pass:
 
         The stream starts with a header line, or after it if `header` is given.
         """
-        source = Source(stream, self.where)
+        source = TextSource(stream, self.where)
         self.header = header or read_header(source, self.options.reading.delimiter)
         source.next_line = self.header.first_line
         names = self.header.names
@@ -264,7 +264,7 @@ class _Pass:
             raise DataError(f"{self.where}: {_NO_ROWS}")
         return readers
 
-    def _body(self, source: Source, readers: list[_ColumnReader]) -> None:
+    def _body(self, source: TextSource, readers: list[_ColumnReader]) -> None:
         cutter = Cutter(self.header.delimiter, len(readers))
         begin = source.offset
 
@@ -301,7 +301,7 @@ class _Pass:
                     convert()
                     converted.result()
 
-    def _expect(self, source: Source, size: int, readers: list[_ColumnReader]) -> None:
+    def _expect(self, source: TextSource, size: int, readers: list[_ColumnReader]) -> None:
         """Tell the columns how many rows follow those so far, which take so many bytes."""
         if self.spill is not None:  # which keeps rows in a file
             return
@@ -318,7 +318,7 @@ class _Pass:
         if cells.loops is None:
             numeric = [i for i, reader in left if not reader.step]
             padded = {i for i in numeric if readers[i].padded}
-            known = numbers(cells, numeric, self.options.missing, padded)
+            known = parse_columns(cells, numeric, self.options.missing, padded)
         while left:
             try:
                 column, reader = left.popleft()
@@ -333,7 +333,7 @@ class _Pass:
                 reader.append(values)
 
     @long_cells()
-    def _parse(self, source: Source, lines: int, readers: list[_ColumnReader]) -> None:
+    def _parse(self, source: TextSource, lines: int, readers: list[_ColumnReader]) -> None:
         """Read at least this many lines with the csv module."""
         start = source.next_line
         reader = parser(source, self.header.delimiter)
@@ -406,7 +406,7 @@ def read_csv(
     origin = None
     if not reading.regular:
         with readable(where), open_file() as stream:
-            source = Source(stream, where)
+            source = TextSource(stream, where)
             delimiter = (header or read_header(source, options.reading.delimiter)).delimiter
             origin = np.array(record_lines(source, delimiter))
     columns: dict[str, Column] = {}
@@ -482,7 +482,7 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
     Raises: DataError as `read_csv`.
     """
     with readable(where):
-        source = Source(stream, where)
+        source = TextSource(stream, where)
         header = read_header(source, options.reading.delimiter)
         is_empty = True
         while content := whole_records(source, header.delimiter, _CHUNK):

@@ -15,7 +15,7 @@ from mlpengine.common.files import similar_file
 from mlpengine.common.misuse import quoted
 from mlpengine.common.system import read_pipe
 from mlpengine.errors import DataError, MlpEngineError, UsageError
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.progress import OnProgress
 
 Opener = Callable[[], BinaryIO]
 
@@ -27,7 +27,7 @@ BINARY_BYTES = 64 << 20
 
 _BLOCK = 1 << 20
 
-PATIENCE = 10.0
+PIPE_SECONDS = 10.0
 """Seconds to wait for a writer of a pipe."""
 
 
@@ -114,7 +114,7 @@ def readable(where: str) -> Iterator[None]:
 class _Watched(io.FileIO):
     """A file that reports how much of it is read."""
 
-    def __init__(self, path: str | os.PathLike[str], progress: Progress) -> None:
+    def __init__(self, path: str | os.PathLike[str], progress: OnProgress) -> None:
         super().__init__(path)
         self.progress, self.size = progress, os.fstat(self.fileno()).st_size
 
@@ -168,7 +168,7 @@ def transcoded(stream: BinaryIO, encoding: str) -> BinaryIO:
 
 
 def opener(
-    path: str | os.PathLike[str], progress: Progress | None = None, encoding: str = "utf-8"
+    path: str | os.PathLike[str], progress: OnProgress | None = None, encoding: str = "utf-8"
 ) -> Opener:
     """Return a function that opens a file as UTF-8, and unpacks it if its name ends in .gz.
 
@@ -188,9 +188,9 @@ def opener(
 def _read_pipe(where: str) -> bytes:
     """Return all that is written into a pipe, such as that of a shell's <(...)."""
     with readable(where):
-        content = read_pipe(where, PATIENCE)
+        content = read_pipe(where, PIPE_SECONDS)
     if content is None:
-        raise DataError(f"{where}: nothing is written into this pipe ({PATIENCE:g} s)")
+        raise DataError(f"{where}: nothing is written into this pipe ({PIPE_SECONDS:g} s)")
     return content
 
 

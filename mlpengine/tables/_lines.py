@@ -17,7 +17,7 @@ from mlpengine.tables.reading import DELIMITERS
 from mlpengine.tables.table import MAX_COLUMNS
 
 MAX_LINE = 1 << 24
-BLOCK = 1 << 17
+TEXT_BYTES = 1 << 17
 """Bytes that are cut into cells at once: a block fits into the second-level cache."""
 
 _WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
@@ -50,7 +50,7 @@ class EncodingError(DataError):
     """A file has another encoding than it should."""
 
 
-class Source:
+class TextSource:
     """A stream of UTF-8 text, read in blocks of whole lines or line by line.
 
     Attributes:
@@ -63,7 +63,7 @@ class Source:
         self.next_line = 1
         self.count = 0
         self.total = _size_of(stream)
-        self.size = BLOCK
+        self.size = TEXT_BYTES
         start = stream.read(_START)
         refuse_other_format(start, where)
         self.is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
@@ -113,7 +113,7 @@ class Source:
 
     def widen(self, columns: int) -> None:
         """Make blocks large enough for some rows of that many columns."""
-        self.size = min(_WIDE_BLOCK, max(BLOCK, 8 * _WIDE_ROWS * columns))
+        self.size = min(_WIDE_BLOCK, max(TEXT_BYTES, 8 * _WIDE_ROWS * columns))
 
     def lines(self) -> Iterator[str]:
         """Yield the next lines with their ends."""
@@ -182,7 +182,7 @@ class Header(NamedTuple):
 
 
 @long_cells()
-def read_header(source: Source, delimiter: str | None) -> Header:
+def read_header(source: TextSource, delimiter: str | None) -> Header:
     """Read the header line; if the delimiter is None, infer it from the first lines.
 
     Raises: DataError for a file without one, and for names that are empty or repeated.
@@ -204,12 +204,12 @@ def read_header(source: Source, delimiter: str | None) -> Header:
     return Header(names, delimiter, reader.line_num + 1)
 
 
-def parser(source: Source, delimiter: str) -> Any:
+def parser(source: TextSource, delimiter: str) -> Any:
     """Return a reader of the csv module over the next lines."""
     return csv.reader(source.lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
 
 
-def _sample(source: Source) -> list[str]:
+def _sample(source: TextSource) -> list[str]:
     sample: list[str] = []
     for line in source.lines():
         columns = 1 + max(map(line.count, DELIMITERS))
@@ -226,7 +226,7 @@ def _sample(source: Source) -> list[str]:
 
 
 @long_cells()
-def record_lines(source: Source, delimiter: str) -> list[int]:
+def record_lines(source: TextSource, delimiter: str) -> list[int]:
     """Return the line in which each of the next records starts, counted from 0."""
     reader = parser(source, delimiter)
     starts, end = [], 0
@@ -237,7 +237,7 @@ def record_lines(source: Source, delimiter: str) -> list[int]:
     return starts
 
 
-def whole_records(source: Source, delimiter: str, size: int) -> bytes:
+def whole_records(source: TextSource, delimiter: str, size: int) -> bytes:
     """Return the next lines, about `size` bytes, up to where a record ends; empty at the end."""
     parts, length = [], 0
     while block := source.block():
@@ -294,7 +294,7 @@ def check_names(names: list[str], where: str) -> None:
     if names[0].startswith("sep=") and len(names) <= 2:
         text = "names the delimiter for spreadsheets, not the columns; delete the line"
         raise DataError(f"{where}: {text} ({names[0]})")
-    values = _cells.numbers(names, frozenset())
+    values = _cells.parse_numbers(names, frozenset())
     counted = values is not None and values[0] in (0, 1) and (np.diff(values) == 1).all()
     if values is not None and not counted:
         raise DataError(f"{where}: must name the columns, but holds only numbers; add a header")
@@ -303,7 +303,7 @@ def check_names(names: list[str], where: str) -> None:
         if not name and (position > 1 or len(names) == 1):
             raise DataError(f"{where}: column {position} has no name; name it or delete it")
         if name in positions:
-            is_number = _cells.numbers([name], frozenset()) is not None
+            is_number = _cells.parse_numbers([name], frozenset()) is not None
             fix = (
                 "is it a row of the data? Then add a header" if is_number else "rename one of them"
             )

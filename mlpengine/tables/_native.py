@@ -44,12 +44,12 @@ _log = logging.getLogger("mlpengine")
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the compiled loops, from the cache or newly compiled; None if they cannot be."""
-    from mlpengine.backends.compiled.cache import load
+    from mlpengine.backends.compiled.cache import load_library
     from mlpengine.backends.compiled.executor import chosen_target
 
     source = files("mlpengine.tables").joinpath("scan.c").read_text(encoding="utf-8")
     try:
-        loops = load(source, chosen_target(), functions=tuple(_FUNCTIONS))
+        loops = load_library(source, chosen_target(), functions=tuple(_FUNCTIONS))
     except CompileError as reason:
         _log.debug("reading: NumPy cuts and converts cells (%s)", reason)
         return None

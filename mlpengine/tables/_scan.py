@@ -198,13 +198,13 @@ class Cutter:
         return np.flatnonzero(mask)
 
 
-def numbers(
+def parse_columns(
     cells: Cells, columns: Sequence[int], missing: frozenset[str], padded: Collection[int] = ()
 ) -> dict[int, Array | None]:
     """Return the float64 values of columns, NaN where missing, None where a cell is no number.
 
-    Values are those of `_cells.numbers`, cell by cell; leading zeros are allowed in the columns
-    `padded`.
+    Values are those of `_cells.parse_numbers`, cell by cell; leading zeros are allowed in the
+    columns `padded`.
     """
     spellings = _spellings(missing)
     results: dict[int, Array | None] = {}
@@ -228,7 +228,7 @@ def numbers(
 def native_numbers(
     cells: Cells, column: int, missing: frozenset[str], out: Array, *, padded: bool
 ) -> bool:
-    """Write what `numbers` returns for a column; return False where that is None."""
+    """Write what `parse_numbers` returns for a column; return False where that is None."""
     spellings = _spellings(missing)
     odd = np.empty(len(out), bool)
     words = address_of(spellings.words), len(spellings.words), bool(spellings.numbers)
@@ -260,7 +260,7 @@ def _spellings(missing: frozenset[str]) -> _Spellings:
 
 
 def _number(text: str) -> float | None:
-    values = _cells.numbers([text], frozenset())
+    values = _cells.parse_numbers([text], frozenset())
     return None if values is None else float(values[0])
 
 
@@ -276,7 +276,7 @@ def _complete(
     rows = np.flatnonzero(odd)
     for some in (rows[:16], rows[16:]):
         if len(some):
-            known = _cells.numbers(cells.texts(column, some), missing, padded=padded)
+            known = _cells.parse_numbers(cells.texts(column, some), missing, padded=padded)
             if known is None:
                 return False
             values[some] = known
@@ -322,7 +322,7 @@ class _Plain:
         count -= (negative | (first == _PLUS)) & ~empty
         digits, wrong = _digits(self.words, whole_stop, count, whole_words)
         odd = (wrong != 0) | (count > 8 * whole_words) | (points > 1)
-        odd |= (count + part_count == 0) | ((points == 0) & (digits >= _cells.EXACT))
+        odd |= (count + part_count == 0) | ((points == 0) & (digits >= _cells.FIRST_INEXACT))
         odd |= (first == _ZERO) & (count > 1) & (points == 0)  # may be a code
         if part_words:
             part, wrong = _digits(self.words, stop, part_count, part_words)
@@ -330,7 +330,7 @@ class _Plain:
             power = _POWERS.take(part_count, mode="clip")
             values = digits * power + part
             odd |= values > _LIMIT
-            if values.max() < _cells.EXACT:
+            if values.max() < _cells.FIRST_INEXACT:
                 np.divide(values, power, out=values)
             else:
                 scale = np.where(odd | (digits == 0), 0, power).astype(np.int64)

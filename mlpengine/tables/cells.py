@@ -12,7 +12,7 @@ from mlpengine.spec import Array
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
 """Spellings of a missing cell; `missing=` of the reader replaces them."""
 
-EXACT = 2.0**53
+FIRST_INEXACT = 2.0**53
 """Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
@@ -42,7 +42,9 @@ CENTURY_ENDS = 69
 """Years of two digits from this one on are of the 20th century, as POSIX's strptime has it."""
 
 
-def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = True) -> Array | None:
+def parse_numbers(
+    cells: Sequence[str], missing: frozenset[str], *, padded: bool = True
+) -> Array | None:
     """Return the cells as float64 with NaN where missing, or None if one is not a number.
 
     A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
@@ -60,7 +62,7 @@ def numbers(cells: Sequence[str], missing: frozenset[str], *, padded: bool = Tru
         return None
     if not padded and any(map(_PADDED.fullmatch, cells)):
         return None
-    large = np.flatnonzero(np.abs(values) >= EXACT).tolist()
+    large = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
     if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
         return None
     return values
@@ -213,4 +215,4 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
 
 
 def _is_plain(level: str) -> bool:
-    return numbers([level], frozenset()) is not None
+    return parse_numbers([level], frozenset()) is not None

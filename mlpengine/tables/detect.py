@@ -13,9 +13,9 @@ from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
-from mlpengine.tables._lines import EncodingError, Source, read_header, wide_encoding
-from mlpengine.tables.progress import Progress
-from mlpengine.tables.reader import DATASETS, format_of, read_table
+from mlpengine.tables._lines import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.tables.progress import OnProgress
+from mlpengine.tables.reader import DATASETS, read_table, table_format
 from mlpengine.tables.reading import DEFAULT, CsvDialect, DecimalMark, Thousands
 from mlpengine.tables.table import Table
 
@@ -47,14 +47,14 @@ class Detected:
     notes: list[str]
 
 
-def detect(source: str, progress: Progress | None = None) -> Detected:
+def detect(source: str, progress: OnProgress | None = None) -> Detected:
     """Read a table and infer how its cells are spelled.
 
     Raises: DataError for a file that cannot be read.
     """
     is_csv = source not in DATASETS or os.path.isfile(source)
     require_file(source)
-    if not is_csv or format_of(source):
+    if not is_csv or table_format(source):
         return Detected(read_table(source, progress=progress), DEFAULT, [])
     reading, notes = DEFAULT, []
     try:
@@ -104,7 +104,7 @@ def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table,
 
 def _header(source: str, reading: CsvDialect) -> Any:
     with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
-        return read_header(Source(stream, source), reading.delimiter)
+        return read_header(TextSource(stream, source), reading.delimiter)
 
 
 def _encoding(source: str) -> str:
@@ -165,7 +165,7 @@ def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Itera
     `known` are the formats of dates of other columns.
     """
     none: frozenset[str] = frozenset()
-    if _cells.numbers(cells, none, padded=False) is not None:
+    if _cells.parse_numbers(cells, none, padded=False) is not None:
         yield reading
     if _cells.dates(cells, none) is not None:
         yield reading

@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, text_column
-from mlpengine.tables.cells import EXACT
+from mlpengine.tables.cells import FIRST_INEXACT
 from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.table import Column, Table, column_of, number_text
 
@@ -147,7 +147,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     kind = array.dtype.kind
     given_as_float = kind == "f" and isinstance(values, np.ndarray)  # NumPy has rounded nothing
     if kind in "iuf" and not (name in options.numbers or given_as_float):
-        kind = "O" if ((array >= EXACT) | (array <= -EXACT)).any() else kind
+        kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
     if kind in "biufM":
         return column_of(array, where)
     as_text = name in options.text or _is_categorical(values)
@@ -168,7 +168,7 @@ def _of_cells(
     if all(isinstance(cell, bool | np.bool_) for cell in known):
         return Column(_spread(known, missing), "boolean" if known else "number")
     whole = [cell for cell in known if isinstance(cell, int | np.integer)]
-    is_exact = name in options.numbers or all(abs(int(cell)) < EXACT for cell in whole)
+    is_exact = name in options.numbers or all(abs(int(cell)) < FIRST_INEXACT for cell in whole)
     if is_exact and all(isinstance(cell, int | float | Decimal | np.number) for cell in known):
         try:
             return Column(_spread(known, missing))

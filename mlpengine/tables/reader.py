@@ -29,11 +29,11 @@ from mlpengine.tables._files import (
     require_file,
     transcoded,
 )
-from mlpengine.tables.cells import EXACT, sorted_levels
-from mlpengine.tables.progress import Progress
+from mlpengine.tables.cells import FIRST_INEXACT, sorted_levels
+from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
-from mlpengine.tables.table import Column, Kind, Table, column_of, date_column
+from mlpengine.tables.table import Column, ColumnKind, Table, column_of, date_column
 
 DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
 """The data sets that ship with the package, and the target column of each."""
@@ -46,7 +46,7 @@ def read_table(
     missing: Iterable[str] | None = None,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     **spelling: Any,
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
@@ -80,7 +80,7 @@ def read_table(
     if name in DATASETS and not os.path.isfile(name):
         return load_dataset(name)
     _refuse_config(name)
-    if known := format_of(name):
+    if known := table_format(name):
         require_file(name)
         return known.read(name, options)
     if not os.path.splitext(name)[1] and not os.path.exists(name):
@@ -97,7 +97,7 @@ def store_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     skip: Iterable[str] = (),
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
     **spelling: Any,
 ) -> Table:
     """Return what `read_table` returns, with columns in a file below `directory`.
@@ -110,7 +110,7 @@ def store_table(
         cannot be written.
     """
     name = os.fspath(path)
-    if known := format_of(name):
+    if known := table_format(name):
         options = CsvOptions.of(DEFAULT, text, numbers)
         if known.mapped:
             return known.read(name, options)
@@ -159,7 +159,7 @@ def read_blocks(
         return
     name = os.fspath(source)
     _refuse_config(name)
-    known = format_of(name)
+    known = table_format(name)
     if known and known.blocks:
         require_file(name)
         yield from known.blocks(name, options)
@@ -379,7 +379,7 @@ class _ParquetColumn:
         self._spill = spill
         self._segments: list[Segment] = []
         self._codes: dict[str, int] = {}
-        self._kind: Kind = "number"
+        self._kind: ColumnKind = "number"
         self._dtype = np.dtype(np.float64)
 
     def add(self, column: Column) -> None:
@@ -433,7 +433,7 @@ def _texts(path: str, names: Collection[str], options: CsvOptions) -> set[str]:
             if not all(one and one.has_min_max for one in known):
                 read = compute.min_max(file.read([name], use_threads=False).column(0))
                 ends = [read["min"].as_py() or 0, read["max"].as_py() or 0]
-            if any(abs(end) >= EXACT for end in ends):
+            if any(abs(end) >= FIRST_INEXACT for end in ends):
                 texts.add(name)
         return texts
 
@@ -527,6 +527,6 @@ FORMATS: dict[str, Format] = {
 """The formats other than CSV, by the ends of files' names in lower case."""
 
 
-def format_of(path: str) -> Format | None:
+def table_format(path: str) -> Format | None:
     """Return the format of a file by its name; None for CSV."""
     return FORMATS.get(os.path.splitext(path)[1].lower())

@@ -20,10 +20,10 @@ import numpy as np
 from mlpengine.common import system
 from mlpengine.common.files import make_directory, read_file, write_all, write_atomically, writing
 from mlpengine.spec import Array
-from mlpengine.tables.table import Column, Kind, Table
+from mlpengine.tables.table import Column, ColumnKind, Table
 
-VERSION = 1
-ALIGNMENT = mmap.ALLOCATIONGRANULARITY
+FILE_VERSION = 1
+MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
 COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
 _PREPARED = re.compile(r".*-[0-9a-f]{16}\.(columns|rows)\.lock")
 """The name of the lock beside a prepared file; it stays where the file could not be written."""
@@ -65,7 +65,7 @@ class StoredColumn(Column):
         offset: int,
         count: int,
         dtype: str,
-        kind: Kind,
+        kind: ColumnKind,
         levels: Sequence[str],
     ) -> None:
         for name, value in (
@@ -124,14 +124,14 @@ class Spill:
         view, start = out.view(np.uint8).data, 0
         with writing(self.path, "read"):
             for offset, size in segments:
-                read_into(self._values, view[start : start + size], offset)
+                read_exactly(self._values, view[start : start + size], offset)
                 start += size
         return out
 
     def keep(self, name: str, column: Column) -> None:
         """Write a finished column."""
         values = np.ascontiguousarray(column.values)
-        start = -(-self._end // ALIGNMENT) * ALIGNMENT
+        start = -(-self._end // MAP_GRANULARITY) * MAP_GRANULARITY
         with writing(self.path):
             os.lseek(self._columns, start, os.SEEK_SET)
             write_all(self._columns, values.view(np.uint8).data)
@@ -163,7 +163,7 @@ class Spill:
             os.close(descriptor)
 
 
-def read_into(descriptor: int, view: memoryview, offset: int) -> None:
+def read_exactly(descriptor: int, view: memoryview, offset: int) -> None:
     """Fill a view with bytes of a file.  Raises: OSError if the file is too short."""
     start = 0
     while start < len(view):
@@ -189,16 +189,16 @@ def stored_table(
     """
     state = path.stat()
     given = {
-        "version": VERSION,
+        "version": FILE_VERSION,
         "source": os.path.abspath(path),
         "size": state.st_size,
         "changed": state.st_mtime_ns,
         "skipped": sorted(skip),
         **how,
     }
-    target = directory / f"{path.stem[:60]}-{digest(given)}{COLUMNS}"
+    target = directory / f"{path.stem[:60]}-{short_digest(given)}{COLUMNS}"
     with preparing(target):
-        if describe(target) is None:
+        if read_description(target) is None:
             _write(path, target, given, read, skip)
         return _opened(target, str(path))
 
@@ -220,7 +220,7 @@ def _write(
             "decimal_commas": table.decimal_commas,
             "given": given,
         }
-        complete(target, description)
+        complete_file(target, description)
     finally:
         spill.close()
         part_of(target).unlink(missing_ok=True)
@@ -249,7 +249,7 @@ def _opened(target: Path, source: str) -> Table:
     return table
 
 
-def digest(given: Mapping[str, Any]) -> str:
+def short_digest(given: Mapping[str, Any]) -> str:
     """Return a short name for plain data."""
     return sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -259,7 +259,7 @@ def part_of(target: Path) -> Path:
     return target.with_name(target.name + PART)
 
 
-def complete(target: Path, description: Mapping[str, Any]) -> None:
+def complete_file(target: Path, description: Mapping[str, Any]) -> None:
     """Give a file that is written its name, and then its description, which makes it valid."""
     with writing(target):
         system.replace(part_of(target), target)
@@ -267,7 +267,7 @@ def complete(target: Path, description: Mapping[str, Any]) -> None:
     write_atomically(target.with_suffix(DESCRIPTION), json.dumps(description).encode())
 
 
-def describe(target: Path) -> dict[str, Any] | None:
+def read_description(target: Path) -> dict[str, Any] | None:
     """Return the description of a file that is whole, else None."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         description: dict[str, Any] = json.loads(target.with_suffix(DESCRIPTION).read_bytes())

@@ -12,7 +12,7 @@ from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.tables.reading import DELIMITERS
 
-Kind = Literal["number", "boolean", "date", "text"]
+ColumnKind = Literal["number", "boolean", "date", "text"]
 
 MAX_COLUMNS = 100_000
 """Maximum number of columns: a wider file is damaged or hostile."""
@@ -27,7 +27,7 @@ class Column:
     """
 
     values: Array
-    kind: Kind = "number"
+    kind: ColumnKind = "number"
     levels: tuple[str, ...] = ()
 
     @property
@@ -69,7 +69,7 @@ class Column:
         return "" if value != value else number_text(self.kind, float(value))
 
 
-def number_text(kind: Kind, value: float) -> str:
+def number_text(kind: ColumnKind, value: float) -> str:
     """Return a value of a number, boolean or date column in its usual notation."""
     if kind == "boolean":
         return "true" if value else "false"

@@ -27,7 +27,7 @@ from mlpengine.tape.expression import Expression
 from mlpengine.tape.graph import (
     Computation,
     computations_behind,
-    gradients,
+    leaf_gradients,
     new_value,
     run_forward,
     save_for_backward,
@@ -170,7 +170,7 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
     if not root.wants_grad:
         raise TapeError(f"backward: the root must be tracked; see require_grad ({root!r})")
     computations = computations_behind(root._made_by)
-    arrays = gradients(computations, root._value)
+    arrays = leaf_gradients(computations, root._value)
     if not retain_graph:
         for computation in computations:
             computation.consume()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from mlpengine.common.locks import cached_property
 from mlpengine.common.placement import Storage, place
 from mlpengine.spec import Spec
-from mlpengine.tape.plan import FOREVER, Buffer, Computed, Slot, Step
+from mlpengine.tape.plan import FOREVER, Buffer, Computed, PlannedCall, Slot
 from mlpengine.tape.record import Record, Value, as_tuple, dependents, viewed
 
 
@@ -25,7 +25,7 @@ class BackwardPlan:
     wanted: Sequence[Value]
     retain: Sequence[Value] = ()
     like: Sequence[Storage] = ()
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlannedCall] = field(default_factory=list)
     gradients: dict[int, Buffer] = field(default_factory=dict)
     seeds: dict[int, Buffer] = field(default_factory=dict)
     storages: list[Storage] = field(default_factory=list)
@@ -56,7 +56,7 @@ class BackwardPlan:
     def _now(self) -> int:
         return len(self.steps)
 
-    def _emit(self, step: Step) -> None:
+    def _emit(self, step: PlannedCall) -> None:
         for read in (*step.reads, *step.writes, *step.work.values()):
             for buffer in read if isinstance(read, tuple) else (read,):
                 if buffer is not None:
@@ -78,7 +78,7 @@ class BackwardPlan:
             self.seeds[node.index] = seed
             if node.index in consumed or node.is_leaf:
                 gradient = self._gradient_of(node)
-                self._emit(Step("reduce", None, (seed,), (gradient,)))
+                self._emit(PlannedCall("reduce", None, (seed,), (gradient,)))
             else:
                 self.gradients[node.index] = seed
 
@@ -100,7 +100,7 @@ class BackwardPlan:
         reads = self._residuals(record, dys if len(dys) > 1 else dys[0])
         work = self._work(record)
         slots: list[Slot] = []
-        after: list[Step] = []
+        after: list[PlannedCall] = []
         for position, (x, wants) in enumerate(zip(record.operands, wanted, strict=True)):
             if x is None or not wants:
                 slots.append(None)
@@ -109,17 +109,17 @@ class BackwardPlan:
             slots.append(slot)
             after += steps
         node = record.outputs[0]
-        self._emit(Step("backward", record.op, reads, tuple(slots), work, node))
+        self._emit(PlannedCall("backward", record.op, reads, tuple(slots), work, node))
         for step in after:
             self._emit(step)
 
     def _gradient_or_zero(self, node: Value) -> Buffer:
         """Return the gradient of a node; zeros where no output depends on it."""
         if node.index not in self.gradients:
-            self._emit(Step("zero", None, (), (self._gradient_of(node),)))
+            self._emit(PlannedCall("zero", None, (), (self._gradient_of(node),)))
         return self.gradients[node.index]
 
-    def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[Step]]:
+    def _slot(self, record: Record, position: int, x: Value) -> tuple[Buffer, list[PlannedCall]]:
         """Return the buffer that the rule writes for operand `x`, and the steps that follow."""
         y = record.outputs[0]
         full = y.spec.shape if record.op.broadcasts else x.spec.shape
@@ -131,13 +131,13 @@ class BackwardPlan:
         if full == x.spec.shape:
             return slot, [self._add(x, slot)]
         if first:
-            return slot, [Step("reduce", None, (slot,), (self._gradient_of(x),))]
+            return slot, [PlannedCall("reduce", None, (slot,), (self._gradient_of(x),))]
         reduced = self._new(f"{label}.reduced", x.spec)
-        return slot, [Step("reduce", None, (slot,), (reduced,)), self._add(x, reduced)]
+        return slot, [PlannedCall("reduce", None, (slot,), (reduced,)), self._add(x, reduced)]
 
-    def _add(self, x: Value, slot: Buffer) -> Step:
+    def _add(self, x: Value, slot: Buffer) -> PlannedCall:
         gradient = self.gradients[x.index]
-        return Step("add", None, (gradient, slot), (gradient,))
+        return PlannedCall("add", None, (gradient, slot), (gradient,))
 
     def _in_place(self, record: Record, position: int, x: Value) -> Buffer | None:
         """Give `x` the storage of dy where the op allows it and no other step reads dy."""
@@ -185,7 +185,7 @@ class BackwardPlan:
         writes = tuple(self._recomputed[y.index] for y in record.outputs)
         work = self._new_work(record, record.op.signature.work["forward"])
         self._recomputed_work[record.key] = work
-        self._emit(Step("recompute", record.op, reads, writes, work, record.outputs[0]))
+        self._emit(PlannedCall("recompute", record.op, reads, writes, work, record.outputs[0]))
 
     def _new_work(self, record: Record, names: Iterable[str]) -> dict[str, Buffer]:
         names = list(names)

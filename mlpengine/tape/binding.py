@@ -15,7 +15,7 @@ from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.spec import Array, Call, Calls, call
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.forward import ForwardPlan
-from mlpengine.tape.plan import Buffer, Slot, Step, StepKind
+from mlpengine.tape.plan import Buffer, PlannedCall, Slot, StepKind
 from mlpengine.tape.record import Value, as_tuple
 
 
@@ -61,7 +61,7 @@ class Instruction(Uncopyable):
 
 
 def bind(
-    steps: Sequence[Step], resolve: Callable[[Buffer], Array], backend: Backend
+    steps: Sequence[PlannedCall], resolve: Callable[[Buffer], Array], backend: Backend
 ) -> list[Instruction]:
     """Turn steps into instructions: arrays from `resolve`, calls from the ops' rules."""
 
@@ -81,7 +81,7 @@ def bind(
 
 
 def _calls(
-    step: Step,
+    step: PlannedCall,
     reads: Sequence[Array | tuple[Array | None, ...] | None],
     writes: Sequence[Array | None],
     work: Mapping[str, Array],

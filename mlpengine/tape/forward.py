@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from mlpengine.common.placement import Storage, place
 from mlpengine.errors import TapeError, UsageError
-from mlpengine.tape.plan import FOREVER, Buffer, Step
+from mlpengine.tape.plan import FOREVER, Buffer, PlannedCall
 from mlpengine.tape.record import Record, Recorded, Value, aliases, needed_records, viewed
 from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, shared_work
 
@@ -45,7 +45,7 @@ class ForwardPlan:
             self._keep_for_backward(rematerialization)
         self.buffers: dict[int, Buffer] = {}
         self.saved: dict[int, dict[str, Buffer]] = {}
-        self.steps: list[Step] = []
+        self.steps: list[PlannedCall] = []
         self._last_use = self._last_uses()
         self.storages: list[Storage] = []
         for time, record in enumerate(self.records):
@@ -97,7 +97,9 @@ class ForwardPlan:
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)
         writes = tuple(self.buffers[y.index] for y in record.outputs)
-        self.steps.append(Step("forward", record.op, operands, writes, work, record.outputs[0]))
+        self.steps.append(
+            PlannedCall("forward", record.op, operands, writes, work, record.outputs[0])
+        )
 
     def _shared_storage(self, time: int, record: Record) -> Storage | None:
         """Return the first operand's storage if the op may overwrite or view it, else None."""

@@ -14,8 +14,8 @@ from mlpengine.common.misuse import called_as
 from mlpengine.spec import DTypeLike, floating
 from mlpengine.tape.operand import X, apply, unary
 
-Axis = int | tuple[int, ...] | None
-Pair = int | tuple[int, int]
+Axes = int | tuple[int, ...] | None
+IntOrPair = int | tuple[int, int]
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -40,9 +40,9 @@ def conv2d(
     w: Any,
     b: Any = None,
     *,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
+    stride: IntOrPair = 1,
+    padding: IntOrPair = 0,
+    dilation: IntOrPair = 1,
     groups: int = 1,
 ) -> Any:
     """Return the images x correlated with the kernels w (out, in / groups, height, width)."""
@@ -50,7 +50,9 @@ def conv2d(
 
 
 @called_as("x.max_pool2d(2, stride=2)")
-def max_pool2d(x: X, kernel: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> X:
+def max_pool2d(
+    x: X, kernel: IntOrPair, *, stride: IntOrPair | None = None, padding: IntOrPair = 0
+) -> X:
     """Return the largest entry under each window; the stride is the kernel's size by default."""
     return unary(ops.MaxPool2d(kernel, stride, padding), x)
 
@@ -62,31 +64,31 @@ def transpose(x: X, *axes: Any) -> X:
 
 
 @called_as("x.sum(axis=0, keepdims=True)")
-def sum(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+def sum(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the sum over all axes, one or several."""
     return unary(ops.Sum(axis, keepdims), x)
 
 
 @called_as("x.mean(axis=0, keepdims=True)")
-def mean(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+def mean(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the mean over all axes, one or several."""
     return unary(ops.Mean(axis, keepdims), x)
 
 
 @called_as("x.max(axis=0, keepdims=True)")
-def max(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+def max(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the largest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Max(axis, keepdims), x)
 
 
 @called_as("x.min(axis=0, keepdims=True)")
-def min(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+def min(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the smallest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Min(axis, keepdims), x)
 
 
 @called_as("x.logsumexp(axis=0, keepdims=True)")
-def logsumexp(x: X, axis: Axis = None, *, keepdims: bool = False) -> X:
+def logsumexp(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return log(sum(e**x)) over all axes, one or several."""
     return unary(ops.LogSumExp(axis, keepdims), x)
 

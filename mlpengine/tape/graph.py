@@ -20,7 +20,7 @@ from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, bind
 from mlpengine.tape.plan import Buffer
-from mlpengine.tape.record import Kind, Record, Value
+from mlpengine.tape.record import Record, Value, ValueKind
 from mlpengine.tape.rematerialization import shared_work
 
 _numbers = count()
@@ -48,7 +48,7 @@ class Computation:
         self.work.clear()
 
 
-def new_value(spec: Spec, name: str, kind: Kind, *, wants_grad: bool) -> Value:
+def new_value(spec: Spec, name: str, kind: ValueKind, *, wants_grad: bool) -> Value:
     """Return a value with the next number; operands have lower numbers than their results."""
     return Value(next(_numbers), name, spec, kind, wants_grad)
 
@@ -130,7 +130,7 @@ class _Trace:
         return self._buffers[value.index]
 
 
-def gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
+def leaf_gradients(computations: Sequence[Computation], root: Value) -> dict[int, Array]:
     """Return the gradients of `root`, seeded with ones, of tracked leaves and retained values."""
     operands = [x for c in computations for x in c.record.operands if x is not None]
     leaves = {x.index: x for x in (*operands, root) if x.is_leaf and x.wants_grad}

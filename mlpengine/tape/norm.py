@@ -14,7 +14,7 @@ At 8,192 a float32 norm is accurate to 1e-7, and `np.vecdot` takes a seventh lon
 over 235,146 elements; above 10,000 OpenBLAS would use its threads for every chunk."""
 
 
-FEW = 8
+FEW_CHUNKS = 8
 """Number of chunks up to which a dot for each is faster than one call within `np.errstate`."""
 
 
@@ -41,11 +41,11 @@ class GlobalNorm:
         matrix = flat[: whole * CHUNK].reshape(whole, CHUNK)
         tail = flat[whole * CHUNK :]
         self._chunks = [*matrix, tail]
-        self._sums = np.zeros(whole if whole > FEW else 0, flat.dtype)
+        self._sums = np.zeros(whole if whole > FEW_CHUNKS else 0, flat.dtype)
         self._dot_rows = call(np.vecdot, matrix, matrix, self._sums)
         # np.vdot is the only dot of NumPy that does not warn of an overflow; np.errstate would take
         # longer than the sum over a small network.
-        vectors = [tail] if whole > FEW else self._chunks
+        vectors = [tail] if whole > FEW_CHUNKS else self._chunks
         self._dots = [call(np.vdot, chunk, chunk) for chunk in vectors]
         self._single = None if whole else self._dots[0]
         self._wide = np.zeros(min(flat.size, CHUNK))

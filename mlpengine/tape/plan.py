@@ -1,8 +1,8 @@
 """Planning: the buffer of each value, gradient and workspace, and its lifetime.
 
-A plan consists of `Buffer`s and `Step`s and allocates no memory.  Time is the position in the list
-of steps; a buffer lives from the step that writes it to the last that reads it, and storages whose
-lifetimes do not overlap share bytes.
+A plan consists of `Buffer`s and `PlannedCall`s and allocates no memory.  Time is the position in
+the list of steps; a buffer lives from the step that writes it to the last that reads it, and
+storages whose lifetimes do not overlap share bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ Slot = Buffer | None
 
 
 @dataclass(eq=False)
-class Step:
+class PlannedCall:
     """One instruction before it is bound to memory.
 
     `reads` are in the order of the rule's positional parameters; an operand that was left out is

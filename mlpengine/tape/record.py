@@ -8,7 +8,7 @@ from mlpengine.errors import ShapeError
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Spec
 
-Kind = Literal["input", "parameter", "constant", "op"]
+ValueKind = Literal["input", "parameter", "constant", "op"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Value:
     index: int
     name: str
     spec: Spec
-    kind: Kind
+    kind: ValueKind
     wants_grad: bool
 
     @property

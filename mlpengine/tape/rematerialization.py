@@ -16,7 +16,7 @@ from mlpengine.tape.record import Record
 Rematerialization = Literal["keep", "balanced"]
 """What outlives forward: all that backward reads, or the fewest bytes to recompute it from."""
 
-Item = tuple[str, int]
+StoredItem = tuple[str, int]
 """A run of bytes: ("value", index), or ("work", key) for what a record's forward saves."""
 
 UNLIMITED = 1 << 62
@@ -38,10 +38,10 @@ def shared_work(record: Record) -> dict[str, Spec]:
 
 def items_to_keep(
     records: Sequence[Record],
-    needed: Collection[Item],
-    free: Collection[Item],
+    needed: Collection[StoredItem],
+    free: Collection[StoredItem],
     alias: Mapping[int, int],
-) -> set[Item]:
+) -> set[StoredItem]:
     """Return the items that must outlive forward so that backward can have all `needed`.
 
     Items in `free` outlive it in any case.  `alias` maps a value to the one whose bytes it shares.
@@ -51,10 +51,10 @@ def items_to_keep(
     steps = [_Step.of(record, alias) for record in records]
     sizes = {item: nbytes for step in steps for item, nbytes in step.made.items()}
 
-    def total(items: Collection[Item]) -> int:
+    def total(items: Collection[StoredItem]) -> int:
         return sum(sizes[item] for item in items)
 
-    def needed_of_longer(limit: int) -> set[Item]:
+    def needed_of_longer(limit: int) -> set[StoredItem]:
         """Return the needed items of the chains of more than `limit` bytes."""
         return {i for nbytes, chain in chains if nbytes > limit for i in chain}.intersection(needed)
 
@@ -72,8 +72,8 @@ def items_to_keep(
 class _Step(NamedTuple):
     """The items that a record reads, and the bytes of those that it writes."""
 
-    sources: set[Item]
-    made: dict[Item, int]
+    sources: set[StoredItem]
+    made: dict[StoredItem, int]
     cheap: bool
 
     @classmethod
@@ -88,8 +88,8 @@ class _Step(NamedTuple):
 
 
 def _minimum_cut(
-    steps: Sequence[_Step], needed: set[Item], free: set[Item]
-) -> tuple[set[Item], set[Item]]:
+    steps: Sequence[_Step], needed: set[StoredItem], free: set[StoredItem]
+) -> tuple[set[StoredItem], set[StoredItem]]:
     """Return the items to keep, and the union of these and all items recomputed from them.
 
     Of all sets with the fewest bytes this is the one nearest to backward, which recomputes least.
@@ -109,9 +109,9 @@ def _minimum_cut(
     return {item for item in sink_side if (item, "in") not in reached}, sink_side
 
 
-def _connected(steps: Sequence[_Step], items: set[Item]) -> list[set[Item]]:
+def _connected(steps: Sequence[_Step], items: set[StoredItem]) -> list[set[StoredItem]]:
     """Return `items` in groups that steps connect."""
-    groups: list[set[Item]] = []
+    groups: list[set[StoredItem]] = []
     for step in steps:
         connected = (step.sources | step.made.keys()) & items
         if connected:

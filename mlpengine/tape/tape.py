@@ -16,7 +16,7 @@ from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.operand import cast_scalars, numeric
-from mlpengine.tape.record import Kind, Record, Value, as_tuple, padded_operands
+from mlpengine.tape.record import Record, Value, ValueKind, as_tuple, padded_operands
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.summary import summarize
 
@@ -246,7 +246,7 @@ class Tape(KnownAttributes):
 
     def _leaf(
         self,
-        kind: Kind,
+        kind: ValueKind,
         spec: Spec,
         name: str | None,
         *,
@@ -260,7 +260,7 @@ class Tape(KnownAttributes):
         return node
 
     def _add(
-        self, name: str, spec: Spec, kind: Kind, wants_grad: bool, array: Array | None = None
+        self, name: str, spec: Spec, kind: ValueKind, wants_grad: bool, array: Array | None = None
     ) -> Node:
         node = Node(len(self.nodes), name, spec, kind, wants_grad, self, array)
         self.nodes.append(node)

@@ -15,8 +15,8 @@ from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop, SkipBudget
 
 CHECKPOINTS = "checkpoints"
-FORMAT = 1
-KEPT = 2
+CHECKPOINT_FORMAT = 1
+KEPT_CHECKPOINTS = 2
 """Number of newest checkpoints that are kept, in addition to the one that `best` names."""
 
 COST_SHARE = 0.02
@@ -57,10 +57,10 @@ class Checkpoints:
         path = self.path / f"step-{step:09d}.safetensors"
         make_directory(self.path)
         arrays, plain = pack(state)
-        write_tensors(path, arrays, {"format": FORMAT, "state": plain, **header})
+        write_tensors(path, arrays, {"format": CHECKPOINT_FORMAT, "state": plain, **header})
         for name in ["last", "best"] if best else ["last"]:
             write_atomically(self.path / name, f"{path.name}\n".encode())
-        kept = {*self.paths()[-KEPT:], path, self.path / self._named("best")}
+        kept = {*self.paths()[-KEPT_CHECKPOINTS:], path, self.path / self._named("best")}
         for old in set(self.paths()) - kept:
             remove_unused(old)
         return path
@@ -99,9 +99,10 @@ class Checkpoints:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read one checkpoint.  Raises: CheckpointError if it is damaged or of another format."""
     arrays, header = read_tensors(path)
-    if header.get("format") != FORMAT or not isinstance(header.get("state"), dict):
+    if header.get("format") != CHECKPOINT_FORMAT or not isinstance(header.get("state"), dict):
         raise CheckpointError(
-            f"{path}: is not a checkpoint of format {FORMAT} (format {header.get('format')!r})"
+            f"{path}: is not a checkpoint of format {CHECKPOINT_FORMAT} "
+            f"(format {header.get('format')!r})"
         )
     plain = header.pop("state")
     return Checkpoint(path, unpack(arrays, plain), header)

@@ -12,7 +12,7 @@ import numpy as np
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import (
     NO_EXTREME,
-    Extreme,
+    ExtremeValue,
     best_constant,
     extreme_feature,
     extreme_target,
@@ -22,7 +22,7 @@ from mlpengine.diagnostics.baseline import (
 )
 from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.verdict import without
-from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_ROWS, rows_within, yardsticks
+from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_YARDSTICK_ROWS, rows_within, yardsticks
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
@@ -37,14 +37,14 @@ DIAGNOSTICS_FILE = "diagnostics.csv"
 
 YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
 """Shortest run whose rows are compared with simple models, and the share of its time for them."""
-FEW_ROWS = 5
+MIN_CLASS_ROWS = 5
 """Number of rows of a class below which its recall says nothing."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
 """Greatest number of values among which the most extreme one is searched."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
 """Losses of the distance from a target."""
-AT_ONCE = 20
+SAMPLES_AT_ONCE = 20
 """Number of samples that are written in one call."""
 
 _log = logging.getLogger("mlpengine")
@@ -61,7 +61,7 @@ class SampleLog(CsvLog):
     def add(self, step: int, values: list[float]) -> None:
         """Add a sample; samples are written together, which is faster."""
         self._samples.append((step, values.copy()))
-        if len(self._samples) >= AT_ONCE:
+        if len(self._samples) >= SAMPLES_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
@@ -110,7 +110,7 @@ class LoopDiagnostics(Callback):
         self.core = Diagnostics(
             loop.step.mlp,
             every=self._every,
-            **facts(loop.step, loop.train, loop.validation),
+            **diagnostic_inputs(loop.step, loop.train, loop.validation),
         )
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
@@ -132,7 +132,7 @@ class LoopDiagnostics(Callback):
             return
         loss, lr, clipped = step.loss_value, self._optimizer.current_lr, step.clipped_norm
         rows = loop.batch_rows
-        sampled = core.look(step.scratch, step.grads, number, loss, norm, clipped, lr, rows)
+        sampled = core.sample(step.scratch, step.grads, number, loss, norm, clipped, lr, rows)
         if sampled and self._log is not None:
             self._log.add(number, core.values)
 
@@ -146,7 +146,7 @@ class LoopDiagnostics(Callback):
         self._pending += norms
         core.clipped += loop.step.clipped_steps
         if loop.steps == core.due:
-            core.pass_by(loop.steps)
+            core.skip(loop.steps)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
         """Add the losses of an epoch."""
@@ -222,7 +222,7 @@ class LoopDiagnostics(Callback):
         self._state = state
 
 
-def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
+def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
     For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
@@ -250,7 +250,7 @@ def facts(step: TrainingStep, train: Split, validation: Split | None) -> dict[st
     return arguments
 
 
-def extreme_value(loss: Loss, train: Split, sizes: Array) -> Extreme:
+def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features in memory, or of the targets of a regression."""
     known = NO_EXTREME
     if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:
@@ -273,10 +273,10 @@ def measure_recalls(
     diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
     diagnostics.class_names = getattr(task, "labels", ())
     rows, hits = _hits(diagnostics, task, validation, classes)
-    if (rows < FEW_ROWS).any():
+    if (rows < MIN_CLASS_ROWS).any():
         of_train = np.stack(_hits(diagnostics, task, train, classes))
-        rows, hits = np.stack([rows, hits]) + of_train * (rows < FEW_ROWS)
-    diagnostics.recalls = np.where(rows < FEW_ROWS, np.nan, hits / np.maximum(rows, 1))
+        rows, hits = np.stack([rows, hits]) + of_train * (rows < MIN_CLASS_ROWS)
+    diagnostics.recalls = np.where(rows < MIN_CLASS_ROWS, np.nan, hits / np.maximum(rows, 1))
 
 
 def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
@@ -306,7 +306,7 @@ def measure_yardsticks(
     limit = MAX_ROWS
     if seconds is not None:
         limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, train.x.shape[1]))
-    if limit < MIN_ROWS or not isinstance(task, Classification | Regression):
+    if limit < MIN_YARDSTICK_ROWS or not isinstance(task, Classification | Regression):
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)
     rows = rows[:: -(-len(rows) // limit)]

@@ -36,7 +36,7 @@ from mlpengine.training.skipping import NonfiniteRule
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""
 
-EXAMPLE = "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
+LOOP_EXAMPLE = "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
 
 _log = logging.getLogger("mlpengine")
 
@@ -160,7 +160,7 @@ class Loop(KnownAttributes, Uncopyable):
         history: one row for each whole epoch.
         best: the best epoch so far.
         chooses: whether its own validation part chooses the best epoch; else `EnsembleLoop` does.
-        many: runs many steps in one call; None if steps run one by one.
+        fused_steps: runs many steps in one call; None if steps run one by one.
 
     `state_dict` holds everything that later steps depend on: a loop with the same settings that
     loads it continues with the same bits.
@@ -180,7 +180,7 @@ class Loop(KnownAttributes, Uncopyable):
     }
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
-    @called_as(EXAMPLE)
+    @called_as(LOOP_EXAMPLE)
     def __init__(
         self,
         step: TrainingStep,
@@ -199,7 +199,7 @@ class Loop(KnownAttributes, Uncopyable):
         for name, value, kind in (("task", task, Task), ("train", train, Split)):
             if not isinstance(value, kind):
                 text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
-                raise UsageError(f"{text}; write {EXAMPLE}")
+                raise UsageError(f"{text}; write {LOOP_EXAMPLE}")
         if not isinstance(validation, Split | None):
             text = f"loop: validation must be a Split (got {quoted(validation)})"
             raise UsageError(f"{text}; write validation=Split(x, y, truth=y)")
@@ -235,7 +235,9 @@ class Loop(KnownAttributes, Uncopyable):
         count = self.batches.n_rows
         if short := count % step.batch_size:
             step.bound(short)  # bound here, so that no epoch includes the time of binding
-        self.many = compiled_steps(step, (train.x, train.y, weights), self.batches.order, count)
+        self.fused_steps = compiled_steps(
+            step, (train.x, train.y, weights), self.batches.order, count
+        )
         self.history = History(("loss", *task.headline) if validation else ())
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
         self.chooses = True
@@ -334,7 +336,7 @@ class Loop(KnownAttributes, Uncopyable):
     def begin(self) -> None:
         """Call the callbacks before the first `run_epoch`."""
         if ranks := self.step.ranks:
-            self._may_skip = all(ranks.of_all(self._may_skip and self.many is not None))
+            self._may_skip = all(ranks.of_all(self._may_skip and self.fused_steps is not None))
         self._call("on_train_start")
 
     def abandon(self, error: NumericalError) -> None:
@@ -422,12 +424,12 @@ class Loop(KnownAttributes, Uncopyable):
     def _train_epoch(self) -> bool:
         """Run the remaining steps of the epoch; return whether the epoch is complete."""
         step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
-        many = self.many if self._may_skip else None
+        fused = self.fused_steps if self._may_skip else None
         ranks = self.step.ranks
         self._counters.epoch = len(self.history.rows) + 1
         self.batches.begin()
-        if many is not None:
-            self._skip_ahead(many)
+        if fused is not None:
+            self._skip_ahead(fused)
         for indices in self.batches.remaining():
             rows = len(indices)
             bound = step.bound(rows)
@@ -445,16 +447,16 @@ class Loop(KnownAttributes, Uncopyable):
                 call(self)
             if self._stop if ranks is None else ranks.stops:
                 break
-            if many is not None:
-                self._skip_ahead(many)
+            if fused is not None:
+                self._skip_ahead(fused)
         return self.batches.is_done
 
-    def _skip_ahead(self, many: CompiledSteps) -> None:
+    def _skip_ahead(self, fused: CompiledSteps) -> None:
         """Run as many steps in one call as all skip budgets allow."""
         batches, sums = self.batches, self._sums
         rows, start = batches.batch_size, batches.cursor
         left = batches.n_rows - start
-        count, limit = float(many.count(left)), inf
+        count, limit = float(fused.count(left)), inf
         for budget in self._hooks["skip_budget"]:
             own: SkipBudget = budget(self)
             count, limit = min(count, own.steps), min(limit, own.norm)
@@ -462,7 +464,7 @@ class Loop(KnownAttributes, Uncopyable):
             count, limit = ranks.minimum(count, limit)
         if count < MIN_STEPS:
             return
-        losses, norms = many.make(start, int(count), limit)
+        losses, norms = fused.make(start, int(count), limit)
         made = len(norms)
         if made:
             last = min(rows, left - rows * (made - 1))  # the rows of the last batch
@@ -477,7 +479,7 @@ class Loop(KnownAttributes, Uncopyable):
     def _failed(self, error: NumericalError, indices: Array) -> None:
         """Apply the rule for a step that is not finite; if it raises, reset the batch cursor."""
         try:
-            self.nonfinite.met(error, self.step, indices, self.train.places)
+            self.nonfinite.handle(error, self.step, indices, self.train.places)
         except NumericalError:
             self.batches.cursor -= len(indices)
             raise

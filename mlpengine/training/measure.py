@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
-from mlpengine.models.kinds import Mean
+from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.metrics import calibration_error
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import Mlp
@@ -79,7 +79,7 @@ def measure(
 
 
 def outputs(
-    mean: Mean, parts: Mapping[str, Split], folds: Array | None
+    mean: NetworkMean, parts: Mapping[str, Split], folds: Array | None
 ) -> Iterator[tuple[str, Split, Array]]:
     """Yield name, rows and outputs of each part; those of training rows are out of fold."""
     for name, part in parts.items():
@@ -90,7 +90,7 @@ def outputs(
 
 
 def explained_rows(
-    mean: Mean, parts: Mapping[str, Split], folds: Array | None, limit: int
+    mean: NetworkMean, parts: Mapping[str, Split], folds: Array | None, limit: int
 ) -> tuple[str, Split, Callable[[Array], Array]]:
     """Return at most `limit` rows that did not train the networks, and what predicts them.
 

@@ -17,10 +17,10 @@ from mlpengine.common.files import missing, write_atomically, writing
 from mlpengine.errors import RunError, UsageError
 from mlpengine.step.threads import blas_name, cores
 
-GIVEN, RESOLVED = "config.yaml", "config.resolved.yaml"
+GIVEN_CONFIG, RESOLVED = "config.yaml", "config.resolved.yaml"
 """The config of a run as it was given, and with every default and override in it."""
 
-RESULT_FILE, ENVIRONMENT = "result.json", "environment.json"
+RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
 """What computes, reads tables and writes weights, beside the processor's own libraries."""

@@ -60,7 +60,7 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
 def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any], rows: int) -> Diagnostics:
     """Return the diagnostics of a run as its files describe them.
 
-    `known` is what `facts` returns, and `rows` the number of training rows.
+    `known` is what `diagnostic_inputs` returns, and `rows` the number of training rows.
     Raises: DataError if the run has no diagnostics.csv, or a file is damaged or of other rows.
     """
     path = directory / DIAGNOSTICS_FILE

@@ -32,7 +32,7 @@ class NonfiniteRule:
         self.limit: int = fitting("nonfinite_limit:", options["nonfinite_limit"].type, limit)
         self.skipped = 0
 
-    def met(
+    def handle(
         self,
         error: NumericalError,
         step: TrainingStep,

@@ -29,7 +29,7 @@ def copy_weights(starts: Iterable[Mlp], networks: Sequence[Mlp]) -> None:
             alone += 1
     if alone:
         text = "have initial weights: the model that training starts from has none of their kind"
-        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
+        _log.warning("warning: training.kinds: %d of %d networks %s", alone, len(networks), text)
 
 
 def _mask(mlp: Mlp) -> Array:

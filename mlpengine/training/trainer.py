@@ -29,7 +29,13 @@ from mlpengine.features.batches import steps_of_epoch
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
-from mlpengine.models.kinds import Mean, best_mean, equal_shares, inputs_of, readings
+from mlpengine.models.kinds import (
+    NetworkMean,
+    best_mean,
+    equal_shares,
+    inputs_of,
+    linear_projections,
+)
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Front, Mlp
@@ -124,7 +130,7 @@ class Fitted:
     """
 
     loss: Loss
-    mean: Mean
+    mean: NetworkMean
     result: Result
     best_epochs: Sequence[int]
     shares: Mapping[Kind, float] = field(default_factory=dict)
@@ -253,8 +259,8 @@ class Trainer(KnownAttributes):
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
-        if LINEAR in training.kinds:
-            with at_setting("training", "members"):
+        if LINEAR in training.fold_kinds:
+            with at_setting("training", "kinds"):
                 first.like(learned_activation=True)  # whose activations must be element-wise
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
@@ -428,9 +434,9 @@ class Trainer(KnownAttributes):
             return replace(self.finish(loop.run()), diagnostics=diagnostics)
 
     @property
-    def mean(self) -> Mean:
+    def mean(self) -> NetworkMean:
         """The mean of the networks as they are, to which kinds contribute equally."""
-        return Mean(self.networks, self.task, self.shares)
+        return NetworkMean(self.networks, self.task, self.shares)
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model of the networks as they are."""
@@ -450,14 +456,14 @@ class Trainer(KnownAttributes):
         folds, train = self.folds, self.train
         if folds is None:
             return self._calibrated(fitted, self.validation, fitted.mean.forward)
-        if self.settings.training.kinds and self.numbers is not None:
+        if self.settings.training.fold_kinds and self.numbers is not None:
             mean, shares = best_mean(
                 fitted.mean,
-                self.settings.training.kinds,
+                self.settings.training.fold_kinds,
                 (self.loss, plain_loss(self.loss)),
                 train,
                 folds,
-                readings(self.numbers, train.x.shape[1]),
+                linear_projections(self.numbers, train.x.shape[1]),
                 threads=self.threads,
             )
             fitted = replace(fitted, mean=mean, shares=shares)
@@ -494,7 +500,7 @@ class Trainer(KnownAttributes):
 
 
 def _model(
-    loss: Loss, mean: Mean, preprocessor: Preprocessor, residuals: Residuals | None = None
+    loss: Loss, mean: NetworkMean, preprocessor: Preprocessor, residuals: Residuals | None = None
 ) -> Model:
     """Return the model of these networks, or of copies where several are no population."""
     options, networks = (

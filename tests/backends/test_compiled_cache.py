@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def answer(source=SOURCE):
-    return cache.load(source, chosen_target()).answer()
+    return cache.load_library(source, chosen_target()).answer()
 
 
 def kept(folder, suffix=".so"):
@@ -196,7 +196,7 @@ def test_a_library_that_cannot_serve_is_built_again(folder, tmp_path):
             write(folder / f"{digest}.so", content)
         write(path, digest.encode())
         cache._loaded.clear()
-        library = cache.load(source, chosen_target(), functions=("answer",))
+        library = cache.load_library(source, chosen_target(), functions=("answer",))
         assert library.answer() == 42
         assert path.read_bytes() == built
 
@@ -428,9 +428,9 @@ def test_a_compiler_that_does_not_answer_is_an_error():
 
 def test_processes_at_once_share_one_program(folder):
     code = (
-        "from mlpengine.backends.compiled.cache import load\n"
+        "from mlpengine.backends.compiled.cache import load_library\n"
         "from mlpengine.backends.compiled import chosen_target\n"
-        f"assert load({SOURCE!r}, chosen_target()).answer() == 42\n"
+        f"assert load_library({SOURCE!r}, chosen_target()).answer() == 42\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
     assert [process.wait() for process in running] == [0] * 4

@@ -10,7 +10,7 @@ from scipy import special
 
 import mlpengine.backends.compiled
 from mlpengine.backends.compiled import available_targets
-from mlpengine.backends.compiled.cache import load
+from mlpengine.backends.compiled.cache import load_library
 
 FUNCTIONS = {
     "exp": np.exp,
@@ -79,7 +79,7 @@ def program(dtype, level):
         text.append("for (int64_t i = 0; i < count; i += LANES)")
         text.append(f"store(y + i, v_{name}(load(x + i)));")
         text.append("}")
-    return load("\n".join(text) + "\n", TARGETS[level])
+    return load_library("\n".join(text) + "\n", TARGETS[level])
 
 
 def applied(dtype, level, name, x):

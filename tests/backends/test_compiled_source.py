@@ -9,17 +9,17 @@ from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.statements import (
-    Block,
+    CFunction,
     Each,
-    Function,
+    ForLoop,
     If,
-    Loop,
+    Scope,
     Switch,
-    load,
+    load_vector,
     print_function,
     store,
 )
-from mlpengine.backends.compiled.target import LEVELS, Target
+from mlpengine.backends.compiled.target import TARGET_LEVELS, CompileTarget
 from mlpengine.backends.compiled.tiles import heights
 
 PRINTED = """\
@@ -52,12 +52,14 @@ static void f(void *const *table, char *workspace, const int64_t first, const in
 
 
 def test_statements_are_printed_with_their_blocks():
-    branch = If("i > 2", [store("x + i", load("x"))], [store("x + i", load("x", "n"), "n")])
+    branch = If(
+        "i > 2", [store("x + i", load_vector("x"))], [store("x + i", load_vector("x", "n"), "n")]
+    )
     body = [
-        Loop("i", "first", "last", [branch, Switch("i", [(1, "g();")])]),
-        Loop("j", 0, 8, [Each(["a;"]), Block(["b;"])], step="LANES"),
+        ForLoop("i", "first", "last", [branch, Switch("i", [(1, "g();")])]),
+        ForLoop("j", 0, 8, [Each(["a;"]), Scope(["b;"])], step="LANES"),
     ]
-    function = Function("f", "rows", ["x"], body, "a text")
+    function = CFunction("f", "rows", ["x"], body, "a text")
     assert print_function(function, ["real *restrict x = (real *)table[0];"]) == PRINTED
 
 
@@ -74,7 +76,7 @@ def planned(functions, sizes, **options):
     return places, layout.nbytes
 
 
-CHAIN = [Function(f"f{i}", "rows", [f"v{i}", f"v{i + 1}"], []) for i in range(4)]
+CHAIN = [CFunction(f"f{i}", "rows", [f"v{i}", f"v{i + 1}"], []) for i in range(4)]
 SIZES = {f"v{i}": (100, ()) for i in range(5)}
 
 
@@ -130,9 +132,9 @@ def test_buffers_share_memory_only_where_functions_follow_one_another(in_turn, c
 
 def test_what_lives_across_phases_keeps_its_memory():
     functions = [
-        Function("pack", "prepare", ["panels"], []),
-        Function("product", "rows", ["panels", "y"], []),
-        Function("sum", "reduce", ["y", "turned"], []),
+        CFunction("pack", "prepare", ["panels"], []),
+        CFunction("product", "rows", ["panels", "y"], []),
+        CFunction("sum", "reduce", ["y", "turned"], []),
     ]
     sizes = {
         "panels": (64, ()),
@@ -152,7 +154,7 @@ def test_what_lives_across_phases_keeps_its_memory():
 def test_threads_wait_for_what_others_wrote_or_still_read():
     def made(reads, writes, *, by_columns):
         buffers = [*reads, *writes]
-        return Function("f", "rows", buffers, [], writes=[*writes], by_columns=by_columns)
+        return CFunction("f", "rows", buffers, [], writes=[*writes], by_columns=by_columns)
 
     columns = made("a", "b", by_columns=True)
     assert made("b", "c", by_columns=False).waits_for(columns)
@@ -173,7 +175,7 @@ def test_threads_wait_for_what_others_wrote_or_still_read():
 )
 def test_weight_gradients_of_a_small_network_share_one_height_of_tiles(batch, weights, expected):
     """Each height is an instance to compile, which takes a small network longer than it saves."""
-    target = Target(("cc",), "", "", "avx512", "", *LEVELS["x86_64"]["avx512"][:2])
+    target = CompileTarget(("cc",), "", "", "avx512", "", *TARGET_LEVELS["x86_64"]["avx512"][:2])
     tallest = [target.tile_rows(rows, batch * columns) for rows, columns in weights]
     used = [heights(rows, height) for (rows, _), height in zip(weights, tallest, strict=True)]
     assert set().union(*used) == expected

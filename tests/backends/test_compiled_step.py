@@ -22,7 +22,7 @@ from mlpengine.backends.compiled import (
     executor,
 )
 from mlpengine.backends.compiled.products import MIN_CLAIMABLE
-from mlpengine.backends.compiled.target import Target
+from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.errors import (
     CompileError,
     DataError,
@@ -159,7 +159,7 @@ def test_random_architectures_agree_with_numpy(sizes, batch, activation):
 )
 def test_threads_give_the_same_bits(case, threads, monkeypatch):
     alone = case.step("compiled")
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     together = case.step("compiled", threads=threads)
     text = together.emit_c()
     assert f"#define THREADS {threads}\n" in text
@@ -184,7 +184,7 @@ def test_threads_give_the_same_bits(case, threads, monkeypatch):
 
 @pytest.mark.parametrize("batch", [48, 64])
 def test_threads_divide_columns_where_weights_are_more_than_inputs(batch, monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     panels = 128 // (2 * chosen_target().vector_bytes // 4)
     claimed = panels >= 2 * MIN_CLAIMABLE
     columns = "part, from, to" if claimed else f"part, FIRST({panels}), LAST({panels})"
@@ -577,7 +577,7 @@ def test_a_processor_may_read_columns_in_place_of_panels(sizes, threads, monkeyp
     """What is packed depends on the processor; the bits do not."""
     outcomes, texts = [], []
     for reads_columns in (False, True):
-        monkeypatch.setattr(Target, "reads_columns", reads_columns)
+        monkeypatch.setattr(CompileTarget, "reads_columns", reads_columns)
         mlp = Mlp(sizes, seed=0)
         options = {"backend": "compiled", "threads": threads}
         step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 96, **options)
@@ -606,7 +606,7 @@ def test_c_and_python_mean_the_same():
     text = CASES[0].step("compiled").emit_c()
     names = re.search(r"enum \{ (FINISHED[\w, ]+) \};", text)[1].split(", ")
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
-    assert fields_of("call", text) == list(executor.Call._fields_)
+    assert fields_of("call", text) == list(executor.CallStruct._fields_)
     text = files("mlpengine.backends.compiled").joinpath("ranks.h").read_text()
     for name, record in (
         ("ranks", RanksOfCall),

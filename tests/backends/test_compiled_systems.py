@@ -15,7 +15,7 @@ import mlpengine.backends.compiled
 import mlpengine.tables
 from mlpengine.backends.compiled import available_targets, emitter, executor
 from mlpengine.backends.compiled.source import make_source
-from mlpengine.backends.compiled.target import LEVELS, find_target
+from mlpengine.backends.compiled.target import TARGET_LEVELS, find_target
 
 SYSTEMS = {
     "x86_64-linux-gnu": b"\x7fELF",
@@ -50,7 +50,7 @@ def targets(system):
             vector_bytes=each.vector_bytes,
             registers=each.registers,
         )
-        for name, each in LEVELS[system.partition("-")[0]].items()
+        for name, each in TARGET_LEVELS[system.partition("-")[0]].items()
     ]
 
 
@@ -77,7 +77,7 @@ def program(name, threads, target):
     """Return the C text of a case's step, even if it is too small for so many threads."""
     args, options = arguments(name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emitter, "TERMS_PER_THREAD", 1)
+        patch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
         return make_source(*args, **{**options, "target": target, "threads": threads}).text
 
 

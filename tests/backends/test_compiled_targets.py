@@ -8,7 +8,7 @@ from compiled_table import CASES
 
 from mlpengine import Mlp
 from mlpengine.backends.compiled import available_targets, chosen_target
-from mlpengine.backends.compiled.target import LEVELS, compiler_command, find_target
+from mlpengine.backends.compiled.target import TARGET_LEVELS, compiler_command, find_target
 from mlpengine.errors import UsageError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -19,7 +19,7 @@ TARGETS = {target.level: target for target in available_targets()}
 def test_a_level_decides_vectors_and_flags(level, monkeypatch):
     monkeypatch.setenv("MLPENGINE_TARGET", level)
     target = chosen_target()
-    known = [levels[level] for levels in LEVELS.values() if level in levels]
+    known = [levels[level] for levels in TARGET_LEVELS.values() if level in levels]
     assert any(
         (target.vector_bytes, target.registers) == each[:2] and target.flag in each.flags
         for each in known
@@ -47,7 +47,10 @@ exec {" ".join(compiler_command())} "$@"
     compiler.chmod(0o755)
     target = find_target((str(compiler),))
     assert (target.level, target.vector_bytes) == ("baseline", 16)
-    assert target.flag in LEVELS["x86_64"]["baseline"].flags + LEVELS["aarch64"]["baseline"].flags
+    assert (
+        target.flag
+        in TARGET_LEVELS["x86_64"]["baseline"].flags + TARGET_LEVELS["aarch64"]["baseline"].flags
+    )
     with pytest.raises(UsageError, match=r"must have avx2 \(it has baseline\)"):
         find_target((str(compiler),), "avx2")
 
@@ -68,8 +71,8 @@ def test_threads_change_no_bit_whatever_the_compiler_is_tuned_for(bits, level, n
     compiler, digests = " ".join(compiler_command()), set()
     for tuned in ("haswell", "znver3") if "avx2" in TARGETS else ("generic",):
         monkeypatch.setenv("CC", f"{compiler} -mtune={tuned}")
-        wrong, compared, digest = bits.differences(bits.CASES[number], 2, every=2)
-        assert (wrong, compared) == (0, -(-bits.CASES[number].batch // 2))
+        wrong, compared, digest = bits.differences(bits.CASES[number], [2], every=2)
+        assert (wrong, compared) == ([0], -(-bits.CASES[number].batch // 2))
         digests.add(digest)
     assert len(digests) == 1
 
@@ -87,4 +90,4 @@ def test_threads_that_change_bits_are_noticed(bits):
             step.optimizer.lr *= 1 + 1e-6 * (threads > 1)
             return step
 
-    assert bits.differences(Changed((20, 24, 2), 16), 2)[0] > 0
+    assert bits.differences(Changed((20, 24, 2), 16), [2])[0] > [0]

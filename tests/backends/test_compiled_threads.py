@@ -13,7 +13,7 @@ import pytest
 from compiled_table import StepCase
 
 from mlpengine import MeanSquaredError
-from mlpengine.backends.compiled.cache import load
+from mlpengine.backends.compiled.cache import load_library
 from mlpengine.backends.compiled.executor import chosen_target
 
 CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
@@ -26,7 +26,7 @@ def thread_count() -> int:
 
 @pytest.fixture
 def many_threads(monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
 
 
 FORKS = """
@@ -196,7 +196,7 @@ int mlpengine_choose(const double seconds[2]) {
 def pool_of(case):
     text = case.step("compiled", threads=2).emit_c()
     functions = "mlpengine_claim", "mlpengine_offer", "mlpengine_choose"
-    return text, load(text + POOL, chosen_target(), functions=functions)
+    return text, load_library(text + POOL, chosen_target(), functions=functions)
 
 
 LONG = StepCase("long", (40, 400, 10), 8)
@@ -254,7 +254,9 @@ def simulated(monkeypatch, tmp_path):
     (tmp_path / "clock.h").write_text(CORES + SIMULATED_CLOCK)
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
     text = LONG.step("compiled", threads=2).emit_c()
-    return load(text + PASSING, chosen_target(), functions=["mlpengine_spend", "mlpengine_cores"])
+    return load_library(
+        text + PASSING, chosen_target(), functions=["mlpengine_spend", "mlpengine_cores"]
+    )
 
 
 def test_workers_that_wake_late_are_taken_back(monkeypatch, tmp_path, many_threads):

@@ -9,8 +9,8 @@ from mlpengine import Adam, MeanSquaredError, Mlp, Program, Tape, TrainingStep
 from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.lower import KERNELS
-from mlpengine.backends.compiled.rows import columns
-from mlpengine.backends.compiled.statements import Loop, load, store
+from mlpengine.backends.compiled.rows import lane_loop
+from mlpengine.backends.compiled.statements import ForLoop, load_vector, store
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
@@ -57,15 +57,15 @@ class CenteredRows(Kernel):
 
     def emit(self, writer, name):
         layout, (x,), (y,) = writer.layout, self.reads, self.writes
-        at = load(layout.at(x, "i", "j"), "n")
+        at = load_vector(layout.at(x, "i", "j"), "n")
         centered = store(layout.at(y, "i", "j"), f"{at} - splat(mean)", "n")
         row = [
             "vec sum = {0};",
-            *columns(x.columns, layout.lanes, [f"sum += {at};"]),
+            *lane_loop(x.columns, layout.lanes, [f"sum += {at};"]),
             f"const real mean = sum_lanes(sum) / {x.columns};",
-            *columns(x.columns, layout.lanes, [centered]),
+            *lane_loop(x.columns, layout.lanes, [centered]),
         ]
-        body = [Loop("i", "first", "last", row)]
+        body = [ForLoop("i", "first", "last", row)]
         writer.add(name, "rows", y.rows, self.text, body, self.reads, self.writes)
 
 
@@ -106,7 +106,7 @@ def trained(backend, threads=1):
 
 def test_a_step_with_an_op_of_ones_own_is_one_program(add, monkeypatch):
     add(CenteredRows)
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     one, two = trained("compiled"), trained("compiled", threads=2)
     assert one.fused
     assert "centered_in_test" in one.emit_c()
@@ -149,7 +149,9 @@ def test_a_kernel_with_scalar_c_runs(add):
     head = (
         "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
     )
-    library = cache.load(head + mathematics(body, "STEP", libm=True) + body, chosen_target())
+    library = cache.load_library(
+        head + mathematics(body, "STEP", libm=True) + body, chosen_target()
+    )
     y = np.empty_like(values)
     library.step(*(ctypes.c_void_p(address_of(a)) for a in (values, y)))
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)

@@ -39,7 +39,7 @@ def apart(config: str, *threads: str) -> int:
 
 def bits(config: str, *threads: str, name: str = "") -> int:
     """Train with these numbers of threads, which the test lets small networks take."""
-    emitter.TERMS_PER_THREAD = 1
+    emitter.STEP_TERMS_PER_THREAD = 1
     Ranks.share_of_cores = lambda ranks: 2
     size = os.environ.get("PMI_SIZE", "1")
     return max(
@@ -232,20 +232,20 @@ def killed_in_a_call(*arguments: str) -> int:
     """
     from mpi4py import MPI
 
-    comm, plain = MPI.COMM_WORLD, TrainingStep.run_fused
+    comm, plain = MPI.COMM_WORLD, TrainingStep.make_fused_steps
     other = comm.allgather(os.getpid())[1]
 
-    def run_fused(self, bound, data, order, losses, norms, *limit):
+    def make_fused_steps(self, bound, data, order, losses, norms, *limit):
         if comm.rank == 0 and self.optimizer.steps and len(losses) > 2:
             assert plain(self, bound, data, order, losses[:2], norms[:2], *limit) == 2
             os.kill(other, signal.SIGKILL)
         return plain(self, bound, data, order, losses, norms, *limit)
 
-    TrainingStep.run_fused = run_fused
+    TrainingStep.make_fused_steps = make_fused_steps
     try:
         return run(["train", *arguments])
     finally:
-        TrainingStep.run_fused = plain
+        TrainingStep.make_fused_steps = plain
 
 
 def stopped(*arguments: str) -> int:

@@ -43,7 +43,7 @@ SMALLER = {
     "split: {test: 0.2}": "split: {validation: 0.1, test: 0.2}",
     "encoding: piecewise": "encoding: none",
     "  folds: 8\n": "",
-    "  members: [plain, piecewise, linear]": "  #",
+    "  kinds: [plain, piecewise, linear]": "  #",
 }
 
 
@@ -285,7 +285,7 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
         return table
 
     monkeypatch.setattr(_csv, "_CHUNK", 600)
-    monkeypatch.setattr(_lines, "BLOCK", 200)
+    monkeypatch.setattr(_lines, "TEXT_BYTES", 200)
     monkeypatch.setattr(_csv, "read_csv", counted)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
     for source in (tmp_path / "notes.csv", "-"):

@@ -351,7 +351,7 @@ def write_kinds(target, **changes):
         target,
         data=(f"target: {target}", data),
         model=("hidden: [6]", "hidden: [6], front: {embedding: pbld}"),
-        kinds=("folds: 4", "folds: 3, members: [linear, plain, piecewise, periodic]"),
+        kinds=("folds: 4", "folds: 3, kinds: [linear, plain, piecewise, periodic]"),
         **changes,
     )
 
@@ -402,17 +402,17 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     for command in ("summary", "explain"):
         assert (mlpengine(command, "runs/c").code, mlpengine(command, "runs/c").err) == (0, "")
     alone = mlpengine("train", "c.yaml", *single, "--set", "data.encoding=none", "-o", "runs/d")
-    assert "training.members: is ignored without training.folds" in alone.err + caplog.text
+    assert "training.kinds: is ignored without training.folds" in alone.err + caplog.text
     assert "shares" not in json.loads(Path("runs/d/result.json").read_text())
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["training.members=[plain, plain]"], "each kind must be given once"),
+        (["training.kinds=[plain, plain]"], "each kind must be given once"),
         (["data.encoding=none"], "piecewise needs data.encoding: piecewise; or leave it out"),
         (["model.front.embedding=false"], "periodic needs model.front.embedding; or leave it out"),
-        (["training.members=[plain]"], "training.members"),
+        (["training.kinds=[plain]"], "training.kinds"),
     ],
 )
 def test_kinds_that_cannot_be_are_refused(options, message, mlpengine, rows):

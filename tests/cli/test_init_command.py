@@ -81,7 +81,7 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     half = ["--set", "data.drop=[member]"]
     assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
     fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
-    fast += ["--set", "training.members=null"]
+    fast += ["--set", "training.kinds=null"]
     trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
     leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
     assert [(v["text"][:14], v["fix"]) for v in leaks] == [
@@ -305,7 +305,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "classification of grade (data.task): 6 different numbers, taken for classes; "
         "data.task: regression predicts a number",
         "16 networks of 16 units, up to 200 epochs (training.folds, model.hidden, training.epochs)",
-        "kinds of networks: plain, piecewise, linear (training.members)",
+        "kinds of networks: plain, piecewise, linear (training.kinds)",
     ]
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
     config = (tmp_path / "t.yaml").read_text()

@@ -112,7 +112,9 @@ def contents(run: Path) -> list[bytes]:
 
 
 def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(emitter, "TERMS_PER_THREAD", emitter.TERMS_PER_THREAD)  # put back after
+    monkeypatch.setattr(
+        emitter, "STEP_TERMS_PER_THREAD", emitter.STEP_TERMS_PER_THREAD
+    )  # put back after
     monkeypatch.setattr(Ranks, "share_of_cores", Ranks.share_of_cores)
     rows = np.random.default_rng(0).standard_normal((300, 3))
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,y", comments="")

@@ -296,7 +296,7 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     ("training", "fix"),
     [
         ("epochs: 40", {"model.hidden": [], "model.activation": "relu", "model.dropout": 0.0}),
-        ("epochs: 20, folds: 3", {"training.members": ["plain", "linear"]}),
+        ("epochs: 20, folds: 3", {"training.kinds": ["plain", "linear"]}),
     ],
 )
 def test_a_network_behind_a_linear_prediction_is_told_by_page_and_verdict(

@@ -85,7 +85,7 @@ def test_many_windows_give_the_bits_of_the_same_order_in_memory(
     mlpengine, table, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(prepared_module, "BLOCK", 512)
+    monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 512)
     settings = [parse_override("data.stream={window: 2}")]
     streamed = load_data(load_config("c.yaml", settings))
     in_memory = load_data(load_config("c.yaml"))
@@ -99,7 +99,7 @@ def test_many_windows_give_the_bits_of_the_same_order_in_memory(
 
 @pytest.mark.parametrize("number", [3, 17])
 def test_a_run_that_died_goes_on_with_the_same_bits(number, mlpengine, table, monkeypatch):
-    monkeypatch.setattr(prepared_module, "BLOCK", 512)
+    monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 512)
     whole, _ = train(mlpengine, "whole", "data.stream={window: 2}")
     given = ("--set", "data.stream={window: 2}")
     with saving_until(lambda step, _: step >= number):

@@ -146,7 +146,7 @@ def test_progress_is_one_line_per_epoch_on_stderr(mlpengine, config):
 
 
 def test_a_terminal_gets_the_same_rows_with_a_bar(mlpengine, config, monkeypatch):
-    monkeypatch.setattr(progress_module, "is_terminal", lambda: True)
+    monkeypatch.setattr(progress_module, "shows_bars", lambda: True)
     found = mlpengine("train", config)
     assert found.code == 0
     for epoch in ("1/3", "2/3", "3/3"):

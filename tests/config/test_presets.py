@@ -38,7 +38,7 @@ def test_a_preset_says_what_init_writes_out(preset, tmp_path):
     short = load(tmp_path, head + f"model: {{preset: {preset}}}\n").config
     for name in SECTIONS:
         expected, got = (getattr(c, name).model_dump() for c in (written, short))
-        chosen_by_rows = {"preset": None, "folds": None, "members": None}
+        chosen_by_rows = {"preset": None, "folds": None, "kinds": None}
         assert got | chosen_by_rows == expected | chosen_by_rows
     assert written.data.standardize == short.data.standardize
 
@@ -49,7 +49,7 @@ def test_a_preset_says_what_init_writes_out(preset, tmp_path):
 )
 def test_tables_of_any_size_with_folds_have_a_linear_model(rows, kinds, tmp_path):
     facts = profile(table(tmp_path, rows), ["y"])
-    assert f"members: [{kinds}]" in propose(facts, ["y"], source="rows.csv", schema="s.json")
+    assert f"kinds: [{kinds}]" in propose(facts, ["y"], source="rows.csv", schema="s.json")
 
 
 def test_classes_of_realmlp_are_smoothed_in_configs_and_estimators(tmp_path):

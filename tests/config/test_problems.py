@@ -3,7 +3,7 @@
 import pytest
 
 from mlpengine.config import json_schema, load_config, parse_override
-from mlpengine.config.problems import shown, suggestion
+from mlpengine.config.problems import shown_value, suggestion
 from mlpengine.errors import ConfigError, UsageError
 
 SOUND = "data: {source: digits}\n"
@@ -30,6 +30,10 @@ MISTAKES = {
     "key of another section": (
         SOUND + "training: {lr: 1}",
         "training.lr: unknown key - did you mean 'optimizer.lr'?",
+    ),
+    "key under its old name": (
+        SOUND + "training: {members: [plain, linear]}",
+        "training.members: unknown key - did you mean 'kinds'?",
     ),
     "unknown key": (
         SOUND + "model: {foo: 1}",
@@ -323,4 +327,4 @@ def test_suggestion(wrong, near):
 
 
 def test_long_values_are_cut():
-    assert len(shown("x" * 500)) == 60
+    assert len(shown_value("x" * 500)) == 60

@@ -7,9 +7,9 @@ from itertools import cycle, islice
 import pytest
 
 from mlpengine.config import load_config, writer
-from mlpengine.config.reader import Document, parse
+from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import Config
-from mlpengine.config.writer import quoted, with_short_lists, yaml_text
+from mlpengine.config.writer import quoted_yaml, with_short_lists, yaml_text
 from mlpengine.errors import ConfigError
 
 PUNCTUATION = [
@@ -164,7 +164,7 @@ def unlike(numbers):
     for number in numbers:
         tree = config_of(number)
         try:
-            same = parse(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
+            same = parse_yaml(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
         except ConfigError:
             same = False
         if not same:
@@ -187,7 +187,7 @@ def test_every_text_field_is_read_back(part):
 def test_a_thousand_texts_are_read_back():
     many = texts(1000)
     tree = {"list": many, "keys": {text: text for text in many if len(text) < 100}}
-    assert parse(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
+    assert parse_yaml(yaml_text(with_short_lists(tree)), "c", Document("c")) == tree
 
 
 def test_a_writer_that_leaves_it_to_the_library_is_noticed(monkeypatch):
@@ -197,7 +197,7 @@ def test_a_writer_that_leaves_it_to_the_library_is_noticed(monkeypatch):
 
 def test_a_quoted_text_is_read_back():
     for text in texts(100):
-        assert parse(f"a: {quoted(text)}\n", "c", Document("c")) == {"a": text}
+        assert parse_yaml(f"a: {quoted_yaml(text)}\n", "c", Document("c")) == {"a": text}
 
 
 @pytest.fixture

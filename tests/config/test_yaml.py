@@ -5,7 +5,7 @@ import math
 import pytest
 
 from mlpengine.config import reader
-from mlpengine.config.reader import Document, parse, read_document
+from mlpengine.config.reader import Document, parse_yaml, read_document
 from mlpengine.errors import ConfigError
 
 SCALARS = {
@@ -34,11 +34,11 @@ SCALARS = {
 
 @pytest.mark.parametrize("text", SCALARS)
 def test_scalar(text):
-    assert parse(text, "file", Document("file"), ("key",)) == SCALARS[text]
+    assert parse_yaml(text, "file", Document("file"), ("key",)) == SCALARS[text]
 
 
 def test_not_a_number_is_a_number():
-    assert math.isnan(parse(".nan", "file", Document("file"), ("key",)))
+    assert math.isnan(parse_yaml(".nan", "file", Document("file"), ("key",)))
 
 
 def read(tmp_path, content):

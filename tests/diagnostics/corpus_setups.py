@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.nn.layers import Activation
+from mlpengine.nn.layers import ActivationLike
 from mlpengine.spec import Array
 from mlpengine.tables import Table
 from mlpengine.training.loop import Loop
@@ -39,7 +39,7 @@ class SetUp:
     table: Alter | None = None
     alter: Alter | None = None
     spoil: Spoil | None = None
-    output: Activation = None
+    output: ActivationLike = None
     hurt: bool = True
     by_class: bool = False
 

@@ -17,17 +17,17 @@ def peak(rows, activation, spoil=None):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((rows, 8)).astype("f4"), rng.integers(0, 4, rows)
 
-    def observe(number):
+    def after_step(number):
         step(x, y)
         if number == 4:
             tracemalloc.start()
-        sampled = seen.observe(step.scratch, step.grads, number, norm=step.grad_norm, rows=y)
+        sampled = seen.after_step(step.scratch, step.grads, number, norm=step.grad_norm, rows=y)
         assert sampled
         if spoil is not None:
             spoil(step)
 
     for number in (1, 2, 3, 4):
-        observe(number)
+        after_step(number)
     highest = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return highest

@@ -10,7 +10,7 @@ from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
-from mlpengine.diagnostics.units import ROWS, UnitWindow
+from mlpengine.diagnostics.units import MIN_WINDOW_ROWS, UnitWindow
 from mlpengine.errors import NumericalError, UsageError
 from mlpengine.models.task import Classification, Split
 from mlpengine.step.state import pack, unpack
@@ -108,7 +108,7 @@ def test_short_steps_are_sampled_less_often_after_a_while():
     sampled = [
         number
         for number in range(1, 3201)
-        if seen.observe(step.scratch, step.grads, number, norm=1.0)
+        if seen.after_step(step.scratch, step.grads, number, norm=1.0)
     ]
     assert sampled == [1, *range(50, 1001, 50), 1500, 2000, 2500, 3000]
 
@@ -118,7 +118,7 @@ def test_the_update_is_unknown_where_a_step_was_not_shown():
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), 2)
     seen = Diagnostics(mlp, every=10)
     step(np.ones((2, 2), "f4"), np.array([0, 1]))
-    assert seen.observe(step.scratch, step.grads, 20)
+    assert seen.after_step(step.scratch, step.grads, 20)
     assert np.isnan(seen.values[seen.columns.index("update_ratio", 0)])
     assert seen.values[seen.columns.index("gradient_rms", 1)] > 0
 
@@ -133,12 +133,12 @@ def test_evaluation_buffers_are_refused():
     mlp = Mlp([2, 3, 2])
     scratch, grads = mlp.scratch(4, training=False), mlp.gradients(4)
     with pytest.raises(UsageError, match="rematerialization='keep'"):
-        Diagnostics(mlp).observe(scratch, grads, 1)
+        Diagnostics(mlp).after_step(scratch, grads, 1)
 
 
 def test_a_window_needs_an_epoch_and_enough_rows():
     window = UnitWindow(3, np.dtype("f4"), steps_per_epoch=100)
-    y = np.zeros((ROWS // 2, 3), "f4")
+    y = np.zeros((MIN_WINDOW_ROWS // 2, 3), "f4")
     y[5, 1] = 0.1
     for step in (10, 20, 60):
         window.add(y, step)
@@ -216,7 +216,7 @@ def test_the_row_behind_a_spike_is_named():
             rows[3] = 120
             x[3] = 1000.0
         step(x, data.y[rows])
-        seen.observe(step.scratch, step.grads, number, norm=step.grad_norm, rows=rows)
+        seen.after_step(step.scratch, step.grads, number, norm=step.grad_norm, rows=rows)
     (spike,) = seen.noted
     assert (spike.step, spike.row) == (75, 120)
     assert spike.share > 0.9

@@ -13,7 +13,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.diagnostics.lr_range import HIGHEST, LOWEST, judge, lr_range
+from mlpengine.diagnostics.lr_range import HIGHEST_RATE, LOWEST_RATE, lr_range, suggest_rate
 from mlpengine.diagnostics.preflight import (
     check_few_rows,
     check_gradient,
@@ -165,7 +165,7 @@ def test_the_configured_rate_is_compared(lr, good):
     assert check.good == good, check.text
 
 
-RATES = np.geomspace(LOWEST, HIGHEST, 160)
+RATES = np.geomspace(LOWEST_RATE, HIGHEST_RATE, 160)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ RATES = np.geomspace(LOWEST, HIGHEST, 160)
     ],
 )
 def test_refusals_to_suggest(losses, reason):
-    found = judge(RATES[: len(losses)].tolist(), losses.tolist())
+    found = suggest_rate(RATES[: len(losses)].tolist(), losses.tolist())
     assert np.isnan(found.suggestion)
     assert reason in found.reason
 
@@ -186,7 +186,7 @@ def test_refusals_to_suggest(losses, reason):
 def test_noise_before_the_fall_is_not_taken_for_it():
     fall = 1 / (1 + (RATES / 1e-2) ** 1.5) + np.where(RATES > 0.3, RATES / 0.3 - 1, 0)
     noise = 0.05 * np.random.default_rng(0).standard_normal(160) * (RATES < 1e-5)
-    found = judge(RATES.tolist(), (fall + noise).tolist())
+    found = suggest_rate(RATES.tolist(), (fall + noise).tolist())
     assert 1e-2 <= found.suggestion <= 0.1
 
 

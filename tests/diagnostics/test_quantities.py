@@ -37,7 +37,7 @@ class Watched:
 
     def run(self, number, **options):
         self.step(self.x, self.y, self.weights)
-        return self.diagnostics.observe(
+        return self.diagnostics.after_step(
             self.step.scratch,
             self.step.grads,
             number,
@@ -167,7 +167,7 @@ def test_dropout_masks_are_part_of_the_rows_gradients():
     x, y = np.ones((2, 3)), np.zeros((2, 2))
     diagnostics = Diagnostics(mlp, every=1)
     step(x, y)
-    diagnostics.observe(step.scratch, step.grads, 1)
+    diagnostics.after_step(step.scratch, step.grads, 1)
     kept = step.scratch.activations[0]
     deltas = step.grads.d_hidden
     assert not np.array_equal(kept[0] == 0, kept[1] == 0)

@@ -41,19 +41,19 @@ def failing_step(place):
 def test_the_message_names_step_layer_direction_and_rows(place, wanted):
     step, error, rows = failing_step(place)
     with pytest.raises(NumericalError, match=wanted):
-        NonfiniteRule().met(error, step, rows)
+        NonfiniteRule().handle(error, step, rows)
 
 
 def test_skipping_has_a_limit_that_survives_a_checkpoint():
     step, error, rows = failing_step("input")
     rule = NonfiniteRule("skip", limit=2)
-    rule.met(error, step, rows)
+    rule.handle(error, step, rows)
     resumed = NonfiniteRule("skip", limit=2)
     resumed.load_state_dict(rule.state_dict())
-    resumed.met(error, step, rows)
+    resumed.handle(error, step, rows)
     assert resumed.skipped == 2
     with pytest.raises(NumericalError, match="training row 42; 2 steps were skipped already"):
-        resumed.met(error, step, rows)
+        resumed.handle(error, step, rows)
 
 
 @pytest.mark.parametrize(

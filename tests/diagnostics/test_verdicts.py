@@ -23,7 +23,7 @@ from mlpengine.diagnostics import (
     verdicts,
 )
 from mlpengine.diagnostics.baseline import (
-    Extreme,
+    ExtremeValue,
     extreme_feature,
     extreme_target,
     feature_sizes,
@@ -31,7 +31,7 @@ from mlpengine.diagnostics.baseline import (
 )
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
-from mlpengine.diagnostics.verdict import percent, power
+from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
@@ -135,7 +135,7 @@ def test_percent(value, text):
     ("value", "text"), [(0.00035, "0.00035"), (430.0, "430"), (58700.0, "59,000"), (3e-5, "3e-05")]
 )
 def test_power(value, text):
-    assert power(value) == text
+    assert two_digits(value) == text
 
 
 def seen_with(**values):
@@ -310,7 +310,7 @@ def test_a_batch_far_above_the_noise_scale(scale, expected):
 @pytest.mark.parametrize("column", [-1, 1])
 def test_a_value_far_from_all_others_is_an_outlier(column):
     seen = seen_with()
-    seen.extreme = Extreme(7, column, 400.0)
+    seen.extreme = ExtremeValue(7, column, 400.0)
     (verdict,) = verdicts(seen)
     assert (verdict.name, verdict.value) == ("outlier", 400.0)
     assert ("target" if column < 0 else "feature '1'") in verdict.finding
@@ -352,7 +352,7 @@ def watched(mlp, lr, **options):
         value = loss(scratch.output, y, grads.d_output)
         mlp.backward(scratch, grads)
         adam.step(mlp, grads)
-        seen.observe(scratch, grads, step, loss=value)
+        seen.after_step(scratch, grads, step, loss=value)
     return seen, value
 
 

@@ -11,7 +11,7 @@ from mlpengine.diagnostics.yardsticks import (
     alone,
     contradictions,
     linear_predictions,
-    nearest,
+    nearest_rows,
     random_unit_predictions,
     rows_within,
     shifts_between,
@@ -46,14 +46,14 @@ def test_neighbors_are_those_of_scikit_learn():
     features = standardized(X)
     search = neighbors.NearestNeighbors(n_neighbors=NEIGHBORS).fit(features)
     expected = search.kneighbors(return_distance=False)
-    near = nearest(features)
+    near = nearest_rows(features)
     assert near.sum(axis=1).tolist() == [NEIGHBORS] * len(X)
     assert [set(np.flatnonzero(row)) for row in near] == [set(row) for row in expected.tolist()]
 
 
 def test_rows_as_near_as_the_last_neighbor_are_neighbors_too():
     features = np.repeat([[0.0], [3.0]], [NEIGHBORS + 5, 3], axis=0)
-    near = nearest(features)
+    near = nearest_rows(features)
     assert near.sum(axis=1).tolist() == [NEIGHBORS + 4] * (NEIGHBORS + 5) + [NEIGHBORS + 7] * 3
     assert (near.diagonal()[: NEIGHBORS + 5] == 0).all()
 

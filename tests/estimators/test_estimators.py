@@ -537,6 +537,6 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path):
     assert training.optimizer.lr == config["optimizer"]["lr"]
     assert (training.epochs, training.batch_size) == (expected["epochs"], expected["batch_size"])
     assert training.early_stopping.patience == expected["early_stopping"]["patience"]
-    kinds, edges = MlpClassifier(members="auto")._kinds(x[some], folded=count > 1)
-    assert kinds == config["training"].get("members", [])
+    kinds, edges = MlpClassifier(kinds="auto")._kinds(x[some], folded=count > 1)
+    assert kinds == config["training"].get("kinds", [])
     assert bool(edges) == ("piecewise" in kinds) == ("encoding" in config["data"])

@@ -136,9 +136,9 @@ def test_sparse_rows_become_dense_a_few_at_a_time(monkeypatch):
     import mlpengine.estimators._estimator as module
 
     shapes = []
-    dense = module.dense
+    dense = module.dense_rows
     monkeypatch.setattr(module, "DENSE", 40)
-    monkeypatch.setattr(module, "dense", lambda x: shapes.append(x.shape) or dense(x))
+    monkeypatch.setattr(module, "dense_rows", lambda x: shapes.append(x.shape) or dense(x))
     matrix = scipy.sparse.csr_matrix(np.where(np.abs(X) > 1, X, 0))
     MlpRegressor(**FEW).fit(matrix, X[:, 0]).predict(matrix)
     assert max(rows for rows, _ in shapes) <= 10

@@ -26,7 +26,7 @@ def frame():
 @pytest.fixture
 def own():
     """Metrics of one's own, which are forgotten afterwards."""
-    before = dict(metrics.OWN)
+    before = dict(metrics.OWN_METRICS)
 
     @mlpengine.metric(of="probabilities", higher_is_better=True)
     def gain(target, chance, weight=None):
@@ -37,8 +37,8 @@ def own():
         return float(np.abs(target - predicted).max())
 
     yield
-    metrics.OWN.clear()
-    metrics.OWN.update(before)
+    metrics.OWN_METRICS.clear()
+    metrics.OWN_METRICS.update(before)
 
 
 def test_metrics_by_class_and_of_probabilities(frame):

@@ -179,4 +179,4 @@ def test_a_researcher():
     assert len(norms.norms) == result.epochs
     assert (mlp.weights[0] == first).all()
     assert np.abs(mlp.predict(x[300:]) - y[300:]).mean() < 0.1
-    del metrics.OWN["worst_in_test"], REGISTRY["hinged_in_test"]
+    del metrics.OWN_METRICS["worst_in_test"], REGISTRY["hinged_in_test"]

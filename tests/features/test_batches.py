@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine.errors import DataError
-from mlpengine.features import Batches, gather
+from mlpengine.features import Batches, gather_rows
 
 
 def drain(batches: Batches, count: int = 10**9) -> list[list[int]]:
@@ -57,7 +57,7 @@ def test_faults(arguments):
         Batches(*arguments)
 
 
-def peak_of_an_epoch(n_rows: int, take=gather) -> int:
+def peak_of_an_epoch(n_rows: int, take=gather_rows) -> int:
     rows = np.ones((n_rows, 8), np.float32)
     batches, out = Batches(n_rows, n_rows // 2), np.empty((n_rows // 2, 8), np.float32)
     for _ in range(2):
@@ -87,10 +87,10 @@ def test_gather_from_a_memory_mapped_file(tmp_path):
     np.save(tmp_path / "x.npy", matrix)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     indices, out = np.arange(999, 0, -3), np.empty((333, 6), np.float32)
-    gather(mapped, indices, out)
+    gather_rows(mapped, indices, out)
     np.testing.assert_array_equal(out, matrix[indices])
     tracemalloc.start()
-    gather(mapped, indices, out)
+    gather_rows(mapped, indices, out)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1024
@@ -98,5 +98,5 @@ def test_gather_from_a_memory_mapped_file(tmp_path):
 
 @pytest.mark.parametrize("rows", [np.zeros((8, 4), np.float32).T, np.zeros((4, 8))])
 def test_gather_refuses_rows_that_numpy_would_copy_whole(rows):
-    with pytest.raises(DataError, match="gather: "):
-        gather(rows, np.arange(2), np.empty((2, 8), np.float32))
+    with pytest.raises(DataError, match="gather_rows: "):
+        gather_rows(rows, np.arange(2), np.empty((2, 8), np.float32))

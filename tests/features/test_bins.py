@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlpengine.errors import CheckpointError
-from mlpengine.features import Preprocessor, gather
+from mlpengine.features import Preprocessor, gather_rows
 from mlpengine.tables import Column, Table
 
 NAN = float("nan")
@@ -133,7 +133,7 @@ def test_streamed_components_are_those_in_memory(missing):
     stream = fitted.stream(table, batch_size=300).features
     assert stream.shape == whole.shape == (300, fitted.n_features)
     out = np.empty((300, fitted.n_features), np.float32)
-    gather(stream, np.arange(300), out)
+    gather_rows(stream, np.arange(300), out)
     np.testing.assert_array_equal(out, whole)
     np.testing.assert_array_equal(stream[10:20], whole[10:20])
     for i, feature in enumerate(fitted.feature_names):

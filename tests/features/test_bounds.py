@@ -5,7 +5,7 @@ import pytest
 
 from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import percent
-from mlpengine.features.leaks import ANSWER, PART, find_leaks, share_of_line
+from mlpengine.features.leaks import ANSWER, TOTAL_FROM, find_leaks, share_of_line
 from mlpengine.tables.frames import as_table
 
 N = 1500
@@ -94,7 +94,7 @@ def leaks_of(column, target, others):
 @pytest.mark.parametrize("case", HONEST)
 def test_a_bound_that_follows_the_target_is_no_leak(case):
     column, target, _ = HONEST[case]
-    assert PART < share_of_line(column, target) < ANSWER
+    assert TOTAL_FROM < share_of_line(column, target) < ANSWER
     assert (column <= target).all() or (column >= target).all()
     assert leaks_of(*HONEST[case]) == []
 

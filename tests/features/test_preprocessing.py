@@ -6,7 +6,7 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from mlpengine.errors import CheckpointError, DataError
-from mlpengine.features import Preprocessor, gather, split_rows
+from mlpengine.features import Preprocessor, gather_rows, split_rows
 from mlpengine.tables import Column, Table, read_table
 from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.table import column_of
@@ -78,7 +78,7 @@ def test_scaled_features_are_clipped_smoothly(scaling):
     assert np.abs(features).max() == 3
     streamed = fitted.stream(Table.from_arrays(later), batch_size=7)
     out = np.empty((7, 3), np.float32)
-    gather(streamed.features, np.arange(7), out)
+    gather_rows(streamed.features, np.arange(7), out)
     np.testing.assert_array_equal(out, features)
 
 
@@ -329,7 +329,7 @@ def test_streamed_features_equal_those_in_memory(tmp_path):
         np.testing.assert_array_equal(stream.target, whole.target)
         for indices in (np.arange(63, -1, -1), np.array([5])):
             out = np.empty((len(indices), fitted.n_features), np.float32)
-            gather(stream.features, indices, out)
+            gather_rows(stream.features, indices, out)
             np.testing.assert_array_equal(out, whole.features[indices])
 
 
@@ -342,10 +342,10 @@ def test_streamed_faults_are_named():
     out = np.empty((1, 2), np.float32)
     stream = Preprocessor().fit(table, np.arange(5)).stream(table, batch_size=4).features
     with pytest.raises(DataError, match="row 8, column 'x1': must be finite"):
-        gather(stream, np.array([7]), out)
+        gather_rows(stream, np.array([7]), out)
     strict = Preprocessor(missing="error").fit(table, np.arange(5))
     with pytest.raises(DataError, match="row 9, column 'x0': is missing"):
-        gather(strict.stream(table, batch_size=4).features, np.array([8]), out)
+        gather_rows(strict.stream(table, batch_size=4).features, np.array([8]), out)
     with pytest.raises(DataError, match="C order"):
         strict.stream(Table.from_arrays(np.asfortranarray(x)), batch_size=4)
     with pytest.raises(DataError, match="only CSV, Parquet, and a matrix of numbers"):

@@ -26,22 +26,22 @@ def test_a_linear_prediction_of_numbers_is_ridge():
     x = rng.standard_normal((200, 5))
     y = x @ [1, 2, 3, 0, 0] + rng.standard_normal(200)
     task, part = split(x, y, MeanSquaredError())
-    predicted, _ = baselines.linear(task, part, part.x, 1e9)
+    predicted, _ = baselines.linear_prediction(task, part, part.x, 1e9)
     expected = Ridge(alpha=1.0).fit(part.x, y).predict(part.x)
     np.testing.assert_allclose(predicted[:, 0], expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(
-        baselines.constant(task, part, 2).predicted, np.full((2, 1), y.mean())
+        baselines.constant_prediction(task, part, 2).predicted, np.full((2, 1), y.mean())
     )
 
 
 def test_a_linear_prediction_of_classes_is_a_logistic_regression():
     x, y = load_iris(return_X_y=True)
     task, part = split(x, y.astype(str), SoftmaxCrossEntropy())
-    predicted, chances = baselines.linear(task, part, part.x, 1e9)
+    predicted, chances = baselines.linear_prediction(task, part, part.x, 1e9)
     truth = LogisticRegression(C=1.0, max_iter=1000).fit(part.x, y)
     assert (predicted == truth.predict(part.x)).mean() > 0.99
     np.testing.assert_allclose(chances, truth.predict_proba(part.x), atol=0.02)
-    predicted, chances = baselines.constant(task, part, 3)
+    predicted, chances = baselines.constant_prediction(task, part, 3)
     assert (predicted == 0).all()
     np.testing.assert_allclose(chances, np.full((3, 3), 1 / 3))
 
@@ -51,7 +51,7 @@ def test_a_linear_prediction_of_labels_is_one_for_each():
     x = rng.standard_normal((300, 3))
     y = np.stack([x[:, 0] + rng.standard_normal(300) > 0, x[:, 1] > 1], axis=1).astype(float)
     task, part = split(x, y, BinaryCrossEntropyWithLogits(), task="multilabel")
-    predicted, chances = baselines.linear(task, part, part.x, 1e9)
+    predicted, chances = baselines.linear_prediction(task, part, part.x, 1e9)
     for k in range(2):
         expected = LogisticRegression(C=1.0).fit(part.x, y[:, k])
         assert (predicted[:, k] == expected.predict(part.x)).mean() > 0.99
@@ -61,7 +61,7 @@ def test_a_linear_prediction_of_labels_is_one_for_each():
 def test_more_features_than_it_takes_have_no_linear_prediction():
     task, part = split(np.random.default_rng(0).standard_normal((50, 700)), np.arange(50.0),
                        MeanSquaredError())  # fmt: skip
-    assert baselines.linear(task, part, part.x, 1e9) is None
+    assert baselines.linear_prediction(task, part, part.x, 1e9) is None
 
 
 def test_standard_errors_are_those_of_a_mean():
@@ -69,7 +69,7 @@ def test_standard_errors_are_those_of_a_mean():
     truth = rng.integers(0, 2, 4000)
     one = np.where(rng.random(4000) < 0.9, truth, 1 - truth)
     other = np.where(rng.random(4000) < 0.8, truth, 1 - truth)
-    known = baselines.scores(
+    known = baselines.baseline_scores(
         ["accuracy"], truth, {"model": Guess(one), "linear": Guess(other)}, None
     )
     right = one == truth
@@ -83,7 +83,9 @@ def test_standard_errors_are_those_of_a_mean():
 def test_log_loss_is_that_of_the_probabilities():
     truth, chances = np.array([0, 1, 2]), np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0, 0, 1.0]])
     guess = Guess(chances.argmax(axis=1), chances)
-    known = baselines.scores(["accuracy", "log_loss"], truth, {"model": guess}, None)["model"]
+    known = baselines.baseline_scores(["accuracy", "log_loss"], truth, {"model": guess}, None)[
+        "model"
+    ]
     assert known["log_loss"]["value"] == pytest.approx(-np.log([0.5, 0.8, 1.0]).mean())
 
 
@@ -94,6 +96,6 @@ def test_rows_out_of_fold_are_predicted_by_a_model_of_the_others():
     guess = baselines.out_of_fold(task, part, folds, 1e9)
     for fold in range(3):
         mine, others = folds == fold, np.flatnonzero(folds != fold)
-        expected = baselines.linear(task, part.rows(others), part.x[mine], 1e9)
+        expected = baselines.linear_prediction(task, part.rows(others), part.x[mine], 1e9)
         np.testing.assert_array_equal(guess.rows(mine).chances, expected.chances)
         np.testing.assert_array_equal(guess.rows(mine).predicted, expected.predicted)

@@ -154,9 +154,9 @@ def test_rows_out_of_fold_choose_the_reading():
     both = np.hstack([x, x**2])
     y = (x**2).sum(axis=1, keepdims=True)
     train = Split(both.astype("f4"), y.astype("f4"), y)
-    readings = [np.eye(4)[:, :2], np.eye(4)[:, 2:], np.eye(4)[:, 3:]]
+    projections = [np.eye(4)[:, :2], np.eye(4)[:, 2:], np.eye(4)[:, 3:]]
     networks, output = linear_networks(
-        Mlp([4, 3, 1]), MeanSquaredError(), train, np.arange(80) % 4, readings,
+        Mlp([4, 3, 1]), MeanSquaredError(), train, np.arange(80) % 4, projections,
         lambda output: float(np.mean((output - y) ** 2)),
     )  # fmt: skip
     np.testing.assert_allclose(output, y, atol=0.05)
@@ -175,7 +175,7 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth(tails):
     model, _ = fit(
         train, "y", data={"encoding": "piecewise", "task": "regression", "split": {"test": 0}},
         model={"hidden": [4]}, diagnostics=False,
-        training={"folds": 4, "members": ["plain", "linear"], "epochs": 1},
+        training={"folds": 4, "kinds": ["plain", "linear"], "epochs": 1},
     )  # fmt: skip
     ridge = Ridge().fit(x[:500], y[:500]).predict(x[500:])
     errors = [np.sqrt(np.mean((guess - y[500:]) ** 2)) for guess in (model.predict(new), ridge)]

@@ -28,8 +28,8 @@ from mlpengine.step.population import Population
 from mlpengine.tables import Column, Table
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
-from mlpengine_cli.evaluate import measure
-from mlpengine_cli.predict import predictions
+from mlpengine_cli.evaluate import measure_parts
+from mlpengine_cli.predict import prediction_columns
 
 LOSSES = {"one": "softmax_cross_entropy", "two": "bce_with_logits", "value": "huber"}
 
@@ -87,10 +87,10 @@ def use(path) -> bool:
     except CheckpointError:
         return False
     with suppress(MlpEngineError):
-        predictions(loaded, table())
+        prediction_columns(loaded, table())
     with suppress(MlpEngineError):
         rows = make_split(table(), None, loaded.preprocessor, loaded.task, loaded.mlp.dtype)
-        measure(loaded, loaded.task, [("data", rows, loaded.forward(rows.x))])
+        measure_parts(loaded, loaded.task, [("data", rows, loaded.forward(rows.x))])
     with suppress(MlpEngineError):
         FORMATS["c"](loaded)
     json.dumps(loaded.to_dict()).encode()
@@ -101,8 +101,8 @@ def use(path) -> bool:
 def test_a_model_comes_back(target, tmp_path):
     whole = model(target)
     whole.save(tmp_path / "m")  # whose JSON has sorted keys, the columns of the table have not
-    columns, numbers = predictions(Model.load(tmp_path / "m"), table())
-    truth, expected = predictions(whole, table())
+    columns, numbers = prediction_columns(Model.load(tmp_path / "m"), table())
+    truth, expected = prediction_columns(whole, table())
     assert list(columns) == list(truth)
     np.testing.assert_array_equal(numbers, expected)
 

@@ -10,7 +10,7 @@ from runs import part
 from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.errors import DataError
 from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
-from mlpengine.models.evaluate import ROWS, Evaluator
+from mlpengine.models.evaluate import FORWARD_ROWS, Evaluator
 from mlpengine.models.task import (
     BinaryClassification,
     Classification,
@@ -226,7 +226,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("rows", [1, ROWS, ROWS + 1, 2 * ROWS + 7])
+@pytest.mark.parametrize("rows", [1, FORWARD_ROWS, FORWARD_ROWS + 1, 2 * FORWARD_ROWS + 7])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_loss_of_a_split_is_that_of_all_rows_at_once(name, weighted, rows):

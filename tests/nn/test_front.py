@@ -164,7 +164,7 @@ def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
         (None, [True] * 4, UsageError, "needs a front with masked=True"),
         (Front(scaling=True), [True] * 4, UsageError, "needs a front with masked=True"),
         (Front(masked=True), [False] * 4, UsageError, r"needs a number to read \(got none\)"),
-        (Front(masked=True), [True] * 3, ShapeError, r"select_inputs: kept: shape must be \(4,\)"),
+        (Front(masked=True), [True] * 3, ShapeError, r"mask_inputs: kept: shape must be \(4,\)"),
     ],
 )
 def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):

@@ -260,7 +260,7 @@ def test_a_reshape_between_ops_moves_nothing():
     assert [len(i.calls) for i in steps] == [0, 0]
 
 
-@pytest.mark.parametrize("count", [10, indexing.FEW, indexing.FEW + 1])
+@pytest.mark.parametrize("count", [10, indexing.WRAPPED_SIZE, indexing.WRAPPED_SIZE + 1])
 @pytest.mark.parametrize("dtype", ["int64", "int16", "uint8"])
 def test_short_and_long_indices_pick_and_add_up_alike(count, dtype):
     rng = np.random.default_rng(count)

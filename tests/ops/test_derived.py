@@ -21,7 +21,7 @@ from mlpengine.backends.compiled import (
     chosen_target,
     compile_program,
 )
-from mlpengine.backends.compiled.cache import load
+from mlpengine.backends.compiled.cache import load_library
 from mlpengine.backends.numexpr import fused
 from mlpengine.backends.rules import find_rule
 from mlpengine.config.schema import ModelSection
@@ -39,7 +39,7 @@ from mlpengine.formula import (
     tanh,
     variable,
 )
-from mlpengine.formula.pieces import constant
+from mlpengine.formula.pieces import constant_like
 from mlpengine.nn import ACTIVATIONS
 from mlpengine.ops import (
     REGISTRY,
@@ -348,7 +348,7 @@ def by_scalar_c(rows, dtype):
             *(f"out[{k}][i] = {name};" for k, name in enumerate(outputs)),
         ]
         parts.append(SCALAR_FUNCTION.format(number=number, body="\n    ".join(body)))
-    library = load("\n".join(parts), chosen_target())
+    library = load_library("\n".join(parts), chosen_target())
     made = []
     for number, row in enumerate(rows):
         given, dy = row.data(dtype)
@@ -478,7 +478,7 @@ def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
 def test_a_wrong_tuned_entry_is_found(monkeypatch):
     def wrong(x, y, slope, room):
         yield from right.rule(x, y, slope, room)
-        yield call(np.multiply, slope, constant(1 + 1e-9, x), slope)
+        yield call(np.multiply, slope, constant_like(1 + 1e-9, x), slope)
 
     right = elementwise.TUNED["gelu", "none"]
     monkeypatch.setitem(elementwise.TUNED, ("gelu", "none"), elementwise.Tuned(wrong, floats=1))

@@ -12,12 +12,12 @@ from annotated_types import Ge, Gt, Le, Lt
 from mlpengine import Mlp, TrainingStep
 from mlpengine.common.fields import Option, descriptions, fitting, options_of
 from mlpengine.config import json_schema, load_config
-from mlpengine.config.options import FAMILIES, plain, section_of
+from mlpengine.config.options import FAMILIES, plain_options, section_of
 from mlpengine.config.schema import Config, sections_of
 from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.estimators._parameters import OWN, PARAMETERS
+from mlpengine.estimators._parameters import ESTIMATOR_PARAMETERS, PARAMETERS
 from mlpengine.features.options import Options
 from mlpengine.nn import Front
 from mlpengine.optim import Group, Optimizer
@@ -137,7 +137,7 @@ def layout_errors(option: Option, entry: dict[str, Any]) -> Iterator[str]:
     if own_limits(option.type) != shown_limits(entry):
         yield f"{option.name}: {shown_limits(entry)} != {own_limits(option.type)}"
     required = option.default is MISSING
-    default = None if required else plain(option.default)
+    default = None if required else plain_options(option.default)
     if required == ("default" in entry) or (
         entry.get("default") != default and entry.get("default") != {"name": "auto"}
     ):
@@ -212,14 +212,14 @@ def test_classes_of_python_have_the_defaults_of_the_options(kind):
 @pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
 def test_parameters_of_estimators_are_options_or_their_own(kind):
     parameters = signature(kind).parameters
-    assert parameters.keys() == PARAMETERS.keys() | OWN.keys()
+    assert parameters.keys() == PARAMETERS.keys() | ESTIMATOR_PARAMETERS.keys()
     for name, (of, _, other, _) in PARAMETERS.items():
         option = other or name
         assert option in options_of(of), name
         assert not [*differing(kind, (of,), lambda one, n=name, o=option: o if one == n else "")]
         assert options_of(of)[option].description[:40] in " ".join(kind.__init__.__doc__.split())
     everywhere = {one for of in DECLARING for one in options_of(of)}
-    assert not OWN.keys() & everywhere
+    assert not ESTIMATOR_PARAMETERS.keys() & everywhere
 
 
 @pytest.mark.parametrize("preset", PRESETS)

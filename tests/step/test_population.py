@@ -140,28 +140,28 @@ def test_members_with_any_option_have_the_bits_of_single_runs(case, backend):
 def test_stretches_change_no_bit(threads, monkeypatch):
     """Members in turn, a few steps each, on more threads than cores, and than members."""
     monkeypatch.setattr(population, "steps_at_once", lambda step: 2)
-    monkeypatch.setattr(population, "TURN", 0.0)
+    monkeypatch.setattr(population, "SLICE_SECONDS", 0.0)
     compare(*SHAPES["tiny"], "compiled", threads, CASES["lengths"])
 
 
-def test_the_last_turns_are_short(monkeypatch):
+def test_the_last_slices_are_short(monkeypatch):
     """Whatever the speed of each, no thread makes many steps while the other has none."""
-    turns = []
-    take = population._Work._take
+    slices = []
+    take = population._Work.next_slice
 
     def record(work):
-        turn = take(work)
-        if turn is not None:
-            turns.append(turn[2] - turn[1])
-        return turn
+        taken = take(work)
+        if taken is not None:
+            slices.append(taken[2] - taken[1])
+        return taken
 
-    monkeypatch.setattr(population._Work, "_take", record)
+    monkeypatch.setattr(population._Work, "next_slice", record)
     monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
-    monkeypatch.setattr(population, "TURN", math.inf)
+    monkeypatch.setattr(population, "SLICE_SECONDS", math.inf)
     compare(*SHAPES["tiny"], "compiled", 2, {"steps": (640, 640, 640)})
-    assert turns[0] > 64
-    assert turns[-1] <= 64 / population.SHORTEST
-    assert sum(turns) == 2 * 3 * 640  # two calls
+    assert slices[0] > 64
+    assert slices[-1] <= 64 / population.SHORTEST
+    assert sum(slices) == 2 * 3 * 640  # two calls
 
 
 @pytest.mark.parametrize("seconds", [(1.0, 1.0), (1.0, 1.3), (2.0, 1.0, 1.0)], ids=str)
@@ -171,18 +171,18 @@ def test_threads_end_together(seconds, monkeypatch):
     work = population._Work([None] * 16, 1, range(16))
     work._threads, work._counts, work._left = len(seconds), [640] * 16, [640] * 16
     work._waiting = [*range(16)]
-    ends, times, turns = [], [(0.0, i) for i in range(len(seconds))], {}
+    ends, times, slices = [], [(0.0, i) for i in range(len(seconds))], {}
     while times:
         now, thread = heapq.heappop(times)
-        if thread in turns:
-            k, _, last = turns.pop(thread)
+        if thread in slices:
+            k, _, last = slices.pop(thread)
             work._left[k] = 640 - last
             work._waiting += [k] if last < 640 else []
-        if (turn := work._take()) is None:
+        if (taken := work.next_slice()) is None:
             ends.append(now)
         else:
-            turns[thread] = turn
-            heapq.heappush(times, (now + (turn[2] - turn[1]) * seconds[thread], thread))
+            slices[thread] = taken
+            heapq.heappush(times, (now + (taken[2] - taken[1]) * seconds[thread], thread))
     assert work._left == [0] * 16
     shortest = 64 / population.SHORTEST
     assert max(ends) - min(ends) <= 8 * shortest * max(seconds)
@@ -285,13 +285,13 @@ def test_an_interrupt_ends_all_threads_after_the_steps_in_hand(monkeypatch):
     step = small_step("compiled", threads=2)
     x, y = data(step.members[0], 60)
     monkeypatch.setattr(population, "steps_at_once", lambda step: 1)
-    first = step.steps[0].run_into
+    first = step.steps[0].make_steps
 
     def interrupted(*args):
         first(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(vars(step.steps[0]), "run_into", interrupted)
+    monkeypatch.setitem(vars(step.steps[0]), "make_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
         step.run_many(x, y, np.tile(np.arange(60), (3, 10_000)))
     made = [s.optimizer.steps for s in step.steps]

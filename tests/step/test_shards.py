@@ -162,7 +162,9 @@ def test_row_norms_of_a_shard_are_those_of_the_batch():
         x[BATCH // 2 :], y[BATCH // 2 :] = x[: BATCH // 2], y[: BATCH // 2]  # both shards alike
         diagnostics = Diagnostics(step.mlp)
         step(x, y)
-        diagnostics.observe(step.scratch, step.grads, 1, norm=step.grad_norm, rows=np.arange(BATCH))
+        diagnostics.after_step(
+            step.scratch, step.grads, 1, norm=step.grad_norm, rows=np.arange(BATCH)
+        )
         values.append([diagnostics.get(n) for n in ("example_norm_max", "gradient_variance")])
         assert diagnostics.batch_size == BATCH
     np.testing.assert_allclose(*values, rtol=1e-6)

@@ -210,7 +210,7 @@ def test_blocks_and_the_csv_module_read_the_same(monkeypatch):
     for number in range(400):
         content = content_of(generator)
         with monkeypatch.context() as patch:
-            patch.setattr(reader, "BLOCK", int(generator.choice([24, 100, 1 << 18])))
+            patch.setattr(reader, "TEXT_BYTES", int(generator.choice([24, 100, 1 << 18])))
             patch.setattr(_scan.Cutter, "cut", counted)
             by_blocks = outcome(content)
         with monkeypatch.context() as patch:
@@ -262,7 +262,7 @@ def test_long_files_change_to_the_loops_in_c(monkeypatch, loops):
     monkeypatch.setattr(
         _scan.Cutter, "cut", lambda *a: used.append((cells := cut(*a)).loops is not None) or cells
     )
-    monkeypatch.setattr(reader, "BLOCK", 1 << 14)
+    monkeypatch.setattr(reader, "TEXT_BYTES", 1 << 14)
     monkeypatch.setattr(_scan, "NATIVE_BYTES", 1 << 16)
     assert outcome(content) == whole
     assert used[0] is False
@@ -276,7 +276,7 @@ def test_long_files_change_to_the_loops_in_c(monkeypatch, loops):
 def test_many_texts_are_forgotten_and_read_again(monkeypatch):
     monkeypatch.setattr(_scan.Distinct, "MAX_KNOWN_FAST", 100)
     monkeypatch.setattr("mlpengine.tables._csv._FAST_BLOCK", 1 << 10)
-    monkeypatch.setattr(reader, "BLOCK", 1 << 10)
+    monkeypatch.setattr(reader, "TEXT_BYTES", 1 << 10)
     cells = [f"text {i * 7919 % 900}" for i in range(4_000)]
     column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))["a"]
     assert [column.cell(row) for row in range(4_000)] == cells
@@ -285,7 +285,7 @@ def test_many_texts_are_forgotten_and_read_again(monkeypatch):
 def test_texts_with_equal_keys_stay_apart(monkeypatch):
     """All texts get one key: lookups must compare the characters."""
     monkeypatch.setattr(_scan, "_MIX", np.zeros(_scan.Distinct.MAX_WORDS, np.uint64))
-    monkeypatch.setattr(reader, "BLOCK", 64)
+    monkeypatch.setattr(reader, "TEXT_BYTES", 64)
     cells = [f"text {i % 5}" for i in range(60)]
     column = read("a,b\n" + "".join(f"{cell},1\n" for cell in cells))["a"]
     assert [column.cell(row) for row in range(60)] == cells

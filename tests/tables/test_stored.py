@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine.errors import DataError, RunError
-from mlpengine.features import Batches, Preprocessor, gather
+from mlpengine.features import Batches, Preprocessor, gather_rows
 from mlpengine.features import prepared as prepared_module
 from mlpengine.features.prepared import PreparedRows, Windows
 from mlpengine.tables import read_table
@@ -116,7 +116,7 @@ def features_of(csv, tmp_path, window=64) -> PreparedRows:
 
 
 def test_prepared_features_have_the_bits_of_those_in_memory(csv, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared_module, "BLOCK", 100 * 4 * 50)
+    monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 100 * 4 * 50)
     monkeypatch.setattr(prepared_module, "_CHUNK", 64)
     table = read_table(csv)
     in_memory, rows = fitted(table)
@@ -131,9 +131,9 @@ def test_prepared_features_have_the_bits_of_those_in_memory(csv, tmp_path, monke
     out = np.empty((50, part.shape[1]), np.float32)
     for _ in range(3):  # orders that need more blocks than are in memory, too
         for indices in (rng.integers(0, 1_500, 50), rng.integers(300, 400, 50), np.arange(50)):
-            gather(part, indices, out)
+            gather_rows(part, indices, out)
             np.testing.assert_array_equal(out, whole.features[indices])
-    gather(part, np.array([1_499]), out[:1])
+    gather_rows(part, np.array([1_499]), out[:1])
     np.testing.assert_array_equal(out[0], whole.features[1_499])
 
 
@@ -154,7 +154,7 @@ def test_windows_shuffle_every_row_near_its_block(n_rows, block, count):
 
 
 def test_an_epoch_in_windows_reads_every_block_once(csv, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared_module, "BLOCK", 100 * 4 * 50)
+    monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 100 * 4 * 50)
     part = features_of(csv, tmp_path, window=3)
     read, real = [], PreparedRows._fill
     monkeypatch.setattr(
@@ -164,7 +164,7 @@ def test_an_epoch_in_windows_reads_every_block_once(csv, tmp_path, monkeypatch):
     )
     out = np.empty((50, part.shape[1]), np.float32)
     for indices in Batches(len(part), 50, windows=part.windows).epoch():
-        gather(part, indices, out[: len(indices)])
+        gather_rows(part, indices, out[: len(indices)])
     assert sorted(read) == list(range(0, len(part), part.windows.block))
     assert len(read) > 6
 

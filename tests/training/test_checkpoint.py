@@ -343,7 +343,7 @@ def test_a_missing_array_is_an_error():
 
 
 def test_another_format_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("mlpengine.training.checkpoint.FORMAT", 2)
+    monkeypatch.setattr("mlpengine.training.checkpoint.CHECKPOINT_FORMAT", 2)
     path = Checkpoints(tmp_path).save(1, {}, {}, best=False)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="is not a checkpoint of format 1"):

@@ -114,7 +114,7 @@ def test_skipped_steps_change_no_bit(name, every, tmp_path):
 
 def test_a_whole_epoch_is_one_call_with_its_short_batch():
     loop = make(None, every=1000)
-    made, real = [], loop.many.make
+    made, real = [], loop.fused_steps.make
 
     def counting(*args):
         losses, norms = real(*args)
@@ -122,7 +122,7 @@ def test_a_whole_epoch_is_one_call_with_its_short_batch():
         made.append(len(norms))
         return losses, norms
 
-    loop.many.make = counting
+    loop.fused_steps.make = counting
     loop.run()
     assert made[-1] == -(-ROWS // BATCH)
     assert loop.step.scratch.batch_size == len(loop.batch_rows) == ROWS % BATCH
@@ -131,9 +131,9 @@ def test_a_whole_epoch_is_one_call_with_its_short_batch():
 
 def test_a_short_batch_is_made_alone_where_it_has_a_program_of_its_own(monkeypatch):
     monkeypatch.setattr("mlpengine.step.backend.begins", lambda shorter, whole: False)
-    assert make(None).many.count(ROWS) == ROWS // BATCH
+    assert make(None).fused_steps.count(ROWS) == ROWS // BATCH
     monkeypatch.undo()
-    assert make(None).many.count(ROWS) == ROWS // BATCH + 1
+    assert make(None).fused_steps.count(ROWS) == ROWS // BATCH + 1
 
 
 def spiked(rows=()):
@@ -249,11 +249,11 @@ def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
     wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
     assert wary == whole
     loop = make(None, [], every=1000)
-    _, norms = loop.many.make(0, MIN_STEPS)
+    _, norms = loop.fused_steps.make(0, MIN_STEPS)
     before, least = loop.step.mlp.params.flat.copy(), min(norms)
-    assert loop.many.make(0, MIN_STEPS, least / 2) == ([], [])
+    assert loop.fused_steps.make(0, MIN_STEPS, least / 2) == ([], [])
     assert loop.step.mlp.params.flat.tobytes() == before.tobytes()
-    assert len(loop.many.make(0, MIN_STEPS)[0]) == MIN_STEPS, "the bound holds for one call"
+    assert len(loop.fused_steps.make(0, MIN_STEPS)[0]) == MIN_STEPS, "the bound holds for one call"
 
 
 def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
@@ -265,12 +265,12 @@ def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
 
 
 def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
-    assert make(None).many.max_steps == ROWS // BATCH + 1
-    assert make(None, backend="numpy").many is None
+    assert make(None).fused_steps.max_steps == ROWS // BATCH + 1
+    assert make(None, backend="numpy").fused_steps is None
     data = part(ROWS, 1)
     strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
-    assert make(None, data=strided).many is None
+    assert make(None, data=strided).fused_steps is None
     few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
-    assert make(None, data=few).many is None
+    assert make(None, data=few).fused_steps is None
     monkeypatch.setattr("mlpengine.step.fused_loop.WORK_AT_ONCE", 6_000)  # a slow step
-    assert make(None).many is None
+    assert make(None).fused_steps is None

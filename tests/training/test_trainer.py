@@ -98,7 +98,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
     assert numbers.write(x, None, features)
     target = NumberTarget(["y"], [0.0], [1.0])
     made = Trainer(
-        settings(loss=MeanSquaredError(), folds=3, members=("linear", "piecewise", "plain")),
+        settings(loss=MeanSquaredError(), folds=3, kinds=("linear", "piecewise", "plain")),
         Regression(target),
         Split(features, y.astype("float32"), y),
         folds=np.arange(60) % 3,
@@ -132,9 +132,9 @@ WRONG = {
         "total_steps must be more",
     ),
     "linear": (
-        {"members": ("plain", "linear"), "folds": FOLDS},
+        {"kinds": ("plain", "linear"), "folds": FOLDS},
         {"activation": ("softmax",)},
-        ("training", "members"),
+        ("training", "kinds"),
         "must be element-wise",
     ),
 }

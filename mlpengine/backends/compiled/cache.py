@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from mlpengine.backends.compiled.target import (
     SECONDS,
-    Target,
+    CompileTarget,
     compiler_stamp,
     find_target,
     run_compilers,
@@ -47,11 +47,14 @@ STALE_SECONDS = 10 * SECONDS
 """Age in seconds from which a temporary file cannot be in use."""
 
 _loaded: dict[str, ctypes.CDLL] = {}
-_targets: dict[str, Target] = {}
+_targets: dict[str, CompileTarget] = {}
 
 
-def load(
-    source: str, target: Target, more_flags: Sequence[str] = (), functions: Sequence[str] = ()
+def load_library(
+    source: str,
+    target: CompileTarget,
+    more_flags: Sequence[str] = (),
+    functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
     """Return the library of `source`, from the cache or newly compiled; it exports `functions`.
 
@@ -76,7 +79,7 @@ def load(
     return library
 
 
-def known_target(command: tuple[str, ...], level: str) -> Target:
+def known_target(command: tuple[str, ...], level: str) -> CompileTarget:
     """Return the target of `command` for a level, which is queried once and then cached.
 
     A query starts processes, which takes longer than loading a program.
@@ -89,17 +92,17 @@ def known_target(command: tuple[str, ...], level: str) -> Target:
     return _targets[stamp]
 
 
-def _read_target(command: tuple[str, ...], path: Path) -> Target | None:
+def _read_target(command: tuple[str, ...], path: Path) -> CompileTarget | None:
     try:
         with _opened(path.parent) as files:
             fields = json.loads(files.read(path.name).decode())
-        target = Target(**{**fields, "command": tuple(fields["command"])})
+        target = CompileTarget(**{**fields, "command": tuple(fields["command"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return target if target.command == command else None
 
 
-def _ask_target(command: tuple[str, ...], level: str, path: Path) -> Target:
+def _ask_target(command: tuple[str, ...], level: str, path: Path) -> CompileTarget:
     target = find_target(command, level)
     with suppress(OSError):  # without the file the compiler is queried again
         handle, name = tempfile.mkstemp(prefix=".target-", dir=path.parent)
@@ -234,7 +237,9 @@ def digest_of(key: str, content: bytes) -> str:
     return hashlib.sha256(key.encode() + content).hexdigest()
 
 
-def _build(kept: Path, key: str, source: str, target: Target, more_flags: Sequence[str]) -> None:
+def _build(
+    kept: Path, key: str, source: str, target: CompileTarget, more_flags: Sequence[str]
+) -> None:
     """Compile in a new temporary directory below `kept`, then rename."""
     _remove_stale(kept)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=kept))
@@ -286,5 +291,5 @@ def _remove_stale(folder: Path) -> None:
 def _keep(built: Path, path: Path) -> None:
     """Have a file on disk, and rename it."""
     os.chmod(built, 0o700)
-    system.flush(built)
+    system.flush_to_disk(built)
     system.replace(built, path)

@@ -1,6 +1,6 @@
 /* A call into the program, of one step or many, and the part of one thread or rank in it. */
 
-/* The arguments and results of a call; `Call` in executor.py mirrors it. */
+/* The arguments and results of a call; `CallStruct` in executor.py mirrors it. */
 struct call {
   void *const *table;   /* addresses of the caller's arrays */
   char *workspace;

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import Value, Values
+from mlpengine.backends.values import MatrixValue, Values
 
 
 @dataclass(eq=False, repr=False)
 class ColumnSum(Kernel):
     """The gradient of a bias, or of a vector that is broadcast along rows: each column summed."""
 
-    x: Value
-    out: Value
+    x: MatrixValue
+    out: MatrixValue
 
     sums_rows = True
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.maps import Map
-from mlpengine.backends.compiled.statements import Loop
+from mlpengine.backends.compiled.statements import ForLoop
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.values import Value, Values
+from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Dropout
 
 
@@ -15,7 +15,7 @@ class Draw(Kernel):
     """The random bytes of a dropout, of which `out` is the mask."""
 
     op: Dropout
-    out: Value
+    out: MatrixValue
 
     header = "philox"
 
@@ -36,7 +36,10 @@ class Draw(Kernel):
         op, out = self.op, self.out
         rng, width = writer.layout.add_generator(op.rng), writer.layout.stride(out)
         if op.layer == 0:
-            text, step = "The generator's next step", Loop("i", "first", "last", [f"{rng}[1]++;"])
+            text, step = (
+                "The generator's next step",
+                ForLoop("i", "first", "last", [f"{rng}[1]++;"]),
+            )
             writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)
         span = f"before + first * {width}, before + last * {width}"
         body = [

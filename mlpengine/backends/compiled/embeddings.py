@@ -6,13 +6,13 @@ from math import pi
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import columns
-from mlpengine.backends.compiled.statements import Block, If, Loop, Statement, load, store
+from mlpengine.backends.compiled.rows import lane_loop
+from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import dense
-from mlpengine.backends.scalar.text import constant, indented
+from mlpengine.backends.scalar.functions import dense_function
+from mlpengine.backends.scalar.text import indented, real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values, padded_length
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.ops import PeriodicEmbedding
 
 
@@ -20,10 +20,10 @@ from mlpengine.ops import PeriodicEmbedding
 class _Waves(Kernel):
     """The operands of a `PeriodicEmbedding` in both directions; `weight` may be None."""
 
-    x: Value
-    frequency: Value
-    phase: Value
-    weight: Value | None
+    x: MatrixValue
+    frequency: MatrixValue
+    phase: MatrixValue
+    weight: MatrixValue | None
 
     @property
     def _outputs(self) -> int:
@@ -36,21 +36,21 @@ class _Waves(Kernel):
     def _angle(self, x: str) -> str:
         """Return the angles of the vector `k` of feature `j` at `x`."""
         place = f"j * {self.frequency.columns} + k"
-        period = f"splat({x}) * {load(f'{self.frequency.name} + {place}', 'n')}"
-        start = load(f"{self.phase.name} + {place}", "n")
+        period = f"splat({x}) * {load_vector(f'{self.frequency.name} + {place}', 'n')}"
+        start = load_vector(f"{self.phase.name} + {place}", "n")
         return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
 
     def _each_wave(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
         """Return a loop over the vectors from ``k`` of a feature's waves, of ``n`` lanes each."""
-        return columns(self.frequency.columns, layout.lanes, body, "k")
+        return lane_loop(self.frequency.columns, layout.lanes, body, "k")
 
 
 @dataclass(eq=False, repr=False)
-class Embedding(_Waves):
+class PeriodicForward(_Waves):
     """The forward rule of `PeriodicEmbedding`."""
 
-    bias: Value | None
-    y: Value
+    bias: MatrixValue | None
+    y: MatrixValue
 
     def __post_init__(self) -> None:
         self.text = f"{self.y.name} = {self.x.name} embedded"
@@ -58,7 +58,7 @@ class Embedding(_Waves):
         self.writes = [self.y]
 
     @classmethod
-    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Embedding] | None":
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[PeriodicForward] | None":
         if not isinstance(instruction.op, PeriodicEmbedding) or instruction.kind == "backward":
             return None
         (out,) = instruction.writes
@@ -72,7 +72,7 @@ class Embedding(_Waves):
         if self.weight is None or self.bias is None:
             body += self._each_wave(layout, [store("to + k", f"v_cos({angle})", "n")])
         else:
-            row = load(f"{self.weight.name} + (j * {outputs} + q) * {waves} + k", "n")
+            row = load_vector(f"{self.weight.name} + (j * {outputs} + q) * {waves} + k", "n")
             mixed = [
                 "vec sum = {0};",
                 *self._each_wave(layout, [f"sum = multiply_add(wave[k / LANES], {row}, sum);"]),
@@ -81,15 +81,15 @@ class Embedding(_Waves):
             body += [
                 f"vec wave[{self._vector_count(layout)}];",
                 *self._each_wave(layout, [f"wave[k / LANES] = v_cos({angle});"]),
-                Loop("q", 0, outputs, mixed),
+                ForLoop("q", 0, outputs, mixed),
             ]
         row_body: list[Statement] = [
             f"const real *restrict x = {layout.at(self.x, 'i', '0')};",
             f"real *restrict y = {layout.at(self.y, 'i', '0')};",
             f"memcpy(y, x, {features} * sizeof(real));",
-            Loop("j", 0, self.frequency.rows, body),
+            ForLoop("j", 0, self.frequency.rows, body),
         ]
-        rows = [Loop("i", "first", "last", row_body)]
+        rows = [ForLoop("i", "first", "last", row_body)]
         writer.add(name, "rows", self.y.rows, self.text, rows, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
@@ -97,7 +97,7 @@ class Embedding(_Waves):
             return super().emit_scalar(writer)
         features, waves, outputs = self.x.columns, self.frequency.columns, self._outputs
         at, mixes = f"j * {waves} + k", self.weight is not None
-        angle = f"x[j] * frequency[{at}] * {constant(2 * pi)} + phase[{at}]"
+        angle = f"x[j] * frequency[{at}] * {real_constant(2 * pi)} + phase[{at}]"
         wave = "wave[k]" if mixes else f"y[{features} + {at}]"
         lines = [
             f"for (size_t j = 0; j < {features}; j++) y[j] = x[j];",
@@ -111,7 +111,8 @@ class Embedding(_Waves):
             mix = f"wave, weight + j * {waves * outputs}, bias + j * {outputs}"
             to = f"y + {features} + j * {outputs}"
             lines.append(
-                f"  {dense(writer.functions, None, ['x'])}({mix}, {to}, {waves}, {outputs});"
+                f"  {dense_function(writer.functions, None, ['x'])}({mix}, {to}, {waves}, "
+                f"{outputs});"
             )
         parameters = "".join(f", const real *{name}" for name in names)
         function = writer.functions.add(
@@ -128,11 +129,11 @@ class Embedding(_Waves):
 class EmbeddingSums(_Waves):
     """The gradients of the parameters of a `PeriodicEmbedding`, summed over the rows."""
 
-    dy: Value
-    d_frequency: Value
-    d_phase: Value
-    d_weight: Value | None
-    d_bias: Value | None
+    dy: MatrixValue
+    d_frequency: MatrixValue
+    d_phase: MatrixValue
+    d_weight: MatrixValue | None
+    d_bias: MatrixValue | None
 
     text = "embedding, summed"
     sums_rows = True
@@ -163,10 +164,10 @@ class EmbeddingSums(_Waves):
         each_row: list[Statement] = []
         ends: list[Statement] = []
         if self.weight is None or self.d_weight is None or self.d_bias is None:
-            terms.append(f"const vec slope = -{load('dy + k', 'n')} * v_sin(angle);")
+            terms.append(f"const vec slope = -{load_vector('dy + k', 'n')} * v_sin(angle);")
         else:
             row = f"(j * {outputs} + q) * {waves} + k"
-            weights = load(f"{self.weight.name} + {row}", "n")
+            weights = load_vector(f"{self.weight.name} + {row}", "n")
             mine = f"by_weight[q * {vectors} + k / LANES]"
             zeros.append(
                 f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
@@ -178,14 +179,14 @@ class EmbeddingSums(_Waves):
             terms += [
                 "const vec wave = v_cos(angle);",
                 "vec through = {0};",
-                Loop("q", 0, outputs, mixed),
+                ForLoop("q", 0, outputs, mixed),
                 "const vec slope = -through * v_sin(angle);",
             ]
-            each_row.append(Loop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
+            each_row.append(ForLoop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
             added = _added(f"{self.d_weight.name} + {row}", mine)
             bias = f"{self.d_bias.name}[j * {outputs} + q]"
             more = f"{bias} = by_bias[q] + (begin ? {bias} : 0);"
-            ends = [Loop("q", 0, outputs, [*self._each_wave(layout, added), more])]
+            ends = [ForLoop("q", 0, outputs, [*self._each_wave(layout, added), more])]
         terms += [
             "by_phase[k / LANES] += slope;",
             "by_frequency[k / LANES] = multiply_add(slope, splat(x), by_frequency[k / LANES]);",
@@ -202,18 +203,18 @@ class EmbeddingSums(_Waves):
             *_added(f"{self.d_phase.name} + {place}", "by_phase[k / LANES]"),
             *_added(f"{self.d_frequency.name} + {place}", turns),
         ]
-        body = [*zeros, Loop("i", "begin", "end", rows), *self._each_wave(layout, stores), *ends]
-        loop, count = [Loop("j", "first", "last", body)], self.frequency.rows
+        body = [*zeros, ForLoop("i", "begin", "end", rows), *self._each_wave(layout, stores), *ends]
+        loop, count = [ForLoop("j", "first", "last", body)], self.frequency.rows
         writer.add(name, "reduce", count, self.text, loop, self.reads, self.writes)
 
 
 def _added(place: str, value: str) -> list[Statement]:
     """Return the statements that store a vector, added to what is there unless `begin` is 0."""
     return [
-        Block(
+        Scope(
             [
                 f"vec total = {value};",
-                If("begin", [f"total += {load(place, 'n')};"]),
+                If("begin", [f"total += {load_vector(place, 'n')};"]),
                 store(place, "total", "n"),
             ]
         )

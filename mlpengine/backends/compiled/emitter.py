@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.lower import Lowered
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import Phase
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.values import Value
+from mlpengine.backends.values import MatrixValue
 
 STREAM_BYTES = 1 << 20
 """Bytes of a batch's values above which rows are processed in chunks, each from the first op to the
@@ -23,7 +23,7 @@ CHUNK_BYTES = 160 << 10
 SMALL_WEIGHTS = 128 << 10
 """Bytes of weights and their gradients up to which chunks are used: every chunk reads them."""
 
-TERMS_PER_THREAD = 1 << 22
+STEP_TERMS_PER_THREAD = 1 << 22
 """Multiplications of a step for each additional thread.
 
 With twice as many, a second thread makes a step one and a half times as fast; with a quarter it
@@ -36,7 +36,7 @@ def useful_threads(kernels: Sequence[Kernel], limit: int) -> int:
     The result has the same bits for every number of threads.
     """
     terms = sum(k.rows * k.columns * k.depth for k in kernels if isinstance(k, Product))
-    return max(1, min(limit, terms // TERMS_PER_THREAD + 1))
+    return max(1, min(limit, terms // STEP_TERMS_PER_THREAD + 1))
 
 
 def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
@@ -79,7 +79,7 @@ def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
     return max(rows, min(batch, 8))  # a product of fewer rows reads weights too often
 
 
-def _copy(writer: Writer, value: Value, phase: Phase, *, incoming: bool) -> None:
+def _copy(writer: Writer, value: MatrixValue, phase: Phase, *, incoming: bool) -> None:
     """Copy between the caller's array and the padded one."""
     mine, caller = value.name, f"{value.name}_np"
     ends = [f"{mine}, {writer.layout.stride(value)}", f"{caller}, {value.columns}"]

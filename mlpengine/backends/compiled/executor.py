@@ -10,12 +10,12 @@ from math import inf
 
 import numpy as np
 
-from mlpengine.backends.compiled.cache import known_target, load
+from mlpengine.backends.compiled.cache import known_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
-from mlpengine.backends.compiled.source import Source, make_source
+from mlpengine.backends.compiled.source import CSource, make_source
 from mlpengine.backends.compiled.target import (
     LEVEL_NAMES,
-    Target,
+    CompileTarget,
     chosen_level,
     compiler_command,
 )
@@ -32,11 +32,11 @@ LOST_RANK = "ranks: all of them must go on (a process has ended)"
 NOTHING = np.zeros(1, np.int64)
 """The limit of a dropout that drops nothing."""
 
-FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
+EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
 
 
-def chosen_target() -> Target:
+def chosen_target() -> CompileTarget:
     """Return the target of the installed compiler for the level that $MLPENGINE_TARGET names.
 
     Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
@@ -44,7 +44,7 @@ def chosen_target() -> Target:
     return known_target(compiler(), chosen_level())
 
 
-def available_targets() -> list[Target]:
+def available_targets() -> list[CompileTarget]:
     """Return the targets of the installed compiler for each level of this processor, highest first.
 
     Raises: CompileError if there is no compiler.
@@ -70,7 +70,7 @@ def compiler() -> tuple[str, ...]:
     return command
 
 
-class Call(ctypes.Structure):
+class CallStruct(ctypes.Structure):
     """The arguments and results of a call: ``struct call`` of call.h, which describes them."""
 
     _fields_ = (
@@ -116,15 +116,15 @@ class Executor:
     """
 
     def __init__(
-        self, source: Source, target: Target, update: Update | None, clipping: Clipping
+        self, source: CSource, target: CompileTarget, update: Update | None, clipping: Clipping
     ) -> None:
         self.source = source
-        self.library = library = load(source.text, target, functions=FUNCTIONS)
+        self.library = library = load_library(source.text, target, functions=EXPORTED_FUNCTIONS)
         workspace = np.zeros(source.nbytes + 64, np.uint8)
         library.mlpengine_open()
         weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive it
         table = np.array([address_of(a) for a in source.arrays], np.uintp)
-        call = Call(
+        call = CallStruct(
             table=address_of(table),
             workspace=-(-address_of(workspace) // 64) * 64,
             rows=source.rows,
@@ -146,7 +146,7 @@ class Executor:
                 ctypes.c_void_p,
             ]
 
-    def _bind(self, call: Call) -> None:
+    def _bind(self, call: CallStruct) -> None:
         self.call = call
         run, pointer = self.library.mlpengine_run, ctypes.c_void_p(ctypes.addressof(call))
         run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int64
@@ -168,7 +168,7 @@ class Executor:
 
     def for_rows(self, rows: int) -> "Executor":
         """Return the same program, in the same memory, on the first `rows` rows of its batch."""
-        call = Call.from_buffer_copy(self.call)
+        call = CallStruct.from_buffer_copy(self.call)
         call.rows = call.mean_rows = rows
         call.memory = self.call.memory
         other = copy(self)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array
 
@@ -56,8 +56,8 @@ class Kernel(ABC):
     """
 
     text: str
-    reads: list[Value]
-    writes: list[Value]
+    reads: list[MatrixValue]
+    writes: list[MatrixValue]
     header: ClassVar[str] = ""
     whole_vectors: ClassVar[bool] = False
 
@@ -85,7 +85,7 @@ class Kernel(ABC):
         """
         raise UnsupportedError(self.text)
 
-    def read_by_vectors(self, lanes: int) -> list[Value]:
+    def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         """Return the values that it reads by whole vectors, for every length of the rows."""
         return []
 
@@ -93,6 +93,6 @@ class Kernel(ABC):
         return self.text
 
 
-def present(*values: Value | None) -> list[Value]:
+def present(*values: MatrixValue | None) -> list[MatrixValue]:
     """Return the values that are not None."""
     return [value for value in values if value is not None]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.compiled.statements import PHASES, Function, Phase, load
-from mlpengine.backends.compiled.target import Target
-from mlpengine.backends.values import Value, padded_length
+from mlpengine.backends.compiled.statements import PHASES, CFunction, Phase, load_vector
+from mlpengine.backends.compiled.target import CompileTarget
+from mlpengine.backends.values import MatrixValue, padded_length
 from mlpengine.common.buffers import address_of
 from mlpengine.common.placement import Storage, place
 from mlpengine.ops import Dropout, Philox
@@ -32,7 +32,7 @@ class Layout:
     is allocated once; `limits` are the places of the limits of dropout in that table.
     """
 
-    target: Target
+    target: CompileTarget
     itemsize: int
     arrays: list[Array] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Layout:
         """Number of entries in a vector register."""
         return self.target.vector_bytes // self.itemsize
 
-    def place(self, values: Iterable[Value], by_vectors: Container[Value]) -> None:
+    def place(self, values: Iterable[MatrixValue], by_vectors: Container[MatrixValue]) -> None:
         """Assign every value to the workspace or to the caller's memory.
 
         Kernels read the values `by_vectors` by whole vectors.
@@ -95,7 +95,7 @@ class Layout:
             return f"rng_{len(places)}"
         return f"rng_{places.index(address_of(state))}"
 
-    def plan(self, functions: Sequence[Function], *, in_turn: bool, chunked: bool) -> None:
+    def plan(self, functions: Sequence[CFunction], *, in_turn: bool, chunked: bool) -> None:
         """Place the workspace: reservations that are never in use together share memory.
 
         With `in_turn`, on one thread, the functions of the phases ``rows`` and ``reduce`` run one
@@ -142,22 +142,22 @@ class Layout:
                     yield f"const real scale_{name} = (real)256 / (real)(256 - {limit});"
                     yield f"(void){limit}, (void)scale_{name};"
 
-    def stride(self, value: Value) -> int:
+    def stride(self, value: MatrixValue) -> int:
         """Return the length of a row in memory."""
         if value.mask:
             return padded_columns(value.columns)
         return padded_length(value.columns, self.lanes) if value.padded else value.columns
 
-    def at(self, value: Value, row: str, column: str) -> str:
+    def at(self, value: MatrixValue, row: str, column: str) -> str:
         """Return the C address of an entry of a matrix."""
         return f"{value.name} + {row} * {self.stride(value)} + {column}"
 
-    def load(self, value: Value, row: str, column: str) -> str:
+    def load(self, value: MatrixValue, row: str, column: str) -> str:
         """Return the C expression of a vector of entries of a matrix."""
         at = self.at(value, row, column)
         if value.mask:
             return f"load_mask({at}, {self._limits[value.name]}, scale_{value.name})"
-        return load(at)
+        return load_vector(at)
 
 
 def _limit(op: Dropout) -> Array:

@@ -11,13 +11,13 @@ from typing import ClassVar, Self
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, LossInstruction, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import columns, masked
-from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
+from mlpengine.backends.compiled.rows import lane_loop, mask_lanes
+from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import cross_entropy, entry_loss, loss_function
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values, padded_length
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.formula import c_number, c_statements, where
 from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 from mlpengine.spec import Array
@@ -30,10 +30,10 @@ class LossRows(Kernel):
     Both are divided by `mean_rows`, the rows of the mean, of which the program may have a part.
     """
 
-    output: Value
-    target: Value
-    weight: Value | None
-    d_output: Value | None
+    output: MatrixValue
+    target: MatrixValue
+    weight: MatrixValue | None
+    d_output: MatrixValue | None
     value: Array
     mean_rows: int
     op: Loss
@@ -63,8 +63,8 @@ class LossRows(Kernel):
         writer.output, writer.mean_rows = self.output, self.mean_rows
         writer.layout.add_array("loss_value", self.value)
         writer.layout.reserve("row_loss", writer.batch, "double", ("update",))
-        reads: list[Value | str] = [*self.reads]
-        writes: list[Value | str] = [*self.writes, "row_loss"]
+        reads: list[MatrixValue | str] = [*self.reads]
+        writes: list[MatrixValue | str] = [*self.writes, "row_loss"]
         if self.target.array.dtype.kind == "i":
             writer.layout.reserve("bad_label", 1, "int64_t", ("prepare", "update"))
             writes.append("bad_label")
@@ -114,11 +114,11 @@ class EntryLossRows(LossRows):
             value = where(loss.outside(t), nan, value)
         outputs, names = {"value": value}, {t: "t"}
 
-        def lanes(value: Value, column: str = "j", step: int = 1) -> tuple[str, str, int]:
+        def lanes(value: MatrixValue, column: str = "j", step: int = 1) -> tuple[str, str, int]:
             """Return address, number and distance of the entries of a vector."""
             return layout.at(value, "i", column), "n", layout.stride(value) if by_rows else step
 
-        loads: list[Statement] = [f"const vec t = {load(*lanes(target))};"]
+        loads: list[Statement] = [f"const vec t = {load_vector(*lanes(target))};"]
         stores: list[Statement] = []
         shares: list[Statement] = [
             f"const double entries = part.mean_rows * {max(target.columns, 1)};",
@@ -126,7 +126,7 @@ class EntryLossRows(LossRows):
         ]
         for k, o in enumerate(f.outputs):
             column, names[o] = "j" if count == 1 else f"j * {count} + {k}", f"o_{k}"
-            loads.append(f"const vec o_{k} = {load(*lanes(output, column, count))};")
+            loads.append(f"const vec o_{k} = {load_vector(*lanes(output, column, count))};")
             if slot is not None:
                 outputs[f"slope_{k}"] = f.slopes[k]
                 at, n, step = lanes(slot, column, count)
@@ -135,20 +135,24 @@ class EntryLossRows(LossRows):
         body = [*loads, *c_statements(outputs, names, layout.itemsize, prefix="e"), *stores]
         share = "splat(1)"
         if (weight := self.weight) is not None:
-            share = load(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
+            share = (
+                load_vector(f"{weight.name} + i", "n") if by_rows else f"splat({weight.name}[i])"
+            )
         if by_rows:
             lanes_left = "const int64_t j = 0, n = MIN(LANES, last - i);"
             body = [lanes_left, f"const vec share = {share};", *body]
             body.append("store_row_losses(row_loss + i, value, mean, share, n);")
-            return [*shares, Loop("i", "first", "last", body, "LANES")]
+            return [*shares, ForLoop("i", "first", "last", body, "LANES")]
         # Shares of the mean: no sum of entries that are near the largest number overflows.
         row = "row += (double)sum_lanes(entry * splat((real)1 / LANES)) * (mean * LANES);"
-        loops = columns(
-            target.columns, layout.lanes, [*body, "vec entry = value;", masked("entry", "0"), row]
+        loops = lane_loop(
+            target.columns,
+            layout.lanes,
+            [*body, "vec entry = value;", mask_lanes("entry", "0"), row],
         )
         head = ["double row = 0;", f"const vec share = {share};"]
         row_loss = "row_loss[i] = row * (double)share[0];"
-        return [*shares, Loop("i", "first", "last", [*head, *loops, row_loss])]
+        return [*shares, ForLoop("i", "first", "last", [*head, *loops, row_loss])]
 
 
 class CrossEntropyRows(LossRows):
@@ -173,7 +177,7 @@ class CrossEntropyRows(LossRows):
         share = f"{scale}[i] = (real)(weights[i] / part.mean_rows);"
         body: list[Statement] = [
             f"static const double weights[{classes}] = {{{numbers}}};",
-            Loop("i", "first", "last", [share]),
+            ForLoop("i", "first", "last", [share]),
         ]
         text = "The share of each class in the mean"
         writer.add(f"{name}_scale", "prepare", classes, text, body, [], [scale], takes_part=True)
@@ -187,14 +191,14 @@ class CrossEntropyRows(LossRows):
         group = self._narrow(layout) if narrow else self._wide(layout)
         share = "const real row_share = (real)(1 / part.mean_rows);"
         head = [] if self._class_weights else [share]
-        return [*head, Loop("from", "first", "last", group, "LANES")]
+        return [*head, ForLoop("from", "first", "last", group, "LANES")]
 
     def _narrow(self, layout: Layout) -> Sequence[Statement]:
         """Return the statements of a group of rows, with a vector for each class."""
         output, slot, target, weight = self.output, self.d_output, self.target, self.weight
         columns = output.columns
 
-        def load_columns(value: Value, name: str) -> list[Statement]:
+        def load_columns(value: MatrixValue, name: str) -> list[Statement]:
             at, ld = layout.at(value, "from", "0"), layout.stride(value)
             return [f"vec {name}[LANES];", f"load_columns({name}, {at}, rows, {columns}, {ld});"]
 
@@ -212,14 +216,14 @@ class CrossEntropyRows(LossRows):
             if ignores:
                 lines.append("real counted[LANES] = {0};")
                 each.append("counted[i - from] = counts;")
-            lines.append(Loop("i", "from", "from + rows", each))
+            lines.append(ForLoop("i", "from", "from + rows", each))
             lines.append("const ivec label = load_bits(labels);")
             if ignores:
                 lines.append("const vec counts = load(counted);")
         lines += [
             "vec top = o[0], sum = {0}, mass = {0}, picked = {0};",
-            Loop("j", 1, columns, ["top = vmax(o[j], top);"]),
-            Loop(
+            ForLoop("j", 1, columns, ["top = vmax(o[j], top);"]),
+            ForLoop(
                 "j",
                 0,
                 columns,
@@ -238,7 +242,7 @@ class CrossEntropyRows(LossRows):
             share = " * share"
         if slot is not None:
             slope = f"o[j] = multiply_add(o[j], scale, -q){share};"
-            lines += ["const vec scale = mass / sum;", Loop("j", 0, columns, [wanted, slope])]
+            lines += ["const vec scale = mass / sum;", ForLoop("j", 0, columns, [wanted, slope])]
             at, ld = layout.at(slot, "from", "0"), layout.stride(slot)
             lines.append(f"store_columns({at}, o, rows, {columns}, {ld});")
         factor = " * (double)share[i]" if share else ""
@@ -246,7 +250,7 @@ class CrossEntropyRows(LossRows):
         return [
             *lines,
             "const vec logs = v_log(sum);",
-            Loop("i", 0, "rows", [f"row_loss[from + i] = {value};"]),
+            ForLoop("i", 0, "rows", [f"row_loss[from + i] = {value};"]),
         ]
 
     def _wide(self, layout: Layout) -> Sequence[Statement]:
@@ -257,16 +261,16 @@ class CrossEntropyRows(LossRows):
             "const int64_t to = MIN(from + LANES, last);",
             "real totals[LANES], masses[LANES];",
             "store(totals, splat(1));",
-            Loop("i", "from", "to", self._row(layout)),
+            ForLoop("i", "from", "to", self._row(layout)),
             "const vec logs = v_log(load(totals));",
-            Loop("i", "from", "to", [f"row_loss[i] = ({log} - row_loss[i]){share};"]),
+            ForLoop("i", "from", "to", [f"row_loss[i] = ({log} - row_loss[i]){share};"]),
         ]
 
     def _row(self, layout: Layout) -> Sequence[Statement]:
         output, slot, weight = self.output, self.d_output, self.weight
         low: list[Statement] = [
-            f"vec o = {load(layout.at(output, 'i', 'j'), 'n')};",
-            masked("o", "-INFINITY"),
+            f"vec o = {load_vector(layout.at(output, 'i', 'j'), 'n')};",
+            mask_lanes("o", "-INFINITY"),
         ]
         wanted = self._target_rows(layout)
         sums: list[Statement] = [
@@ -274,8 +278,8 @@ class CrossEntropyRows(LossRows):
             "const vec e = v_exp(o - splat(top));",
             "sum += e;",
             wanted,
-            masked("q", "0"),
-            masked("o", "0"),
+            mask_lanes("q", "0"),
+            mask_lanes("o", "0"),
             "mass += q;",
             "picked = multiply_add(q, o - splat(top), picked);",
         ]
@@ -284,11 +288,11 @@ class CrossEntropyRows(LossRows):
             at = layout.at(slot, "i", "j")
             sums.append(store(at, "e", "n"))
             weighted = f" * splat({weight.name}[i])" if weight else ""
-            slope = f"multiply_add({load(at, 'n')}, splat(weighed / total), -q){weighted}"
+            slope = f"multiply_add({load_vector(at, 'n')}, splat(weighed / total), -q){weighted}"
             slopes = [wanted, store(at, slope, "n")]
 
         def loop(body: Sequence[Statement]) -> Sequence[Statement]:
-            return columns(output.columns, layout.lanes, body) if body else ()
+            return lane_loop(output.columns, layout.lanes, body) if body else ()
 
         return [
             "vec highest = splat(-INFINITY);",
@@ -315,7 +319,7 @@ class CrossEntropyRows(LossRows):
         if self._class_weights:
             by_column = "splat(column_scale[j])" if narrow else "load(column_scale + j)"
         if target.array.dtype.kind == "f":
-            hot = "t[j]" if narrow else load(layout.at(target, "i", "j"), "n")
+            hot = "t[j]" if narrow else load_vector(layout.at(target, "i", "j"), "n")
         elif narrow:
             hot = "one_where(label == (bits)j + (ivec){0})"
         else:

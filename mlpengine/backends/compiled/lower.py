@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.dropout import Draw
-from mlpengine.backends.compiled.embeddings import Embedding, EmbeddingSums
+from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
 from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.normalization import LayerNormRows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -24,7 +24,7 @@ KERNELS: list[type[Kernel]] = [
     SoftmaxRows,
     LayerNormRows,
     Draw,
-    Embedding,
+    PeriodicForward,
     EmbeddingSums,
     Map,
 ]
@@ -35,7 +35,7 @@ class Lowered(NamedTuple):
     """The kernels of a program in order, fused, and its values."""
 
     kernels: list[Kernel]
-    values: list[Value]
+    values: list[MatrixValue]
 
 
 def lower(instructions: Iterable[InstructionLike], lanes: int, names: Mapping[int, str]) -> Lowered:
@@ -72,7 +72,7 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
             yield kernel
 
 
-def _any_length(kernels: list[Kernel], lanes: int) -> list[Value]:
+def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
     """Return the values that are written and read as rows of any length."""
     written = [v for kernel in kernels if not kernel.whole_vectors for v in kernel.writes]
     vectors = {v for kernel in kernels for v in kernel.read_by_vectors(lanes)}
@@ -107,7 +107,9 @@ def _overwrites(kernel: Kernel, other: Kernel) -> bool:
     return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
 
 
-def need_rows(kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | None]) -> None:
+def need_batch_rows(
+    kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | None]
+) -> None:
     """Check that all kernels go over the rows of a batch, of which a program also takes fewer.
 
     `gathered` are the buffers that have these rows, if they are known: what does not come from them
@@ -115,7 +117,7 @@ def need_rows(kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | 
     Raises: UnsupportedError.
     """
     buffers = {address_of(array) for array in gathered if array is not None}
-    of_batch, sums = set[Value](), set[Value]()
+    of_batch, sums = set[MatrixValue](), set[MatrixValue]()
     for kernel in kernels:
         values = {*kernel.reads, *kernel.writes}
         depends = any(v in of_batch or v.mask or v.address in buffers for v in values)
@@ -127,7 +129,7 @@ def need_rows(kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | 
 
 def mark_stored(kernels: list[Kernel]) -> None:
     """Mark the values that stay in registers: only the kernel that computes them reads them."""
-    readers: dict[Value, set[int]] = {}
+    readers: dict[MatrixValue, set[int]] = {}
     for i, kernel in enumerate(kernels):
         for value in kernel.reads:
             readers.setdefault(value, set()).add(i)

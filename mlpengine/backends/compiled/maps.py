@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.statements import Loop, Statement, store
+from mlpengine.backends.compiled.statements import ForLoop, Statement, store
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.rules import Rule, find_rule
+from mlpengine.backends.rules import VectorRule, find_rule
 from mlpengine.backends.scalar.functions import each
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Add
 from mlpengine.ops.op import Direction, GradOp
 
@@ -22,9 +22,9 @@ class Map(Kernel):
     The values have one shape, but those it reads may also be vectors, the same for every row.
     """
 
-    rule: Rule
+    rule: VectorRule
     op: GradOp
-    names: Mapping[str, Value]
+    names: Mapping[str, MatrixValue]
     text: str
 
     whole_vectors = True
@@ -58,11 +58,11 @@ class Map(Kernel):
         made = ", ".join(names[name].name for name in rule.writes)
         return [cls(rule, op, names, f"{made} = {op.name} {direction}")]
 
-    def read_by_vectors(self, lanes: int) -> list[Value]:
+    def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         return self.reads
 
     def statements(
-        self, layout: Layout, row: str, column: str, known: dict[Value, str]
+        self, layout: Layout, row: str, column: str, known: dict[MatrixValue, str]
     ) -> Sequence[Statement]:
         """Return the statements for one vector; `known` names the values in registers."""
         lines: list[Statement] = []
@@ -76,13 +76,13 @@ class Map(Kernel):
         return [*lines, *self.rule.statements(names, layout.itemsize)]
 
     def emit(self, writer: Writer, name: str) -> None:
-        known: dict[Value, str] = {}
+        known: dict[MatrixValue, str] = {}
         layout, (out, *_) = writer.layout, self.writes
         body = [
             *self.statements(layout, "i", "j", known),
             *(store(layout.at(v, "i", "j"), known[v]) for v in self.writes if v.stored),
         ]
-        rows = [Loop("i", "first", "last", [Loop("j", 0, out.columns, body, step="LANES")])]
+        rows = [ForLoop("i", "first", "last", [ForLoop("j", 0, out.columns, body, step="LANES")])]
         writer.add(name, "rows", out.rows, self.text, rows, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from mlpengine.backends.compiled.kernel import present
 from mlpengine.backends.compiled.maps import Map
-from mlpengine.backends.values import Value
+from mlpengine.backends.values import MatrixValue
 
 Form = Literal["forward", "input_gradient", "weight_gradient"]
 
@@ -19,10 +19,10 @@ class MatrixProduct:
     """
 
     form: Form
-    a: Value
-    b: Value
-    c: Value
-    bias: Value | None
+    a: MatrixValue
+    b: MatrixValue
+    c: MatrixValue
+    bias: MatrixValue | None
     text: str
     factor: float
     epilogue: list[Map] = field(default_factory=list)

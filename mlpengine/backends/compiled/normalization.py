@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import columns, masked
-from mlpengine.backends.compiled.statements import Loop, Statement, load, store
+from mlpengine.backends.compiled.rows import lane_loop, mask_lanes
+from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import LayerNorm
 from mlpengine.spec import Array
 
@@ -18,12 +18,12 @@ from mlpengine.spec import Array
 class LayerNormRows(Kernel):
     """The forward rule of `LayerNorm`, row by row; xhat and rstd are kept for backward."""
 
-    x: Value
-    scale: Value | None
-    bias: Value | None
-    y: Value
-    xhat: Value
-    rstd: Value
+    x: MatrixValue
+    scale: MatrixValue | None
+    bias: MatrixValue | None
+    y: MatrixValue
+    xhat: MatrixValue
+    rstd: MatrixValue
     eps: float
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class LayerNormRows(Kernel):
         add = [f"total += {x};"]
         square = [
             f"vec apart = {x} - splat(mean);",
-            masked("apart", "0"),
+            mask_lanes("apart", "0"),
             "squares = multiply_add(apart, apart, squares);",
         ]
         value = "xhat" if self.scale is None else f"xhat * {_entry(layout, self.scale)}"
@@ -67,11 +67,11 @@ class LayerNormRows(Kernel):
         variance = f"sum_lanes(squares) / {count} + (real){self.eps!r}"
         row = [
             "vec total = {0}, squares = {0};",
-            *columns(count, layout.lanes, add),
+            *lane_loop(count, layout.lanes, add),
             f"const real mean = sum_lanes(total) / {count};",
-            *columns(count, layout.lanes, square),
+            *lane_loop(count, layout.lanes, square),
             f"const real rstd = 1 / {root}({variance});",
-            *columns(count, layout.lanes, write),
+            *lane_loop(count, layout.lanes, write),
         ]
         if self.rstd.stored:
             row.append(f"*({layout.at(self.rstd, 'i', '0')}) = rstd;")
@@ -82,12 +82,12 @@ class LayerNormRows(Kernel):
 class LayerNormSlopes(Kernel):
     """The gradient of what `LayerNorm` reads, the terms of that of its scale, or both."""
 
-    dy: Value
-    scale: Value | None
-    xhat: Value
-    rstd: Value
-    dx: Value | None
-    product: Value | None
+    dy: MatrixValue
+    scale: MatrixValue | None
+    xhat: MatrixValue
+    rstd: MatrixValue
+    dx: MatrixValue | None
+    product: MatrixValue | None
 
     def __post_init__(self) -> None:
         self.writes = present(self.dx, self.product)
@@ -108,15 +108,15 @@ class LayerNormSlopes(Kernel):
         if self.product is not None:
             sums += _stored(layout, self.product, "dy * xhat")
         if self.dx is None:
-            return _add(writer, name, self, columns(count, layout.lanes, sums))
+            return _add(writer, name, self, lane_loop(count, layout.lanes, sums))
         sums += [f"const vec h = {h};", "total += h;", "along = multiply_add(h, xhat, along);"]
         slope = f"({h} - splat(mean) - xhat * splat(share)) * splat(rstd)"
         row = [
             "vec total = {0}, along = {0};",
-            *columns(count, layout.lanes, sums),
+            *lane_loop(count, layout.lanes, sums),
             f"const real mean = sum_lanes(total) / {count}, share = sum_lanes(along) / {count};",
             f"const real rstd = *({layout.at(self.rstd, 'i', '0')});",
-            *columns(count, layout.lanes, [*entry, *_stored(layout, self.dx, slope)]),
+            *lane_loop(count, layout.lanes, [*entry, *_stored(layout, self.dx, slope)]),
         ]
         return _add(writer, name, self, row)
 
@@ -141,16 +141,16 @@ def _gradients(
     return kernels
 
 
-def _entry(layout: Layout, value: Value) -> str:
+def _entry(layout: Layout, value: MatrixValue) -> str:
     """Return the expression of a vector of a row, or of a vector that is the same for all rows."""
-    return load(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
+    return load_vector(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
 
 
-def _stored(layout: Layout, value: Value, vector: str) -> list[Statement]:
+def _stored(layout: Layout, value: MatrixValue, vector: str) -> list[Statement]:
     """Return the statement that stores a vector of a row, if any kernel reads the value."""
     return [store(layout.at(value, "i", "j"), vector, "n")] if value.stored else []
 
 
 def _add(writer: Writer, name: str, kernel: Kernel, row: Sequence[Statement]) -> None:
-    rows = [Loop("i", "first", "last", row)]
+    rows = [ForLoop("i", "first", "last", row)]
     writer.add(name, "rows", kernel.writes[0].rows, kernel.text, rows, kernel.reads, kernel.writes)

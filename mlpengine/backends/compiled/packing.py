@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
-from mlpengine.backends.compiled.statements import If, Loop, Statement, load, store
+from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
 from mlpengine.backends.compiled.tiling import Tiling
 
 FEW_ENTRIES = 4096
@@ -34,7 +34,7 @@ def packing(
         f"real *restrict panel = {name} + j * {product.depth};",
         fill,
     ]
-    return [Loop("p", "first", "last", body)]
+    return [ForLoop("p", "first", "last", body)]
 
 
 def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[Statement]:
@@ -45,11 +45,11 @@ def row_packing(product: MatrixProduct, name: str, layout: Layout) -> Sequence[S
     if vectors >= 2:
         panel = f"{name} + p * WIDE * LANES * {depth} + k * WIDE * LANES"
         move = f"copy_vectors({panel}, {b} + k * {ld} + p * WIDE * LANES, WIDE);"
-        loops.append(Loop("p", 0, vectors // 2, [Loop("k", "first", "last", [move])]))
+        loops.append(ForLoop("p", 0, vectors // 2, [ForLoop("k", "first", "last", [move])]))
     if vectors % 2:
         j = (vectors - 1) * layout.lanes
-        move = store(f"{name} + {j * depth} + k * LANES", load(f"{b} + k * {ld} + {j}"))
-        loops.append(Loop("k", "first", "last", [move]))
+        move = store(f"{name} + {j * depth} + k * LANES", load_vector(f"{b} + k * {ld} + {j}"))
+        loops.append(ForLoop("k", "first", "last", [move]))
     return loops
 
 

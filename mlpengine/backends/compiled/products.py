@@ -9,7 +9,7 @@ from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
-from mlpengine.backends.compiled.statements import Loop
+from mlpengine.backends.compiled.statements import ForLoop
 from mlpengine.backends.compiled.tiles import (
     group_count,
     group_size,
@@ -20,10 +20,10 @@ from mlpengine.backends.compiled.tiles import (
 )
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import back_dense, dense, gradients
-from mlpengine.backends.scalar.text import constant
+from mlpengine.backends.scalar.functions import back_dense, dense_function, gradients_function
+from mlpengine.backends.scalar.text import real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Linear, MatMul
 
 SMALL_PRODUCT = 4096
@@ -93,7 +93,7 @@ class Product(MatrixProduct, Kernel):
         """Return whether the transpose is computed instead, because it fills vectors of `lanes`."""
         return self.sums_rows and self.columns <= lanes and self.rows >= 2 * lanes
 
-    def read_by_vectors(self, lanes: int) -> list[Value]:
+    def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
         if self.sums_rows:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
@@ -146,7 +146,7 @@ class Product(MatrixProduct, Kernel):
         if turned is not None:
             ld = layout.stride(turned.c)
             move = f"{self.c.name}[j * {self.columns} + i] = {turned.c.name}[i * {ld} + j];"
-            body = [*body, Loop("i", "first", "last", [Loop("j", 0, self.rows, [move])])]
+            body = [*body, ForLoop("i", "first", "last", [ForLoop("j", 0, self.rows, [move])])]
             buffers += [self.c.name, turned.c.name]
         writer.add(
             name,
@@ -168,7 +168,7 @@ class Product(MatrixProduct, Kernel):
         if not self._is_turned(writer.layout.lanes):
             return None
         array = np.empty((self.columns, self.rows), self.c.array.dtype)
-        c = Value(f"{name}_turned", array, written=True, padded=True)
+        c = MatrixValue(f"{name}_turned", array, written=True, padded=True)
         writer.layout.reserve(c.name, c.rows * writer.layout.stride(c))
         return MatrixProduct(self.form, self.b, self.a, c, None, self.text, self.factor)
 
@@ -184,7 +184,9 @@ class Product(MatrixProduct, Kernel):
         if not writer.batched:
             return []
         sizes = writer.sizes(self.columns, self.rows)
-        return [f"{gradients(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"]
+        return [
+            f"{gradients_function(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"
+        ]
 
     def _scalar_forward(self, writer: ScalarWriter) -> list[str]:
         if len(self.epilogue) > 1 or self.bias is None:
@@ -196,16 +198,16 @@ class Product(MatrixProduct, Kernel):
         stored = [n for n, value in named.items() if value.stored and n not in reads]
         rule = rule.limited_to(stored) if rule else None
         scaled = self.factor != 1
-        function = dense(
+        function = dense_function(
             writer.functions, rule, stored, batched=writer.batched, scaled=scaled, about=about
         )
         values = [named[name] for name in [*reads, *stored]]
         given = [writer.places(self.a, self.b, self.bias, *values)]
-        given += [constant(self.factor)] * scaled
+        given += [real_constant(self.factor)] * scaled
         return [f"{function}({', '.join(given)}, {writer.sizes(self.depth, self.columns)});"]
 
     def _scalar_input_gradient(self, writer: ScalarWriter) -> list[str]:
-        rule, out, read = None, self.c, dict[str, Value]()
+        rule, out, read = None, self.c, dict[str, MatrixValue]()
         about, later = "dx = dy w", list(self.epilogue)
         if later and not self.c.stored:
             step = later.pop(0)
@@ -218,7 +220,7 @@ class Product(MatrixProduct, Kernel):
         return [first, *(line for step in later for line in step.emit_scalar(writer))]
 
 
-def _need_leaf(*operands: Value | None) -> None:
+def _need_leaf(*operands: MatrixValue | None) -> None:
     """Raise UnsupportedError for a weight that the program computes: it is packed before that."""
     for value in present(*operands):
         if value.written:

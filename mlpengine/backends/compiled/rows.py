@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 
-from mlpengine.backends.compiled.statements import Block, If, Loop, Statement
+from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement
 
 
-def columns(
+def lane_loop(
     count: int, lanes: int, body: Sequence[Statement], variable: str = "j"
 ) -> Sequence[Statement]:
     """Return a loop over the vectors of a row, of `n` lanes each; the last one may be partial."""
     whole = count // lanes * lanes
     parts: list[Statement] = []
     if whole:
-        parts.append(Loop(variable, 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
+        parts.append(ForLoop(variable, 0, whole, ["const int64_t n = LANES;", *body], step="LANES"))
     if count % lanes:
         head = f"const int64_t {variable} = {whole}, n = {count % lanes};"
-        parts.append(Block([head, *body]))
+        parts.append(Scope([head, *body]))
     return parts
 
 
-def masked(name: str, value: str) -> Statement:
+def mask_lanes(name: str, value: str) -> Statement:
     """Return the statement that sets the lanes after the end of a row to a neutral value."""
     return If("n < LANES", [f"{name} = vselect(first_lanes(n), {name}, splat({value}));"])

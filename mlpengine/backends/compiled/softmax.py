@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import columns, masked
-from mlpengine.backends.compiled.statements import Loop, Statement, load, store
+from mlpengine.backends.compiled.rows import lane_loop, mask_lanes
+from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import softmax
+from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import UnsupportedError, Value, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import LogSoftmax, Softmax
 
 
@@ -18,9 +18,9 @@ from mlpengine.ops import LogSoftmax, Softmax
 class SoftmaxRows(Kernel):
     """Softmax of each row of x or its `logarithm`; with `dy` the gradient, and x is the value."""
 
-    x: Value
-    dy: Value | None
-    out: Value
+    x: MatrixValue
+    dy: MatrixValue | None
+    out: MatrixValue
     logarithm: bool
     text: str
 
@@ -41,26 +41,26 @@ class SoftmaxRows(Kernel):
 
     def emit(self, writer: Writer, name: str) -> None:
         row = self._gradient(writer.layout, self.dy) if self.dy else self._value(writer.layout)
-        body = [Loop("i", "first", "last", row)]
+        body = [ForLoop("i", "first", "last", row)]
         writer.add(name, "rows", self.out.rows, self.text, body, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
         if self.dy or self.x.rows > 1:
             return super().emit_scalar(writer)
-        function = softmax(writer.functions, log=self.logarithm)
+        function = softmax_function(writer.functions, log=self.logarithm)
         return [f"{function}({writer.places(self.x, self.out)}, {self.out.columns});"]
 
     def _value(self, layout: Layout) -> Sequence[Statement]:
         x, y = (layout.at(value, "i", "j") for value in (self.x, self.out))
-        entry: list[Statement] = [f"vec x = {load(x, 'n')};", masked("x", "-INFINITY")]
+        entry: list[Statement] = [f"vec x = {load_vector(x, 'n')};", mask_lanes("x", "-INFINITY")]
         power = ["const vec e = v_exp(x - splat(top));", "sum += e;"]
         if self.logarithm:
             power.append(store(y, "x - splat(top)", "n"))
-            last = [store(y, f"{load(y, 'n')} - splat(shift)", "n")]
+            last = [store(y, f"{load_vector(y, 'n')} - splat(shift)", "n")]
             shift = "const real shift = v_log(splat(sum_lanes(sum)))[0];"
         else:
             power.append(store(y, "e", "n"))
-            last = [store(y, f"{load(y, 'n')} / splat(total)", "n")]
+            last = [store(y, f"{load_vector(y, 'n')} / splat(total)", "n")]
             shift = "const real total = sum_lanes(sum);"
         return [
             "vec highest = splat(-INFINITY), sum = {0};",
@@ -71,11 +71,11 @@ class SoftmaxRows(Kernel):
             *self._loop(layout, last),
         ]
 
-    def _gradient(self, layout: Layout, slope: Value) -> Sequence[Statement]:
+    def _gradient(self, layout: Layout, slope: MatrixValue) -> Sequence[Statement]:
         y, dy, dx = (layout.at(value, "i", "j") for value in (self.x, slope, self.out))
-        entry = [f"const vec y = {load(y, 'n')}, dy = {load(dy, 'n')};"]
+        entry = [f"const vec y = {load_vector(y, 'n')}, dy = {load_vector(dy, 'n')};"]
         if self.logarithm:
-            add, product = [f"sum += {load(dy, 'n')};"], "dy - v_exp(y) * splat(total)"
+            add, product = [f"sum += {load_vector(dy, 'n')};"], "dy - v_exp(y) * splat(total)"
         else:
             add, product = [*entry, "sum = multiply_add(dy, y, sum);"], "(dy - splat(total)) * y"
         return [
@@ -86,4 +86,4 @@ class SoftmaxRows(Kernel):
         ]
 
     def _loop(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
-        return columns(self.out.columns, layout.lanes, body)
+        return lane_loop(self.out.columns, layout.lanes, body)

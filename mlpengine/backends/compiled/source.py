@@ -13,20 +13,20 @@ import numpy as np
 from mlpengine.backends.compiled.emitter import emit, useful_threads
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.lower import lower, need_rows
+from mlpengine.backends.compiled.lower import lower, need_batch_rows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import (
-    Function,
+    CFunction,
     If,
     Phase,
     Statement,
     print_function,
     print_head,
 )
-from mlpengine.backends.compiled.target import Target
+from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
-from mlpengine.backends.values import Value
+from mlpengine.backends.values import MatrixValue
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -37,11 +37,11 @@ REST = 5
 POOL = 2
 """The same for the pool of several threads."""
 
-CHUNK = 8192
+NORM_CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
 
 
-class Source(NamedTuple):
+class CSource(NamedTuple):
     """A program as C.
 
     Attributes:
@@ -70,7 +70,7 @@ class Source(NamedTuple):
 def make_source(
     instructions: Sequence[InstructionLike],
     *,
-    target: Target,
+    target: CompileTarget,
     dtype: "np.dtype[np.floating]",
     batch: int,
     threads: int = 1,
@@ -80,7 +80,7 @@ def make_source(
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     names: Mapping[int, str] | None = None,
-) -> Source:
+) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
     `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
@@ -90,7 +90,7 @@ def make_source(
     """
     layout = Layout(target, dtype.itemsize)
     lowered = lower(instructions, layout.lanes, names or {})
-    need_rows(lowered.kernels, batch, gathered)
+    need_batch_rows(lowered.kernels, batch, gathered)
     threads = useful_threads(lowered.kernels, threads)
     writer = emit(lowered, layout, batch, threads)
     functions = [*writer.functions]
@@ -106,7 +106,7 @@ def make_source(
             layout.add_array(name, array)
         for name, array in clipping.arrays.items():
             layout.add_array(name, array)
-        layout.reserve("chunk_sums", -(-max(grads.size, 1) // CHUNK), "double", ("update",))
+        layout.reserve("chunk_sums", -(-max(grads.size, 1) // NORM_CHUNK), "double", ("update",))
         functions += update_functions(update, dtype.itemsize)
     layout.plan(functions, in_turn=in_turn, chunked=chunked)
     parts = [
@@ -125,7 +125,7 @@ def make_source(
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
         *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
-    return Source(
+    return CSource(
         "\n".join(parts),
         layout.arrays,
         layout.nbytes,
@@ -138,7 +138,7 @@ def make_source(
     )
 
 
-def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
+def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[str]:
     single, info = dtype.itemsize == 4, np.finfo(dtype)
     yield "#define _GNU_SOURCE"
     yield "#include <stdint.h>"
@@ -149,7 +149,7 @@ def _defines(target: Target, dtype: "np.dtype[np.floating]") -> Iterator[str]:
     yield f"#define BYTES {target.vector_bytes}"
     yield f"#define TILE_ROWS {target.highest_tile}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
-    yield f"#define CHUNK {CHUNK}"
+    yield f"#define CHUNK {NORM_CHUNK}"
 
 
 def _step_defines(
@@ -178,7 +178,7 @@ def _step_defines(
         yield f"#define PARAMETERS INT64_C({update.params.size})"
         yield f"#define GRADS ({layout.pointer('grads')})"
         yield f"#define CHUNK_SUMS{'_ALONE' if ranks else ''} ({layout.pointer('chunk_sums')})"
-        yield f"#define SMALLEST_SUM {float(info.tiny) * CHUNK / float(info.eps)!r}"
+        yield f"#define SMALLEST_SUM {float(info.tiny) * NORM_CHUNK / float(info.eps)!r}"
         yield f"#define LARGEST_UPDATE {largest_update(dtype, update.ranges)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
         yield f"#define TINY {float(info.tiny)!r}"
@@ -190,7 +190,7 @@ def _step_defines(
 
 
 def _output_defines(
-    layout: Layout, output: Value | None, gathered: Sequence[Array | None]
+    layout: Layout, output: MatrixValue | None, gathered: Sequence[Array | None]
 ) -> Iterator[str]:
     """Yield the definitions with which entry.h computes outputs, of rows of the first buffer."""
     if output is not None and gathered:
@@ -250,7 +250,7 @@ def _header(name: str) -> str:
     return files(__package__).joinpath(f"{name}.h").read_text(encoding="utf-8")
 
 
-def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Function:
+def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
     """Return the function that calls all functions of a phase.
 
     With `in_turn` the rows are summed in the phase ``rows``, each value as soon as it is computed:
@@ -281,10 +281,10 @@ def _phase(functions: Sequence[Function], phase: Phase, *, in_turn: bool) -> Fun
     if phase == "rows":
         rows_of_part = "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;"
         calls = [rows_of_part, "(void)stop, (void)begin, (void)end;", *calls]
-    return Function(phase, phase, (), calls, text, parameters)
+    return CFunction(phase, phase, (), calls, text, parameters)
 
 
-def _in_units(functions: Sequence[Function], layout: Layout, others: int) -> Iterator[str]:
+def _in_units(functions: Sequence[CFunction], layout: Layout, others: int) -> Iterator[str]:
     """Yield the functions; the second unit has the first products, the first unit all others.
 
     Each unit takes about as long to compile: what the first one has beside products takes as long
@@ -308,7 +308,7 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
     yield "#endif"
 
 
-def _printed(functions: Sequence[Function], layout: Layout) -> Iterator[str]:
+def _printed(functions: Sequence[CFunction], layout: Layout) -> Iterator[str]:
     for function in functions:
         if function.tile is not None:
             yield from _printed([function.tile], layout)

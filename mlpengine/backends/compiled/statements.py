@@ -15,11 +15,11 @@ PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "update")
 ``rows`` for some rows of the batch: forward, loss and backward; ``reduce`` to sum over those rows
 into the gradients of the parameters; ``update`` for the optimizer."""
 
-MEMORY = "void *const *table, char *workspace"
+MEMORY_PARAMETERS = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
 
 
-class Loop(NamedTuple):
+class ForLoop(NamedTuple):
     """``for (int64_t variable = start; variable < stop; variable += step)``."""
 
     variable: str
@@ -29,7 +29,7 @@ class Loop(NamedTuple):
     step: str | int = 1
 
 
-class Claim(NamedTuple):
+class ClaimLoop(NamedTuple):
     """For each run of units, `first` to `last`, that the thread claims from the list `number`."""
 
     number: str
@@ -50,7 +50,7 @@ class If(NamedTuple):
     otherwise: Sequence["Statement"] = ()
 
 
-class Block(NamedTuple):
+class Scope(NamedTuple):
     """Statements in a nested scope."""
 
     body: Sequence["Statement"]
@@ -63,10 +63,10 @@ class Switch(NamedTuple):
     cases: Sequence[tuple[int, str]]
 
 
-Statement: TypeAlias = str | Loop | Claim | Each | If | Block | Switch
+Statement: TypeAlias = str | ForLoop | ClaimLoop | Each | If | Scope | Switch
 
 
-def load(place: str, lanes: str | int = "", stride: int = 1) -> str:
+def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
     """Return the expression that loads a vector, or its first `lanes`, the others 0.
 
     With a `stride` the lanes come from every so many numbers.
@@ -77,14 +77,14 @@ def load(place: str, lanes: str | int = "", stride: int = 1) -> str:
 
 
 def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str:
-    """Return the statement that stores a vector, or its first `lanes` (see `load`)."""
+    """Return the statement that stores a vector, or its first `lanes` (see `load_vector`)."""
     if stride != 1:
         return f"store_every({place}, {value}, {lanes}, {stride});"
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class CFunction:
     """A C function of a program.
 
     Attributes:
@@ -92,7 +92,7 @@ class Function:
         buffers: names of the arrays and of the workspace that it uses.
         writes: those of them that it writes and other functions read.
         text: a comment.
-        parameters: of the C function, beside `MEMORY`.
+        parameters: of the C function, beside `MEMORY_PARAMETERS`.
         count: number of things that threads divide in ``prepare`` and ``reduce``.
         tile: a function that only this one calls.
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
@@ -109,7 +109,7 @@ class Function:
     text: str = ""
     parameters: str = "const int64_t first, const int64_t last"
     count: int = 0
-    tile: "Function | None" = None
+    tile: "CFunction | None" = None
     by_columns: bool = False
     qualifiers: str = "static"
     writes: Sequence[str] = ()
@@ -123,7 +123,7 @@ class Function:
         """Names of the buffers that it and its tile use."""
         return {*self.buffers, *(self.tile.all_buffers if self.tile else ())}
 
-    def waits_for(self, other: "Function") -> bool:
+    def waits_for(self, other: "CFunction") -> bool:
         """Return whether all threads must have called `other` before any calls this one.
 
         They divide both by the same rows, unless one of the two is divided by columns.
@@ -148,7 +148,7 @@ class Function:
         return f"{self.name}(table, workspace, {part}{share}{more});"
 
 
-def print_function(function: Function, declarations: Iterable[str]) -> str:
+def print_function(function: CFunction, declarations: Iterable[str]) -> str:
     """Return the C text of a function; `declarations` are those of its buffers."""
     effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
     maybe_unused = ", ".join(f"(void){name}" for name in _names(function))
@@ -158,16 +158,18 @@ def print_function(function: Function, declarations: Iterable[str]) -> str:
     return "\n".join([*lines, *print_statements(body, "  "), "}", ""])
 
 
-def print_head(function: Function) -> str:
+def print_head(function: CFunction) -> str:
     """Return what the declaration of a function begins with."""
     return f"{function.qualifiers} void {function.name}({_parameters(function)})"
 
 
-def _parameters(function: Function) -> str:
-    return f"{MEMORY}, {function.parameters}" if function.parameters else MEMORY
+def _parameters(function: CFunction) -> str:
+    return (
+        f"{MEMORY_PARAMETERS}, {function.parameters}" if function.parameters else MEMORY_PARAMETERS
+    )
 
 
-def _names(function: Function) -> Iterator[str]:
+def _names(function: CFunction) -> Iterator[str]:
     """Yield the names of the parameters."""
     for parameter in _parameters(function).split(","):
         yield parameter.split()[-1].partition("[")[0].lstrip("*")
@@ -184,12 +186,12 @@ def _lines(statement: Statement, indent: str) -> Iterator[str]:
     match statement:
         case str():
             yield indent + statement
-        case Loop(variable, start, stop, body, step):
+        case ForLoop(variable, start, stop, body, step):
             grow = f"{variable}++" if step == 1 else f"{variable} += {step}"
             yield f"{indent}for (int64_t {variable} = {start}; {variable} < {stop}; {grow}) {{"
             yield from print_statements(body, deeper)
             yield indent + "}"
-        case Claim(number, body):
+        case ClaimLoop(number, body):
             claim = f"claim(part, {number}, &first, &last)"
             yield f"{indent}for (int64_t first = 0, last = 0; {claim};) {{"
             yield from print_statements(body, deeper)
@@ -201,7 +203,7 @@ def _lines(statement: Statement, indent: str) -> Iterator[str]:
                 yield indent + "} else {"
                 yield from print_statements(otherwise, deeper)
             yield indent + "}"
-        case Each(body) | Block(body):
+        case Each(body) | Scope(body):
             yield indent + ("EACH {" if isinstance(statement, Each) else "{")
             yield from print_statements(body, deeper)
             yield indent + "}"

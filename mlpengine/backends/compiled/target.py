@@ -67,7 +67,7 @@ def _level(vector_bytes: int, registers: int, macros: str, *flags: str) -> Level
     return Level(vector_bytes, registers, frozenset(macros.split()), flags)
 
 
-LEVELS = {
+TARGET_LEVELS = {
     "x86_64": {
         "avx512": _level(
             64,
@@ -87,13 +87,13 @@ LEVELS = {
 Macros and flags are those of GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI, the
 levels 3 and 4 of its microarchitectures; Arm C Language Extensions."""
 
-LEVEL_NAMES = tuple(dict.fromkeys(name for levels in LEVELS.values() for name in levels))
+LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for name in levels))
 """The names of all levels, highest first."""
 
 NATIVE_FLAGS = ("-march=native", "-mcpu=native")
 """Tried in this order: Clang for Arm may know the second only, a cross compiler neither."""
 
-VARIABLE = "MLPENGINE_TARGET"
+TARGET_VARIABLE = "MLPENGINE_TARGET"
 """The environment variable that selects a level."""
 
 
@@ -111,14 +111,14 @@ place of 0.96 s with 12 and 13, and a step takes as long (the same machine, GCC 
 
 
 @dataclass(frozen=True)
-class Target:
+class CompileTarget:
     """A compiler and the processor that it compiles for.
 
     Attributes:
         command: the compiler, as arguments.
         version: the first line of its version message.
         cpu: the processor, with its features.
-        level: the name of the level in `LEVELS`.
+        level: the name of the level in `TARGET_LEVELS`.
         flag: the flag by which the compiler generates code for this processor.
         vector_bytes: size of a vector register: 16, 32 or 64.
         registers: number of vector registers.
@@ -137,7 +137,9 @@ class Target:
     def __post_init__(self) -> None:
         texts = (*self.command, self.version, self.cpu, self.level, self.flag)
         sizes = (self.vector_bytes, self.registers)
-        known = {(name, *each[:2]) for levels in LEVELS.values() for name, each in levels.items()}
+        known = {
+            (name, *each[:2]) for levels in TARGET_LEVELS.values() for name, each in levels.items()
+        }
         if (self.level, *sizes) not in known or {*map(type, sizes)} != {int}:
             raise ValueError(f"target: {self} is of no processor")
         if {*map(type, texts)} != {str}:
@@ -220,14 +222,14 @@ def chosen_level() -> str:
 
     Raises: UsageError if no architecture has such a level.
     """
-    name = os.environ.get(VARIABLE) or "native"
+    name = os.environ.get(TARGET_VARIABLE) or "native"
     if name not in ("native", *LEVEL_NAMES):
         names = ", ".join((*LEVEL_NAMES, "native"))
-        raise UsageError(f"{VARIABLE}: must be one of {names} (got {name!r})")
+        raise UsageError(f"{TARGET_VARIABLE}: must be one of {names} (got {name!r})")
     return name
 
 
-def find_target(command: tuple[str, ...], level: str = "native") -> Target:
+def find_target(command: tuple[str, ...], level: str = "native") -> CompileTarget:
     """Return the target of the compiler `command` for a level of this processor, by running it.
 
     Raises: CompileError if it cannot be queried; UsageError if the processor lacks the level.
@@ -236,14 +238,16 @@ def find_target(command: tuple[str, ...], level: str = "native") -> Target:
     flag, macros = _first_accepted(command, NATIVE_FLAGS)
     if flag is None:  # a cross compiler
         macros = _macros(command, "-O2")
-    levels = next(levels for name, levels in LEVELS.items() if f"__{name}__" in macros or not name)
+    levels = next(
+        levels for name, levels in TARGET_LEVELS.items() if f"__{name}__" in macros or not name
+    )
     present = [name for name, each in levels.items() if each.macros <= macros]
     if flag is None or not present:
         present = ["baseline"]
     if level != "native" and level not in present:
         raise UsageError(
-            f"{VARIABLE}: this processor, as {shlex.join(command)} knows it, must have {level} "
-            f"(it has {', '.join(present)})"
+            f"{TARGET_VARIABLE}: this processor, as {shlex.join(command)} knows it, must have "
+            f"{level} (it has {', '.join(present)})"
         )
     name = present[0] if level == "native" else level
     if level != "native" or flag is None:
@@ -253,7 +257,7 @@ def find_target(command: tuple[str, ...], level: str = "native") -> Target:
             raise CompileError(f"compiler: {shlex.join(command)} must know {flags}")
     features = sorted(m for m in macros if m.startswith(("__AVX", "__FMA", "__ARM_FEATURE")))
     cpu = " ".join([platform.machine(), cpu_model(), *features])
-    return Target(command, about, cpu, name, flag, *levels[name][:2])
+    return CompileTarget(command, about, cpu, name, flag, *levels[name][:2])
 
 
 def _first_accepted(

@@ -12,18 +12,18 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.packing import pack_panel
 from mlpengine.backends.compiled.statements import (
-    Claim,
+    CFunction,
+    ClaimLoop,
     Each,
-    Function,
+    ForLoop,
     If,
-    Loop,
     Statement,
     Switch,
-    load,
+    load_vector,
     store,
 )
 from mlpengine.backends.compiled.tiling import Tiling
-from mlpengine.backends.values import Value, padded_length
+from mlpengine.backends.values import MatrixValue, padded_length
 from mlpengine.formula import FUNCTIONS, c_number, order
 
 TILE_PARAMETERS = (
@@ -57,7 +57,7 @@ def tile_tops(rows: int, tallest: int) -> list[int]:
     return tops
 
 
-def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Layout) -> Function:
+def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Layout) -> CFunction:
     """Return the function that computes one tile of c."""
     across = product.sums_rows
     a_row, a_term = (1, layout.stride(product.a)) if across else (layout.stride(product.a), 1)
@@ -90,7 +90,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     if passes:
         waiting = Each(_vector([store(at, "sum[r][v]", lanes)], lanes))
         body += [
-            If("k0", [Each(_vector([f"sum[r][v] += {load(at, lanes)};"], lanes))]),
+            If("k0", [Each(_vector([f"sum[r][v] += {load_vector(at, lanes)};"], lanes))]),
             If("k1 < depth", [waiting, "return;"]),
         ]
     if finish is None:
@@ -99,7 +99,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
         keeps = Each(["kept[r][v] = sum[r][v];"])  # of `sum`, an index would move it to memory
         call = f"{finish.name}(table, workspace, kept, rows, wide, part, i, j);"
         body += ["vec kept[TILE_ROWS][WIDE];", keeps, call]
-    return Function(
+    return CFunction(
         f"{name}_tile",
         "reduce" if across else "rows",
         [value.name for value in kept] if finish else _tile_buffers(product),
@@ -119,16 +119,16 @@ def _is_long(product: MatrixProduct) -> bool:
     return length > LONG_EPILOGUE
 
 
-def _finish(product: MatrixProduct, name: str, layout: Layout) -> Function:
+def _finish(product: MatrixProduct, name: str, layout: Layout) -> CFunction:
     """Return the function that applies the epilogue to the sums of a tile of any height."""
     vector = _epilogue(product, layout, "kept[r][v]")
-    return Function(
+    return CFunction(
         f"{name}_finish",
         "rows",
         _tile_buffers(product),
         [
             *_moves(_tile_matrices(product), layout),
-            Loop("r", 0, "rows", [Loop("v", 0, "wide", vector)]),
+            ForLoop("r", 0, "rows", [ForLoop("v", 0, "wide", vector)]),
         ],
         parameters=(
             "vec kept[TILE_ROWS][WIDE], const int rows, const int wide, const int part, "
@@ -170,7 +170,7 @@ def product_statements(
     def loops(makes: Callable[[int, int], Statement]) -> list[Statement]:
         """Return a loop over the panels of a group for each width."""
         return [
-            Loop(
+            ForLoop(
                 "j",
                 f"MAX({begin}, left)" if bounded else begin,
                 f"MIN({end}, right)" if bounded else end,
@@ -215,18 +215,18 @@ def product_statements(
             ],
         )
     )
-    over_tiles = Loop("i", "top, h", "stop", tiles, step="h")
+    over_tiles = ForLoop("i", "top, h", "stop", tiles, step="h")
     if claims is None:
         body.append(over_tiles)
     else:
         number = f"{claims} + (left - from) / {width}" if grouped else str(claims)
         span = "const int64_t top = tops[first], bottom = tops[last], stop = bottom;"
-        body.append(Claim(number, [span, over_tiles]))
+        body.append(ClaimLoop(number, [span, over_tiles]))
     if grouped:
         bound = f"const int64_t right = MIN(left + {width}, to);"
-        body = [Loop("left", "from", "to", [bound, *body], width)]
+        body = [ForLoop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
-    passes = Loop(
+    passes = ForLoop(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
     rows = f"top = 0, bottom = {product.rows}" if by_columns else "top = first, bottom = last"
@@ -261,7 +261,7 @@ def group_size(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
     return vectors * layout.lanes * tiling.depth_block
 
 
-def _moves(matrices: Sequence[Value], layout: Layout) -> list[str]:
+def _moves(matrices: Sequence[MatrixValue], layout: Layout) -> list[str]:
     """Return the statements that move `matrices` to the first entries of a tile.
 
     Constant offsets from there compile faster than sums of four numbers.
@@ -291,17 +291,17 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
     return [span for span in spans if span[1] < span[2]]
 
 
-def _ends_within(value: Value, layout: Layout) -> bool:
+def _ends_within(value: MatrixValue, layout: Layout) -> bool:
     """Return whether the value's rows end within a vector, as they may in the caller's memory."""
     return layout.stride(value) % layout.lanes != 0
 
 
-def _accumulator(product: MatrixProduct) -> Value:
+def _accumulator(product: MatrixProduct) -> MatrixValue:
     """Return the value whose memory holds the sums between passes: one that is stored anyway."""
     return next((v for v in product.writes if v.stored), product.c)
 
 
-def _tile_matrices(product: MatrixProduct) -> list[Value]:
+def _tile_matrices(product: MatrixProduct) -> list[MatrixValue]:
     """Return the matrices of the shape of c that a tile reads or writes."""
     written = [v for v in product.writes if v.stored]
     read = [v for m in product.epilogue for v in m.reads if v not in product.writes]
@@ -316,7 +316,7 @@ def _tile_buffers(product: MatrixProduct) -> list[str]:
 def _epilogue(product: MatrixProduct, layout: Layout, total: str) -> list[Statement]:
     """Return the statements applied to each vector of c, the sums `total`, before it is stored."""
     known = {product.c: f"at_{product.c.name}"}
-    bias = f" + {load(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
+    bias = f" + {load_vector(f'{product.bias.name} + j + v * LANES')}" if product.bias else ""
     factor = c_number(product.factor, layout.itemsize)
     scaled = total if product.factor == 1 else f"{total} * splat({factor})"
     lines: list[Statement] = [f"const vec {known[product.c]} = {scaled}{bias};"]

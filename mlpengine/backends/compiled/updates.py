@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from mlpengine.backends.compiled.statements import (
-    Block,
-    Function,
+    CFunction,
+    ForLoop,
     If,
-    Loop,
+    Scope,
     Statement,
-    load,
+    load_vector,
     store,
 )
 from mlpengine.backends.update import ParameterRange, Update
@@ -23,7 +23,7 @@ def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
     return {"params": update.params, "grads": grads, **moments, **carried}
 
 
-def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]:
+def update_functions(update: Update, itemsize: int) -> tuple[CFunction, CFunction]:
     """Return ``update`` and ``flush``, which work on the entries `first` to `last`."""
     vectors = ["params", "grads", *(f"moment_{name}" for name in update.moments)]
     parameters = (
@@ -31,7 +31,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
         "const int64_t first, const int64_t last"
     )
     return (
-        Function(
+        CFunction(
             "update",
             "update",
             [*vectors, *(["carried"] if update.carried else [])],
@@ -39,7 +39,7 @@ def update_functions(update: Update, itemsize: int) -> tuple[Function, Function]
             "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
         ),
-        Function(
+        CFunction(
             "flush",
             "update",
             [*vectors[2:], *(["params"] if update.decayed else [])],
@@ -56,11 +56,11 @@ def _update(update: Update, itemsize: int) -> Sequence[Statement]:
     for factor in dict.fromkeys(run.lr for run in update.ranges):
         ranges = [run for run in update.ranges if run.lr == factor]
         body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update)]
-        lines.append(Block([*body, _loop(update, statements, ranges)]))
+        lines.append(Scope([*body, _loop(update, statements, ranges)]))
     return lines
 
 
-def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterRange]) -> Block:
+def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterRange]) -> Scope:
     """Return the loops over the entries of runs of one learning rate.
 
     They go from the last entry to the first: the weights of the first layer, which the next step
@@ -69,7 +69,7 @@ def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterR
     ranges = [*reversed(ranges)]
     decays = any(run.weight_decay for run in ranges)
     whole, partial = (_vector(update, statements, lanes, decays=decays) for lanes in ("", "n"))
-    entries = Loop(
+    entries = ForLoop(
         "done",
         0,
         "end - begin",
@@ -88,7 +88,7 @@ def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterR
         head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
-    return Block([*head, Loop("r", 0, len(ranges), [span, *keep, entries])])
+    return Scope([*head, ForLoop("r", 0, len(ranges), [span, *keep, entries])])
 
 
 def _numbers(update: Update) -> Iterator[str]:
@@ -144,8 +144,8 @@ def _vector(
     read = set(variables(*update.outputs.values()))
     decayed = ["old_p = old_p * keep;"] if decays else []
     return [
-        *(f"vec old_{n} = {load(at, lanes)};" for n, at in places.items() if n in read),
-        *([f"const vec old_g = {load('grads + i', lanes)};"] if "g" in read else []),
+        *(f"vec old_{n} = {load_vector(at, lanes)};" for n, at in places.items() if n in read),
+        *([f"const vec old_g = {load_vector('grads + i', lanes)};"] if "g" in read else []),
         *decayed,
         *statements,
         *(store(places[name], f"new_{name}", lanes) for name in update.outputs),

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import Literal
 
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.statements import Function, Phase, Statement
-from mlpengine.backends.values import UnsupportedError, Value
+from mlpengine.backends.compiled.statements import CFunction, Phase, Statement
+from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
 @dataclass(eq=False)
@@ -28,9 +28,9 @@ class Writer:
     threads: int
     chunk: int
     by_columns: bool
-    functions: list[Function] = field(default_factory=list)
+    functions: list[CFunction] = field(default_factory=list)
     claimable: list[int] = field(default_factory=list)
-    output: Value | None = None
+    output: MatrixValue | None = None
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:
@@ -50,9 +50,9 @@ class Writer:
         count: int,
         text: str,
         body: Sequence[Statement],
-        reads: Sequence[Value | str],
-        writes: Sequence[Value | str],
-        tile: Function | None = None,
+        reads: Sequence[MatrixValue | str],
+        writes: Sequence[MatrixValue | str],
+        tile: CFunction | None = None,
         *,
         by_columns: bool = False,
         takes_part: bool = False,
@@ -60,7 +60,7 @@ class Writer:
         number: int = 0,
         trains: bool = False,
     ) -> None:
-        """Add a function that does `count` things (see `Function`).
+        """Add a function that does `count` things (see `CFunction`).
 
         Of the values that it reads and writes, those in memory become its buffers.
         Raises: UnsupportedError if it has other rows than the batch.
@@ -72,7 +72,7 @@ class Writer:
         parameters += ["const int64_t begin, const int64_t end"] if phase == "reduce" else []
         written = _in_memory(writes)
         self.functions.append(
-            Function(
+            CFunction(
                 name,
                 phase,
                 [*_in_memory(reads), *(() if tile else written)],  # a tile declares what it writes
@@ -91,6 +91,6 @@ class Writer:
         )
 
 
-def _in_memory(buffers: Sequence[Value | str]) -> list[str]:
+def _in_memory(buffers: Sequence[MatrixValue | str]) -> list[str]:
     """Return the names of buffers and of those values that are in memory."""
     return [b if isinstance(b, str) else b.name for b in buffers if isinstance(b, str) or b.stored]

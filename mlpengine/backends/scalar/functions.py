@@ -6,8 +6,8 @@ Sizes are arguments, so that layers of one kind share a function; its name comes
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 
-from mlpengine.backends.rules import Rule
-from mlpengine.backends.scalar.text import Functions, constant, constants, indented
+from mlpengine.backends.rules import VectorRule
+from mlpengine.backends.scalar.text import Functions, constants, indented, real_constant
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import Expr, c_statements, where
 from mlpengine.ops import EntryLoss
@@ -51,9 +51,9 @@ def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) ->
     return f"  for (size_t row = 0; row < rows; row++) {{\n{lines}  }}\n"
 
 
-def dense(
+def dense_function(
     functions: Functions,
-    rule: Rule | None,
+    rule: VectorRule | None,
     stored: Sequence[str],
     *,
     batched: bool = False,
@@ -90,7 +90,7 @@ def dense(
     )
 
 
-def softmax(functions: Functions, *, log: bool = False) -> str:
+def softmax_function(functions: Functions, *, log: bool = False) -> str:
     """Return the function of softmax or of its logarithm, ``f(x, y, n)``; y may be x."""
     term, after, last = "y[i] = v_exp(x[i] - highest)", "", "y[i] /= sum"
     if log:
@@ -107,7 +107,12 @@ def softmax(functions: Functions, *, log: bool = False) -> str:
 
 
 def back_dense(
-    functions: Functions, rule: Rule | None, reads: Sequence[str], *, batched: bool, about: str
+    functions: Functions,
+    rule: VectorRule | None,
+    reads: Sequence[str],
+    *,
+    batched: bool,
+    about: str,
 ) -> str:
     """Return the function of an input gradient: ``f(dy, w, dx, *reads, [rows,] in, out)``.
 
@@ -141,7 +146,7 @@ def back_dense(
     )
 
 
-def each(functions: Functions, rule: Rule, *, about: str) -> str:
+def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
     """Return the function of an element-wise rule: ``f(*reads, *writes, n)``."""
     names = {name: name for name in (*rule.given, *rule.outputs)}
     body = [
@@ -160,7 +165,7 @@ def each(functions: Functions, rule: Rule, *, about: str) -> str:
     )
 
 
-def gradients(functions: Functions) -> str:
+def gradients_function(functions: Functions) -> str:
     """Return the function of a layer's gradients over a batch: ``f(dy, x, dw, rows, in, out)``.
 
     The gradient of the bias follows that of the weight.
@@ -199,14 +204,14 @@ def entry_loss(op: EntryLoss, entries: int) -> str:
     place = "i" if count == 1 else f"i * {count} + {{}}"
     names = {f.target: "t", **{o: f"o{k}" for k, o in enumerate(f.outputs)}}
     outputs = {"value": value, **{f"slope{k}": f.slopes[k] for k in range(count)}}
-    scales = [constant(scale / entries) for scale in f.scales[:count]]
+    scales = [real_constant(scale / entries) for scale in f.scales[:count]]
     lines = [
         "real sum = 0;",
         f"for (size_t i = 0; i < {entries}; i++) {{",
         "  const real t = target[i];",
         *(f"  const real o{k} = output[{place.format(k)}];" for k in range(count)),
         *(f"  {line}" for line in c_statements(outputs, names, REAL, "real", "e")),
-        f"  sum += value * {constant(f.value_scale / entries)};",
+        f"  sum += value * {real_constant(f.value_scale / entries)};",
         *(f"  slope_at[{place.format(k)}] = slope{k} * {s};" for k, s in enumerate(scales)),
         "}",
         "return sum;",
@@ -224,15 +229,15 @@ def cross_entropy(functions: Functions, op: SoftmaxCrossEntropy, rows: int, colu
     if op.class_weights is not None:
         functions.text += constants("class_weights", (w / rows for w in op.class_weights)) + "\n"
     smoothing = float(op.label_smoothing)
-    weight = "class_weights[j]" if op.class_weights else constant(1 / rows)
-    hot = f"(j == label ? {constant(1 - smoothing + smoothing / columns)} : "
-    target_row = f"{hot}{constant(smoothing / columns)}) * {weight}"
+    weight = "class_weights[j]" if op.class_weights else real_constant(1 / rows)
+    hot = f"(j == label ? {real_constant(1 - smoothing + smoothing / columns)} : "
+    target_row = f"{hot}{real_constant(smoothing / columns)}) * {weight}"
     lines = [
         f"const size_t columns = {columns};",
         "real sum = 0;",
         f"for (size_t row = 0; row < {rows}; row++) {{",
         "  real highest = output[0], total = 0, mass = 0, picked = 0;",
-        f"  if (!(target[row] >= 0 && target[row] < {constant(columns)})) return R(NAN);",
+        f"  if (!(target[row] >= 0 && target[row] < {real_constant(columns)})) return R(NAN);",
         "  const size_t label = (size_t)target[row];",
         "  if (R(label) != target[row]) return R(NAN);",
         "  for (size_t j = 1; j < columns; j++) highest = vmax(output[j], highest);",

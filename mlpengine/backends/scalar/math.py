@@ -69,7 +69,7 @@ def _series(name: str, double: list[float], single: list[float]) -> str:
 _FACTORS = [1 / n for n in range(2, 15)]
 _ODD = [1 / (2 * n + 1) for n in range(12)]
 
-OWN: dict[str, tuple[tuple[str, ...], str]] = {
+MATH_FUNCTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "from_bits": ((), """\
 static real from_bits(bits b)
 {{
@@ -260,8 +260,10 @@ def mathematics(text: str, upper: str, *, libm: bool) -> str:
         return head + LIBM.format(upper=upper) + SCALARS + "\n"
     wanted = needed_functions(text)
     wanted |= {"from_bits"} if re.search(r"\b(NAN|INFINITY)\b", text) else set()
-    for name, (needs, _) in reversed(OWN.items()):
+    for name, (needs, _) in reversed(MATH_FUNCTIONS.items()):
         if name in wanted:
             wanted |= {*needs}
-    own = "\n".join(body.format(upper=upper) for name, (_, body) in OWN.items() if name in wanted)
+    own = "\n".join(
+        body.format(upper=upper) for name, (_, body) in MATH_FUNCTIONS.items() if name in wanted
+    )
     return head + FREE + own + "\n" + SCALARS + "\n"

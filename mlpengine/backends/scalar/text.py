@@ -7,7 +7,7 @@ from math import isinf, isnan
 
 import numpy as np
 
-WIDTH = 96
+TEXT_WIDTH = 96
 """Columns of generated text."""
 
 
@@ -39,7 +39,7 @@ def comment_text(text: str) -> str:
     return re.sub(r"(?<=[*/?])(?=[*/?])", " ", plain.replace("\\", "/"))
 
 
-def constant(value: float) -> str:
+def real_constant(value: float) -> str:
     """Return a constant of type real, rounded once from `value`."""
     if isnan(value):
         return "R(NAN)"
@@ -61,13 +61,13 @@ def constants(name: str, values: Iterable[float]) -> str:
     with np.errstate(over="ignore"):
         exact = np.isfinite(numbers) & (numbers == numbers.astype(np.float32))
     pairs = zip(numbers.tolist(), exact.tolist(), strict=True)
-    return array("real", name, (repr(v) if short else constant(v) for v, short in pairs))
+    return array("real", name, (repr(v) if short else real_constant(v) for v, short in pairs))
 
 
 def _filled(items: Sequence[str]) -> Iterator[str]:
     line = ""
     for item in items:
-        if line and len(line) + len(item) + 2 > WIDTH:
+        if line and len(line) + len(item) + 2 > TEXT_WIDTH:
             yield line
             line = ""
         line += f" {item}," if line else f"{item},"

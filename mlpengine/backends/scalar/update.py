@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlpengine.backends.scalar.functions import REAL
-from mlpengine.backends.scalar.text import constant, indented
+from mlpengine.backends.scalar.text import indented, real_constant
 from mlpengine.backends.update import Update
 from mlpengine.common.locks import cached_property
 from mlpengine.formula import (
@@ -74,14 +74,16 @@ class UpdateCode:
         renamed = {(f"new_{n}" if n in self.update.carried else n): f for n, f in outputs.items()}
         lines = c_statements(renamed, given, REAL, "real", "n") if renamed else []
         if self.decays:
-            lines.append(f"const real keep = 1 - state->lr * {constant(self.update.weight_decay)};")
+            lines.append(
+                f"const real keep = 1 - state->lr * {real_constant(self.update.weight_decay)};"
+            )
         return lines + [f"state->carried_{n} = new_{n};" for n in self.update.carried]
 
     def function(self) -> str:
         """Return ``update(state, at, n, v, factor, ...)`` for gradients v[i] * factor."""
         names = {variable(n): n for n in self._numbers}
         names |= {variable(n): f"old_{n}" for n in ("p", "g", *self.update.moments)}
-        names |= {variable(n): constant(value) for n, value in self.update.hyper.items()}
+        names |= {variable(n): real_constant(value) for n, value in self.update.hyper.items()}
         read = set(variables(*self.update.outputs.values()))
         outputs = {f"new_{name}": output for name, output in self.update.outputs.items()}
         places = {"p": "state->params", **{n: f"state->moment_{n}" for n in self.update.moments}}

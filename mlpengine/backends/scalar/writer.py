@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlpengine.backends.scalar.text import Functions
-from mlpengine.backends.values import Value
+from mlpengine.backends.values import MatrixValue
 from mlpengine.common.buffers import address_of
 from mlpengine.common.placement import Storage
 from mlpengine.spec import Array
@@ -34,7 +34,7 @@ class ScalarWriter:
     functions: Functions
     fixed: Mapping[int, str]
     memory: str
-    storages: dict[Value, Storage] = field(default_factory=dict)
+    storages: dict[MatrixValue, Storage] = field(default_factory=dict)
     statements: list[str] = field(default_factory=list)
     size: int = 0
     factors: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -43,11 +43,11 @@ class ScalarWriter:
         """Return the C expression of an array that is given."""
         return next(self.places(v) for v in self.storages if v.address == address_of(array))
 
-    def places(self, *values: Value) -> str:
+    def places(self, *values: MatrixValue) -> str:
         """Return the C expressions of values, as arguments."""
         return ", ".join(map(self._place, values))
 
-    def _place(self, value: Value) -> str:
+    def _place(self, value: MatrixValue) -> str:
         storage = self.storages.get(value)
         return f"{self.memory} + {storage.offset}" if storage else self.fixed[value.address]
 

@@ -29,7 +29,7 @@ TARGETS = {MlpClassifier: LABELS, MlpRegressor: NUMBERS}
 @pytest.mark.parametrize("estimator", TARGETS)
 def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
     y, weights = TARGETS[estimator], np.linspace(0.2, 2.0, len(X)) if weighted else None
-    model = estimator(members=["linear", *KINDS[:2]], **FOLDED, **NEUTRAL).fit(X, y, weights)
+    model = estimator(kinds=["linear", *KINDS[:2]], **FOLDED, **NEUTRAL).fit(X, y, weights)
     columns = {f"x{k}": column for k, column in enumerate(X.T)}
     classes = estimator is MlpClassifier
     whole, _ = mlpengine.fit(
@@ -47,7 +47,7 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
             optimizer={"name": "adam", "lr": 0.01},
             training={
                 "folds": 3,
-                "members": KINDS,
+                "kinds": KINDS,
                 "epochs": 8,
                 "batch_size": 16,
                 "dtype": "float64",
@@ -74,7 +74,7 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
 
 
 def fitted(estimator, **options):
-    return estimator(**{"members": KINDS, **FOLDED, **options}).fit(X, TARGETS[estimator])
+    return estimator(**{"kinds": KINDS, **FOLDED, **options}).fit(X, TARGETS[estimator])
 
 
 def predicted(model, x=X):
@@ -122,8 +122,7 @@ def test_sparse_features_have_the_same_kinds(monkeypatch):
 
     monkeypatch.setattr(module, "DENSE", 2 * len(X))  # two columns at a time
     dense, sparse = (
-        MlpRegressor(members=KINDS, **FOLDED).fit(x, NUMBERS)
-        for x in (X, scipy.sparse.csr_matrix(X))
+        MlpRegressor(kinds=KINDS, **FOLDED).fit(x, NUMBERS) for x in (X, scipy.sparse.csr_matrix(X))
     )
     assert dense.shares_ == sparse.shares_
     np.testing.assert_allclose(dense.predict(X), sparse.predict(X), 1e-6, 1e-8)
@@ -148,22 +147,22 @@ def test_partial_fit_goes_on_with_networks_of_each_kind(estimator):
 
 def test_several_targets_and_labels_have_several_kinds():
     numbers = np.column_stack([NUMBERS, X[:, 1]])
-    model = MlpRegressor(members=KINDS, **FOLDED).fit(X, numbers)
+    model = MlpRegressor(kinds=KINDS, **FOLDED).fit(X, numbers)
     low, high = model.predict_interval(X)
     assert (low < model.predict(X)).all()
     assert model.predict(X).shape == high.shape == numbers.shape
     labels = (numbers > 0.5).astype(int)
-    several = MlpClassifier(members=KINDS, **FOLDED).fit(X, labels)
+    several = MlpClassifier(kinds=KINDS, **FOLDED).fit(X, labels)
     assert (several.predict(X) == labels).mean() > 0.8
 
 
 WRONG = {
-    "unknown": ({"members": ["plain", "cubic"]}, "different ones of plain, piecewise, periodic"),
-    "twice": ({"members": ["plain", "plain"]}, "members: must be different ones"),
-    "none": ({"members": []}, "members: must be different ones"),
-    "linear alone": ({"members": "linear"}, "needs a kind besides linear"),
-    "without cosines": ({"members": ["periodic", "linear"]}, "periodic needs preset='realmlp'"),
-    "without folds": ({"folds": None, "early_stopping": True}, "members: needs folds"),
+    "unknown": ({"kinds": ["plain", "cubic"]}, "different ones of plain, piecewise, periodic"),
+    "twice": ({"kinds": ["plain", "plain"]}, "kinds: must be different ones"),
+    "none": ({"kinds": []}, "kinds: must be different ones"),
+    "linear alone": ({"kinds": "linear"}, "needs a kind besides linear"),
+    "without cosines": ({"kinds": ["periodic", "linear"]}, "periodic needs preset='realmlp'"),
+    "without folds": ({"folds": None, "early_stopping": True}, "kinds: needs folds"),
     "no linear model": ({"activation": "softmax"}, "must be element-wise"),
 }
 
@@ -188,17 +187,17 @@ def test_kinds_that_cannot_be_are_refused(name):
 )
 def test_kinds_by_the_size_of_the_table(rows, columns, kinds):
     x = np.arange(rows * columns).reshape(rows, columns) % 7.0
-    model = MlpRegressor(members="auto")
+    model = MlpRegressor(kinds="auto")
     assert model._kinds(x, folded=rows <= 100_000)[0] == kinds
     assert MlpRegressor()._kinds(x, folded=True) == ([], [])
 
 
 def test_without_columns_of_numbers_there_are_no_bins():
     flags = np.arange(400).reshape(200, 2) % 3 // 2
-    kinds, _ = MlpRegressor(members="auto")._kinds(flags, folded=True)
+    kinds, _ = MlpRegressor(kinds="auto")._kinds(flags, folded=True)
     assert kinds == ["plain", "linear"]
 
 
 def test_where_no_network_can_be_linear_the_default_leaves_linear_models_out():
-    model = fitted(MlpClassifier, members="auto", activation="softmax")
+    model = fitted(MlpClassifier, kinds="auto", activation="softmax")
     assert [*model.shares_] == ["plain", "piecewise"]
