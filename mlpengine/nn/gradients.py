@@ -12,7 +12,7 @@ from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
-from mlpengine.nn.recording import Recorded
+from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
@@ -38,7 +38,7 @@ class GradientMemory:
     storages: Sequence[Storage] = ()
 
     @classmethod
-    def of(cls, mlp: Recorded, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
+    def of(cls, mlp: Recordable, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
         """Return memory for batches of up to `batch_size` rows."""
         d_output = zeros(Spec((batch_size, mlp.outputs), mlp.dtype))
         d_input = None
@@ -69,7 +69,7 @@ class Gradients(KnownAttributes):
     @called_as("mlp.gradients(32)")
     def __init__(
         self,
-        mlp: Recorded,
+        mlp: Recordable,
         batch_size: int,
         *,
         input_gradient: bool = False,

@@ -26,7 +26,7 @@ from mlpengine.nn.layers import (
     record_layers,
 )
 from mlpengine.nn.network import Network
-from mlpengine.nn.recording import Recorded, check_arrays
+from mlpengine.nn.recording import Recordable, check_arrays
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
@@ -410,7 +410,7 @@ class Mlp(Network):
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
 
 
-def need_mlp(network: Recorded, where: str) -> Mlp:
+def need_mlp(network: Recordable, where: str) -> Mlp:
     """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
     if not isinstance(network, Mlp):
         raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")

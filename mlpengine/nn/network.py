@@ -10,7 +10,7 @@ from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
-from mlpengine.nn.recording import Recorded
+from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, ArrayLike
 from mlpengine.tape.rematerialization import Rematerialization
@@ -22,7 +22,7 @@ PREDICT_ROWS = 256
 """Rows of one forward pass of `Network.predict`."""
 
 
-class Network(Recorded):
+class Network(Recordable):
     """Named parameters in one flat vector, and how outputs are computed from them.
 
     `Mlp` is the ready-made one.  One's own is a subclass that gives its parameters to this

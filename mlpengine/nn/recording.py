@@ -15,7 +15,7 @@ from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
-Shape = int | Sequence[int]
+ShapeLike = int | Sequence[int]
 
 SHOWN_PARAMETERS = 20
 """Number of parameters that an error message lists."""
@@ -39,7 +39,7 @@ class Recording(NamedTuple):
         return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
 
 
-class Recorded(KnownAttributes):
+class Recordable(KnownAttributes):
     """Named parameters, and how an output is recorded from them; `Network` adds the buffers."""
 
     in_shape: tuple[int, ...]
@@ -49,8 +49,8 @@ class Recorded(KnownAttributes):
     @called_as("super().__init__(4, {{'weight': (8, 4), 'bias': 8}})")
     def __init__(
         self,
-        in_shape: Shape,
-        parameters: Mapping[str, Shape | Array],
+        in_shape: ShapeLike,
+        parameters: Mapping[str, ShapeLike | Array],
         *,
         initializer: str | None = None,
         groups: Mapping[str, Sequence[str]] | None = None,
@@ -177,7 +177,7 @@ class Recorded(KnownAttributes):
                 self._need_names([name], "freeze")
             frozen |= own
         if frozen == self.params.specs.keys():
-            raise UsageError("freeze: a parameter must be left to train (got all)")
+            raise UsageError("freeze: a layer must be left to train (got all)")
         self.params.frozen = frozenset(frozen)
 
     def _need_names(self, names: Iterable[str], what: str) -> None:
@@ -262,18 +262,15 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
     if problems and (advice := _advice_on_names([*specs], [*arrays])):
         raise CheckpointError(f"parameters: {advice}")
     if problems:
-        more = (
-            f"; {len(problems) - SHOWN_PARAMETERS:,} more"
-            if len(problems) > SHOWN_PARAMETERS
-            else ""
-        )
+        left = len(problems) - SHOWN_PARAMETERS
+        more = f"; {left:,} more" if left > 0 else ""
         raise CheckpointError(
-            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes must be those "
-            "of mlp.state_dict()"
+            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
+            "must be those of mlp.state_dict()"
         )
 
 
-def _shape(shape: Shape | Array, where: str) -> tuple[int, ...]:
+def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
     """Return the shape of an array, or a shape, which is a vector's if it is a number."""
     given = shape.shape if isinstance(shape, np.ndarray) else shape
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)

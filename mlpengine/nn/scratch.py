@@ -7,7 +7,7 @@ from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
-from mlpengine.nn.recording import Recorded, Recording
+from mlpengine.nn.recording import Recordable, Recording
 from mlpengine.spec import Array
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
@@ -34,7 +34,7 @@ class Scratch(KnownAttributes):
     @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def __init__(
         self,
-        mlp: Recorded,
+        mlp: Recordable,
         batch_size: int,
         *,
         training: bool,

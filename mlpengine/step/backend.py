@@ -20,7 +20,7 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.executor import compiler
-from mlpengine.backends.compiled.lower import lower, need_rows
+from mlpengine.backends.compiled.lower import lower, need_batch_rows
 from mlpengine.backends.update import Clipping
 from mlpengine.common.buffers import address_of, replay
 from mlpengine.errors import CompileError
@@ -335,7 +335,7 @@ class _StepParts:
     def _is_supported(self, instructions: Sequence[InstructionLike]) -> bool:
         """Return whether the instructions can be one program."""
         try:
-            need_rows(lower(instructions, 1, {}).kernels, self.scratch.batch_size, ())
+            need_batch_rows(lower(instructions, 1, {}).kernels, self.scratch.batch_size, ())
         except UnsupportedError:
             return False
         return True

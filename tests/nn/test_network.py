@@ -182,7 +182,7 @@ REFUSED = {
         lambda: Gated().freeze(["gat"]),
         "Gated: freeze must name parameters (got 'gat')",
     ),
-    "all frozen": (lambda: own(linear).freeze(["w"]), "a parameter must be left to train"),
+    "all frozen": (lambda: own(linear).freeze(["w"]), "a layer must be left to train"),
     "diagnostics": (
         lambda: Diagnostics(Gated()),
         "diagnostics: takes an Mlp, and no other network yet (got Gated(130 parameters, float32))",

@@ -157,7 +157,7 @@ def test_diagnostics_do_not_blame_frozen_layers():
 WRONG = {
     "beyond the last": ([3], "layers count from 0 to 2 (got 3)"),
     "not a number": (["0.weight"], "layers count from 0 to 2 (got '0.weight')"),
-    "all": ([0, 1, 2], "a parameter must be left to train (got all)"),
+    "all": ([0, 1, 2], "a layer must be left to train"),
 }
 
 

@@ -107,7 +107,9 @@ def _overwrites(kernel: Kernel, other: Kernel) -> bool:
     return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
 
 
-def need_rows(kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | None]) -> None:
+def need_batch_rows(
+    kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | None]
+) -> None:
     """Check that all kernels go over the rows of a batch, of which a program also takes fewer.
 
     `gathered` are the buffers that have these rows, if they are known: what does not come from them
