@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from mlpengine.step.threads import cores
+from mlpengine.step.blas_threads import cores
 
 PREFIXES = (
     *("ARMPL_", "ATEN_", "BLIS_", "DNNL_", "GOTO_", "KMP_", "MKL_", "NPY_DISABLE_", "NPY_ENABLE_"),

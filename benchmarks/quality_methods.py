@@ -318,7 +318,7 @@ def _without(
     from mlpengine.config.build import load_data, trainer_of
     from mlpengine.config.proposal import propose
     from mlpengine.features import profile
-    from mlpengine.step.threads import pinned
+    from mlpengine.step.blas_threads import pinned
     from mlpengine.tables import read_table
 
     rate = (0.04 if problem.is_classification else 0.2) / NARROWER

@@ -14,7 +14,7 @@ from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
-from mlpengine.config.fixing import fixed_config
+from mlpengine.config.fixed_config import fixed_config
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.diagnostics import (
     Diagnostics,

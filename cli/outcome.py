@@ -11,7 +11,7 @@ from mlpengine.models.metrics import confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.spec import Array
-from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
 

@@ -34,7 +34,7 @@ from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
-from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result

@@ -33,7 +33,7 @@ from mlpengine.config.load import load_config
 from mlpengine.config.space import load_sweep
 from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
 from mlpengine.errors import RunError, UsageError
-from mlpengine.step.threads import cores
+from mlpengine.step.blas_threads import cores
 from mlpengine.tables import DATASETS
 from mlpengine.training.run_directory import RunDirectory
 

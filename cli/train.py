@@ -11,7 +11,7 @@ import click
 from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
-from mlpengine.config.fixing import fix_overrides
+from mlpengine.config.fixed_config import fix_overrides
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks

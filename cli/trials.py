@@ -25,7 +25,7 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.models.model import MODEL_FILE
-from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import OUT_OF_FOLD

@@ -6,7 +6,7 @@ from typing import Any
 
 from safetensors.numpy import save
 
-from mlpengine.nn.tensors import METADATA_KEY, digest
+from mlpengine.nn.safetensors_file import METADATA_KEY, digest
 
 VALUES: list[Any] = [
     *(None, True, -1, 0, 2, 1.5, 1e300, 10**400, "", "x", "\ud800", "none", [], [[]], {}, [None]),

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlpengine.backends.backend import Backend, Rule
 from mlpengine.formula import Expr, Plan, numexpr_text, order
-from mlpengine.formula.pieces import constant_like, copied
+from mlpengine.formula.numpy_functions import constant_like, copied
 from mlpengine.ops import Elementwise, GradOp
 from mlpengine.ops.op import Direction
 from mlpengine.spec import Array, Calls, Slots, call

@@ -12,7 +12,7 @@ from mlpengine.config.writer import quoted_yaml
 from mlpengine.errors import DataError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import KEEP_IF
-from mlpengine.features.kinds import FEW_LEVELS
+from mlpengine.features.column_kinds import FEW_LEVELS
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
@@ -23,7 +23,7 @@ from mlpengine.settings.recipes import (
 from mlpengine.settings.training import Kind, trained
 from mlpengine.tables import DATASETS
 from mlpengine.tables.detect import Detected
-from mlpengine.tables.reading import DEFAULT, CsvDialect
+from mlpengine.tables.dialect import DEFAULT, CsvDialect
 
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
 """Sections of a recipe, in the order of a config."""

@@ -32,7 +32,7 @@ from mlpengine.settings import (
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
 from mlpengine.tables import DATASETS, FORMATS
-from mlpengine.tables.reading import CsvDialect
+from mlpengine.tables.dialect import CsvDialect
 
 ALL_OR_NOTHING = Short(
     lambda value: (

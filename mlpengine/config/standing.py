@@ -8,7 +8,7 @@ from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models import baselines
-from mlpengine.models.kinds import NetworkMean
+from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.spec import Array

@@ -15,6 +15,7 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.features import Preprocessor, fold_rows, split_rows, task_of
+from mlpengine.features.column_kinds import FEW_LEVELS
 from mlpengine.features.computed import (
     computed_column,
     computed_columns,
@@ -22,14 +23,13 @@ from mlpengine.features.computed import (
     rows_that_fulfil,
     with_columns,
 )
-from mlpengine.features.kinds import FEW_LEVELS
 from mlpengine.features.splits import SPLIT_PARTS
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
+from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reader import store_table
-from mlpengine.tables.reading import CsvDialect
 from mlpengine.tables.rows import usable_rows
 
 

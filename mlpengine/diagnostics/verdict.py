@@ -8,7 +8,7 @@ from typing import Any
 
 from mlpengine.common.structure import finite
 from mlpengine.common.wording import html_table
-from mlpengine.settings.fixes import Fix, by_key
+from mlpengine.settings.fix import Fix, by_key
 
 MAX_TEXT = 159
 """Greatest length of the text of a verdict."""

@@ -38,8 +38,8 @@ from mlpengine.features.sources import Source
 from mlpengine.models.calibration import Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
-from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.linear import can_be_linear
+from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import is_formula

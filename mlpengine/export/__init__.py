@@ -12,7 +12,7 @@ from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
 from mlpengine.export._c import to_c
-from mlpengine.export._feed import onnx_inputs
+from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model

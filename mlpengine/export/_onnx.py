@@ -11,11 +11,11 @@ with importing("export to ONNX", "onnx"):
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401
 
-from mlpengine.export._columns import write_preprocessing
-from mlpengine.export._graph import Graph
-from mlpengine.export._layers import write_network
-from mlpengine.export._outputs import write_mean, write_outputs
-from mlpengine.export._verify import verify
+from mlpengine.export._onnx_columns import write_preprocessing
+from mlpengine.export._onnx_graph import Graph
+from mlpengine.export._onnx_layers import write_network
+from mlpengine.export._onnx_outputs import write_mean, write_outputs
+from mlpengine.export._onnx_verify import verify
 
 
 def to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:

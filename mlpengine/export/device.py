@@ -21,7 +21,7 @@ from mlpengine.export._device_test import self_test
 from mlpengine.export.network_c import Real, real_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.nn.tensors import check_finite
+from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
 

@@ -15,7 +15,7 @@ from mlpengine.common.buffers import address_of
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.nn.mlp import Mlp
-from mlpengine.nn.tensors import check_finite
+from mlpengine.nn.safetensors_file import check_finite
 
 Real = Literal["float", "double"]
 """The C type of all numbers of a file."""

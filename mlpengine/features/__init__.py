@@ -10,8 +10,8 @@
 
 from mlpengine.features.batches import Batches, gather_rows
 from mlpengine.features.checks import ColumnProfile, Profile, profile
+from mlpengine.features.column_kinds import kind_of, task_of
 from mlpengine.features.dataset import Dataset, Stream
-from mlpengine.features.kinds import kind_of, task_of
 from mlpengine.features.leaks import Leak, find_leak
 from mlpengine.features.preprocessing import Preprocessor
 from mlpengine.features.splits import SplitRows, fold_rows, split_rows

@@ -9,8 +9,8 @@ import numpy as np
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.errors import DataError
+from mlpengine.features.column_kinds import FeatureKind, kind_of, marked_number, odd_row, task_of
 from mlpengine.features.duplicates import duplicate_rows, same_columns
-from mlpengine.features.kinds import FeatureKind, kind_of, marked_number, odd_row, task_of
 from mlpengine.features.leaks import Leak, find_leaks
 from mlpengine.features.outliers import Outlier, find_outliers
 from mlpengine.features.sources import LIMIT

@@ -5,7 +5,7 @@ from typing import Literal
 
 from mlpengine.common.fields import check_fields
 from mlpengine.settings.features import FeatureSettings
-from mlpengine.tables.reading import DEFAULT, CsvDialect
+from mlpengine.tables.dialect import DEFAULT, CsvDialect
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
+from mlpengine.features.column_kinds import FeatureKind, kind_of
 from mlpengine.features.computed import (
     ComputedColumn,
     FormulaColumn,
@@ -22,11 +23,10 @@ from mlpengine.features.computed import (
     with_columns,
 )
 from mlpengine.features.dataset import Dataset, Stream
-from mlpengine.features.kinds import FeatureKind, kind_of
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.options import Options
 from mlpengine.features.prepared import prepared_rows
-from mlpengine.features.saved import STATE_VERSION, checked_state
+from mlpengine.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
 from mlpengine.features.summary import SummaryState, summary_of_rows
 from mlpengine.features.targets import (
@@ -41,7 +41,7 @@ from mlpengine.formula import Expr
 from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
 from mlpengine.tables.cells import dates
-from mlpengine.tables.reading import CsvDialect
+from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.stored import stored_file
 from mlpengine.tables.table import Column, Table
 

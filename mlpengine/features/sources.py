@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.features.kinds import odd_row
+from mlpengine.features.column_kinds import odd_row
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
-from mlpengine.features.kinds import (
+from mlpengine.features.column_kinds import (
     is_binary,
     kind_of,
     marked_number,

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
-from mlpengine.formula.pieces import copied
+from mlpengine.formula.numpy_functions import copied
 from mlpengine.spec import Array, Calls, call
 
 OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlpengine.common.locks import process_lock
 from mlpengine.errors import FormulaError
-from mlpengine.formula import pieces
+from mlpengine.formula import numpy_functions as pieces
 from mlpengine.spec import Array, Calls, call
 
 Number = Union["Expr", float]

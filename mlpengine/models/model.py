@@ -19,12 +19,12 @@ from mlpengine.features import Preprocessor
 from mlpengine.features.unlike import NewRows
 from mlpengine.models.calibration import Residuals, checked_residuals, spread
 from mlpengine.models.evaluate import Scorer
-from mlpengine.models.kinds import NetworkMean
-from mlpengine.models.outputs import outputs_of
+from mlpengine.models.forward import outputs_of
+from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
 from mlpengine.nn import Mlp
-from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
 from mlpengine.step.population import Population

@@ -27,7 +27,7 @@ from mlpengine.nn.layers import (
 )
 from mlpengine.nn.network import Network
 from mlpengine.nn.recording import Recordable, check_arrays
-from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.tape.tape import Node, Tape

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from mlpengine.formula.pieces import constant_like
+from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import WIDE
 from mlpengine.ops._constant import ones
 from mlpengine.ops._softmax import row_max

@@ -21,7 +21,7 @@ from mlpengine.formula import (
     tanh,
     where,
 )
-from mlpengine.formula.pieces import TAIL_END, bounded, constant_like, normal_tail
+from mlpengine.formula.numpy_functions import TAIL_END, bounded, constant_like, normal_tail
 from mlpengine.ops._elementwise import TUNED, Activation, Tuned
 from mlpengine.spec import Array, Calls, call
 

@@ -9,7 +9,7 @@ from mlpengine import formula as f
 from mlpengine.common.buffers import replay
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan
-from mlpengine.formula.pieces import masked
+from mlpengine.formula.numpy_functions import masked
 from mlpengine.ops._elementwise import TUNED_BACKWARD, Elementwise, Tuned
 from mlpengine.spec import Array, Calls
 

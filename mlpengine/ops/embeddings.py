@@ -6,7 +6,7 @@ from math import pi
 import numpy as np
 
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import constant_like
+from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call

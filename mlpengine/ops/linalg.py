@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import constant_like
+from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import broadcast_shape, listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.broadcast import unbroadcast

@@ -12,7 +12,7 @@ from mlpengine.common.fields import check_fields
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import needs_arguments, quoted, refuse_arguments
 from mlpengine.errors import DtypeError, ShapeError
-from mlpengine.formula.pieces import CONSTANT_LENGTH
+from mlpengine.formula.numpy_functions import CONSTANT_LENGTH
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
 from mlpengine.spec import Array, ArrayLike, Call, Calls, Spec, call

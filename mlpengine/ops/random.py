@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.formula.pieces import constant_like
+from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import need_floats
 from mlpengine.ops.op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox

@@ -8,7 +8,7 @@ import numpy as np
 
 from mlpengine.common.buffers import replay
 from mlpengine.errors import ShapeError
-from mlpengine.formula.pieces import CONSTANT_LENGTH, constant_like
+from mlpengine.formula.numpy_functions import CONSTANT_LENGTH, constant_like
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp

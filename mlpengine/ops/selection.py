@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mlpengine.formula.pieces import bits, chosen, masked
+from mlpengine.formula.numpy_functions import bits, chosen, masked
 from mlpengine.ops._check import need_floats
 from mlpengine.ops._elementwise import broadcast
 from mlpengine.ops.op import GradOp

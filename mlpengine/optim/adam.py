@@ -7,7 +7,7 @@ from mlpengine import formula
 from mlpengine.common.fields import Fraction, NonNegative
 from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
-from mlpengine.optim.numbers import power, sqrt
+from mlpengine.optim.scalar_functions import power, sqrt
 from mlpengine.optim.schedules import ScheduleLike
 
 

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 from mlpengine import formula
 from mlpengine.common.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
-from mlpengine.optim.numbers import sqrt
+from mlpengine.optim.scalar_functions import sqrt
 
 
 class RmsProp(Optimizer, name="rmsprop"):

@@ -15,7 +15,7 @@ from .collect import (
     read_run,
 )
 from .page import run_page
-from .several import collect_sweep, compare, runs_page, sweep_page
+from .several_runs import collect_sweep, compare, runs_page, sweep_page
 
 REPORT_FILE = "report.html"
 

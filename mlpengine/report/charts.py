@@ -10,7 +10,7 @@ from mlpengine.common.wording import plural
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.spec import Array
 
-from .chart import (
+from .chart_types import (
     NAME_LENGTH,
     SHADES,
     Axis,

@@ -25,7 +25,7 @@ from mlpengine.models.explain import dependence, feature_columns, importances
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
 from mlpengine.spec import Array
-from mlpengine.step.threads import pinned
+from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
@@ -33,10 +33,10 @@ from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
 from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RESOLVED, RESULT_FILE
 from mlpengine.training.samples import read_series
 
-from .chart import thinned
+from .chart_types import thinned
 from .columns import data_of
 from .predictions import hardest_of, predictions_of
-from .travel import without_directories
+from .redaction import without_directories
 
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6

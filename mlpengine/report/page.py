@@ -17,7 +17,7 @@ from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
 
-from .chart import DASHES, SHADES, array_of, opacity
+from .chart_types import DASHES, SHADES, array_of, opacity
 from .charts import (
     Data,
     dependence_charts,

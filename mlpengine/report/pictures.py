@@ -22,7 +22,7 @@ from mlpengine.errors import UsageError, importing
 from mlpengine.models.metrics import confusion_matrix
 from mlpengine.models.task import Classification, Regression
 
-from .chart import (
+from .chart_types import (
     DASHES,
     SHADES,
     Band,

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.spec import Array
 
-from .chart import (
+from .chart_types import (
     NAME_LENGTH,
     Band,
     Bars,

@@ -5,7 +5,7 @@ their schema, estimators, recipes, sweeps and the remedies of verdicts are views
 """
 
 from mlpengine.settings.features import FeatureSettings
-from mlpengine.settings.fixes import Fix
+from mlpengine.settings.fix import Fix
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.run import DiagnosticsSettings, RunSettings
 from mlpengine.settings.split import SplitSettings

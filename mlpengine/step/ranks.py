@@ -11,8 +11,8 @@ import numpy as np
 from mlpengine.common.system import SHARES_MEMORY, usable_cores
 from mlpengine.common.wording import differing
 from mlpengine.spec import Array, Call, call
+from mlpengine.step.blas_threads import cpu_quota
 from mlpengine.step.shared_memory import SharedBlock, map_block
-from mlpengine.step.threads import cpu_quota
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm

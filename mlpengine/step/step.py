@@ -27,8 +27,8 @@ from mlpengine.errors import (
 )
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.nn.scratch import Scratch
-from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, Optimizer

@@ -34,7 +34,7 @@ from mlpengine.tables._lines import (
     whole_records,
 )
 from mlpengine.tables._scan import Cells, Cutter, Distinct, moments, native_numbers, parse_columns
-from mlpengine.tables.reading import DEFAULT, CsvDialect
+from mlpengine.tables.dialect import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill
 from mlpengine.tables.table import Column, Table
 

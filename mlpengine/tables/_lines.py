@@ -13,7 +13,7 @@ from mlpengine.common.locks import process_lock
 from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import refuse_other_format
-from mlpengine.tables.reading import DELIMITERS
+from mlpengine.tables.dialect import DELIMITERS
 from mlpengine.tables.table import MAX_COLUMNS
 
 MAX_LINE = 1 << 24

@@ -14,9 +14,9 @@ from mlpengine.tables import cells as _cells
 from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
 from mlpengine.tables._lines import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.tables.dialect import DEFAULT, CsvDialect, DecimalMark, Thousands
 from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reader import DATASETS, read_table, table_format
-from mlpengine.tables.reading import DEFAULT, CsvDialect, DecimalMark, Thousands
 from mlpengine.tables.table import Table
 
 GAPS = frozenset(

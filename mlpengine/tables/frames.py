@@ -13,7 +13,7 @@ from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, text_column
 from mlpengine.tables.cells import FIRST_INEXACT
-from mlpengine.tables.reading import CsvDialect
+from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.table import Column, Table, column_of, number_text
 
 _GAPS = ("NAType", "NaTType")

@@ -30,8 +30,8 @@ from mlpengine.tables._files import (
     transcoded,
 )
 from mlpengine.tables.cells import FIRST_INEXACT, sorted_levels
+from mlpengine.tables.dialect import DEFAULT, CsvDialect
 from mlpengine.tables.progress import OnProgress
-from mlpengine.tables.reading import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill, stored_table
 from mlpengine.tables.table import Column, ColumnKind, Table, column_of, date_column
 

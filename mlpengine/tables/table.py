@@ -10,7 +10,7 @@ import numpy as np
 from mlpengine.common.wording import nearest, plural
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
-from mlpengine.tables.reading import DELIMITERS
+from mlpengine.tables.dialect import DELIMITERS
 
 ColumnKind = Literal["number", "boolean", "date", "text"]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mlpengine.common.files import make_directory, remove_unfinished, write_atomically
 from mlpengine.common.system import remove_unused
 from mlpengine.errors import CheckpointError
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop, SkipBudget

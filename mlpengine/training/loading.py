@@ -8,7 +8,7 @@ from mlpengine.common.files import checked_path, first_line, missing
 from mlpengine.common.misuse import called_as
 from mlpengine.errors import CheckpointError, RunError, UsageError
 from mlpengine.models.model import MODEL_FILE, Model
-from mlpengine.nn.tensors import check_finite
+from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 
 

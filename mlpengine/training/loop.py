@@ -31,7 +31,7 @@ from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
-from mlpengine.training.skipping import NonfiniteRule
+from mlpengine.training.nonfinite import NonfiniteRule
 
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""

@@ -7,8 +7,8 @@ from statistics import fmean, stdev
 import numpy as np
 
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
-from mlpengine.models.kinds import NetworkMean
 from mlpengine.models.metrics import calibration_error
+from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import Mlp
 from mlpengine.spec import Array

@@ -15,7 +15,7 @@ from mlpengine.backends.compiled import chosen_target
 from mlpengine.common import system
 from mlpengine.common.files import missing, write_atomically, writing
 from mlpengine.errors import RunError, UsageError
-from mlpengine.step.threads import blas_name, cores
+from mlpengine.step.blas_threads import blas_name, cores
 
 GIVEN_CONFIG, RESOLVED = "config.yaml", "config.resolved.yaml"
 """The config of a run as it was given, and with every default and override in it."""

@@ -29,14 +29,14 @@ from mlpengine.features.batches import steps_of_epoch
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
-from mlpengine.models.kinds import (
+from mlpengine.models.model import Model
+from mlpengine.models.network_kinds import (
     NetworkMean,
     best_mean,
     equal_shares,
     inputs_of,
     linear_projections,
 )
-from mlpengine.models.model import Model
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Front, Mlp
 from mlpengine.nn.mlp import ROWS_AT_START
@@ -47,15 +47,15 @@ from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array
 from mlpengine.step.backend import choose_backend
+from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.population import Population
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
-from mlpengine.step.threads import cores, pinned
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.ensemble import SEED_STRIDE, EnsembleLoop
+from mlpengine.training.ensemble_loop import SEED_STRIDE, EnsembleLoop
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.skipping import NonfiniteRule
+from mlpengine.training.nonfinite import NonfiniteRule
 from mlpengine.training.starting import copy_weights
 
 SMALL_STEP = 2**20

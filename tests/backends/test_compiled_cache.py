@@ -21,7 +21,7 @@ from mlpengine.backends.compiled.executor import chosen_target
 from mlpengine.backends.compiled.target import compiler_command, find_target
 from mlpengine.common import system
 from mlpengine.errors import CompileError
-from mlpengine.step.threads import blas_name
+from mlpengine.step.blas_threads import blas_name
 
 SOURCE = "long answer(void) { return 42; }\n"
 

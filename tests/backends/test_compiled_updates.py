@@ -14,7 +14,7 @@ from mlpengine.backends.compiled import compile_program
 from mlpengine.errors import UsageError
 from mlpengine.formula import where
 from mlpengine.optim import Group, Lion, NAdam, Optimizer, RmsProp
-from mlpengine.optim.numbers import power, sqrt
+from mlpengine.optim.scalar_functions import power, sqrt
 from mlpengine.spec import Spec
 from mlpengine.tape.flat import Flat
 

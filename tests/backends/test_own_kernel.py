@@ -9,7 +9,7 @@ from mlpengine import Adam, MeanSquaredError, Mlp, Program, Tape, TrainingStep
 from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.lower import KERNELS
-from mlpengine.backends.compiled.rows import lane_loop
+from mlpengine.backends.compiled.row_loops import lane_loop
 from mlpengine.backends.compiled.statements import ForLoop, load_vector, store
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step

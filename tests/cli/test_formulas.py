@@ -9,7 +9,7 @@ from mlpengine.errors import CheckpointError, MlpEngineError
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.nn.tensors import write_tensors
+from mlpengine.nn.safetensors_file import write_tensors
 from mlpengine.tables import Table
 
 CONFIG = """\

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from hostile import mutations, write
 
-from mlpengine.nn.tensors import read_tensors
+from mlpengine.nn.safetensors_file import read_tensors
 from mlpengine_cli import session
 
 EACH = 17

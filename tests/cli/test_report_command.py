@@ -16,7 +16,7 @@ from small import SMALL
 from mlpengine.errors import CheckpointError
 from mlpengine.models.model import Model
 from mlpengine.report import page
-from mlpengine.report.travel import without_directories
+from mlpengine.report.redaction import without_directories
 
 WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]

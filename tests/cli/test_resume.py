@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dying import saving_until
 
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.run_directory import RunDirectory
 from mlpengine_cli import session as session_module

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mlpengine.config import load_config
-from mlpengine.config.fixing import fix_overrides, fixed_config
+from mlpengine.config.fixed_config import fix_overrides, fixed_config
 from mlpengine.diagnostics import Verdict, combined_fix
 from mlpengine.diagnostics.verdict import MAX_TEXT, brief, without
 from mlpengine.errors import ConfigError, UsageError

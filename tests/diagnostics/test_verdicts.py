@@ -36,7 +36,7 @@ from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
 from mlpengine.settings import Fix, NetworkSettings
-from mlpengine.settings.fixes import by_key
+from mlpengine.settings.fix import by_key
 from mlpengine.settings.run import VERDICTS
 
 FIRST = [setup for setup in corpus.SETUPS if setup.half == corpus.FIRST]

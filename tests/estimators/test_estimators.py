@@ -29,7 +29,7 @@ from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._sparse import exact_scale  # noqa: E402
 from mlpengine.features import profile  # noqa: E402
 from mlpengine.optim import OPTIMIZERS  # noqa: E402
-from mlpengine.settings.fixes import by_key  # noqa: E402
+from mlpengine.settings.fix import by_key  # noqa: E402
 from mlpengine.settings.recipes import PRESETS, recipe  # noqa: E402
 from mlpengine.tables import read_table  # noqa: E402
 

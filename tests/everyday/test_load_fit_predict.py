@@ -15,7 +15,7 @@ import pytest
 from plain import plain
 
 import mlpengine
-from mlpengine.settings.fixes import by_key
+from mlpengine.settings.fix import by_key
 from mlpengine.tables import read_table
 from mlpengine.tables.frames import as_table
 

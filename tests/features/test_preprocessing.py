@@ -8,7 +8,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 from mlpengine.errors import CheckpointError, DataError
 from mlpengine.features import Preprocessor, gather_rows, split_rows
 from mlpengine.tables import Column, Table, read_table
-from mlpengine.tables.reading import CsvDialect
+from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.table import column_of
 
 NAN = float("nan")

@@ -6,7 +6,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from mlpengine.errors import DataError
 from mlpengine.features import Preprocessor, class_weights
-from mlpengine.features.kinds import odd_row
+from mlpengine.features.column_kinds import odd_row
 from mlpengine.features.sources import check_numeric
 from mlpengine.features.targets import fit_target, row_weights, target_from_state
 from mlpengine.tables import Column, Table

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 
 RUN = Path(__file__).with_name("run")
 CHECKPOINT = "step-000000012.safetensors"

@@ -31,7 +31,7 @@ from mlpengine.models.task import (
     Regression,
     Split,
 )
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.settings import recipes
 from mlpengine.step.population import Population
 from mlpengine.tables import Column, Table

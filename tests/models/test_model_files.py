@@ -13,7 +13,7 @@ import pytest
 from hostile import mutations, write
 from safetensors.numpy import save
 
-import mlpengine.features.saved
+import mlpengine.features.saved_state
 from mlpengine import Mlp
 from mlpengine.common.structure import conform
 from mlpengine.errors import CheckpointError, MlpEngineError
@@ -22,7 +22,7 @@ from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
 from mlpengine.nn.mlp import Architecture
-from mlpengine.nn.tensors import METADATA_KEY
+from mlpengine.nn.safetensors_file import METADATA_KEY
 from mlpengine.ops import LeakyRelu
 from mlpengine.step.population import Population
 from mlpengine.tables import Column, Table
@@ -126,7 +126,7 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
 
 
 def test_the_changes_find_what_is_not_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(mlpengine.features.saved, "conform", lambda *_: None)
+    monkeypatch.setattr(mlpengine.features.saved_state, "conform", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="Error"):
         test_a_changed_header_is_refused_or_works("one", tmp_path)
 

@@ -10,9 +10,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlpengine import Mlp
 from mlpengine.errors import ShapeError
-from mlpengine.models import outputs
-from mlpengine.step import threads
-from mlpengine.step.threads import one_blas_thread, pinned
+from mlpengine.models import forward as outputs
+from mlpengine.step import blas_threads as threads
+from mlpengine.step.blas_threads import one_blas_thread, pinned
 
 
 def blas_threads():

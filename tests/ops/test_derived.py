@@ -27,8 +27,8 @@ from mlpengine.backends.rules import find_rule
 from mlpengine.config.schema import ModelSection
 from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
-from mlpengine.export._graph import Graph
-from mlpengine.export._layers import scalar, write_activation
+from mlpengine.export._onnx_graph import Graph
+from mlpengine.export._onnx_layers import scalar, write_activation
 from mlpengine.export.network_c import export_c
 from mlpengine.formula import (
     FUNCTIONS,
@@ -39,7 +39,7 @@ from mlpengine.formula import (
     tanh,
     variable,
 )
-from mlpengine.formula.pieces import constant_like
+from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.nn import ACTIVATIONS
 from mlpengine.ops import (
     REGISTRY,

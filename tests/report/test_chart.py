@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from mlpengine.report.chart import Chart, Line, Mark, axis, date_axis, thinned
+from mlpengine.report.chart_types import Chart, Line, Mark, axis, date_axis, thinned
 from mlpengine.report.markup import number, shortened, tag, with_error
 from mlpengine.report.svg import figure
 

@@ -14,7 +14,7 @@ from mlpengine.config.build import load_data, trainer_of
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.errors import UsageError
 from mlpengine.report import RunData, charts
-from mlpengine.report.chart import (
+from mlpengine.report.chart_types import (
     Band,
     Bars,
     Chart,

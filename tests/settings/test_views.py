@@ -30,11 +30,11 @@ from mlpengine.settings import (
     SplitSettings,
     TrainingSettings,
 )
-from mlpengine.settings.fixes import SECTIONS
+from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop
-from mlpengine.training.skipping import NonfiniteRule
+from mlpengine.training.nonfinite import NonfiniteRule
 from mlpengine_cli.main import COMMANDS, group
 
 SETTINGS = [

@@ -17,9 +17,9 @@ from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.features import Preprocessor
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table, reader
 from mlpengine.tables.detect import detect
+from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.frames import as_table
 from mlpengine.tables.reader import store_table
-from mlpengine.tables.reading import CsvDialect
 
 
 def test_digits_are_those_of_scikit_learn():

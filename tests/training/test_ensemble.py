@@ -17,12 +17,12 @@ from mlpengine.models.task import (
     Regression,
     Split,
 )
-from mlpengine.nn.tensors import read_tensors, write_tensors
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.ops import MeanSquaredError, Poisson
 from mlpengine.optim import CosineSchedule
 from mlpengine.step.population import Population
 from mlpengine.tables import read_table
-from mlpengine.training.ensemble import EnsembleLoop
+from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Callback, Loop
 
 FOLDS, ROWS = 8, 90

@@ -21,8 +21,8 @@ from mlpengine.errors import CheckpointError, RunError
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification
-from mlpengine.nn.tensors import write_tensors
-from mlpengine.step import threads
+from mlpengine.nn.safetensors_file import write_tensors
+from mlpengine.step import blas_threads as threads
 from mlpengine.tables import Column, Table, read_table
 from mlpengine.training import run_directory
 from mlpengine.training.history import CsvLog, cell, first_lines

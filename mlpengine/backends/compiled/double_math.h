@@ -1,7 +1,7 @@
 /* Vectorized exp, expm1, log, tanh, erfc, sin and cos of doubles, to 2 units in the last place over
    the normal numbers (tanh to 3 without fused multiplication; sin and cos to 3e-16, erfc to 1e-15
    of their largest value).  NaN stays NaN.  The coefficients are minimax fits whose error is below
-   a tenth of a unit; erfc has those of formula/pieces.py. */
+   a tenth of a unit; erfc has those of formula/numpy_functions.py. */
 
 /* 2^n for whole n in -1022 to 1023. */
 INLINE vec power_of_two(ivec n) { return (vec)((n + 1023) << 52); }

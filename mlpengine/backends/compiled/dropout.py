@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
-from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.statements import ForLoop
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values

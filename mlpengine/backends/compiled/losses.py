@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, LossInstruction, present
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.rows import lane_loop, mask_lanes
+from mlpengine.backends.compiled.row_loops import lane_loop, mask_lanes
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import cross_entropy, entry_loss, loss_function

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.dropout import Draw
+from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
-from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.normalization import LayerNormRows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows

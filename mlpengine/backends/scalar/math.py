@@ -3,7 +3,7 @@
 import re
 
 from mlpengine.formula import SCALARS
-from mlpengine.formula.pieces import _DOUBLE, _SINGLE
+from mlpengine.formula.numpy_functions import _DOUBLE, _SINGLE
 
 PRELUDE = """\
 typedef {upper}_REAL real;

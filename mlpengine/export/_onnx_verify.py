@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 
 from mlpengine.errors import NumericalError
-from mlpengine.export._feed import RANDOM_ROWS, onnx_inputs, probe_table
-from mlpengine.export._outputs import label_array
+from mlpengine.export._onnx_feed import RANDOM_ROWS, onnx_inputs, probe_table
+from mlpengine.export._onnx_outputs import label_array
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Mlp

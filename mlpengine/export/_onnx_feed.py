@@ -6,8 +6,8 @@ import numpy as np
 
 from mlpengine.features import Preprocessor
 from mlpengine.features.categories import Category, coded
+from mlpengine.features.column_kinds import FeatureKind
 from mlpengine.features.computed import ComputedColumn, with_columns
-from mlpengine.features.kinds import FeatureKind
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
 from mlpengine.tables.cells import WORDS

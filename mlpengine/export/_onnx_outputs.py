@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlpengine.export._graph import Graph
+from mlpengine.export._onnx_graph import Graph
 from mlpengine.features.targets import Label
 from mlpengine.formula import onnx_node
 from mlpengine.models.model import Model

@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.nn import Mlp
 from mlpengine.nn.network import PREDICT_ROWS
 from mlpengine.spec import Array
-from mlpengine.step.threads import one_blas_thread, threads_allowed
+from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
 """Multiplications for each additional thread: many times what starting a thread costs."""

@@ -13,7 +13,7 @@ from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
 from mlpengine.models.metrics import higher_is_better
 
-from .chart import Chart, array_of
+from .chart_types import Chart, array_of
 from .charts import by_epoch, sweep_charts
 from .collect import REPORT_FORMAT, Collected, RunData, plain_data
 from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
@@ -21,7 +21,7 @@ from .markup import score_text as exact
 from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
 from .svg import grid, strip
-from .travel import without_directories
+from .redaction import without_directories
 
 SHOWN_TRIALS, TRIAL_KEYS = 40, 9
 CURVE_POINTS = 100

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.export._graph import Graph
+from mlpengine.export._onnx_graph import Graph
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Mlp
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE

@@ -7,8 +7,8 @@ from math import nan, pi
 import numpy as np
 
 from mlpengine.errors import UsageError
-from mlpengine.export._feed import numeric_levels
-from mlpengine.export._graph import ML, Graph
+from mlpengine.export._onnx_feed import numeric_levels
+from mlpengine.export._onnx_graph import ML, Graph
 from mlpengine.features import Preprocessor
 from mlpengine.features.bins import Bins
 from mlpengine.features.categories import Category

@@ -6,8 +6,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from mlpengine.common.structure import conform
 from mlpengine.errors import CheckpointError
+from mlpengine.features.column_kinds import FeatureKind
 from mlpengine.features.computed import FormulaColumn
-from mlpengine.features.kinds import FeatureKind
 from mlpengine.features.options import Options
 from mlpengine.features.sources import DATE_PARTS, LIMIT
 from mlpengine.features.summary import SummaryState, check_summary

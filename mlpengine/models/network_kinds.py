@@ -9,8 +9,8 @@ from mlpengine.common.locks import cached_property
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import best_shares
 from mlpengine.models.evaluate import Scorer
+from mlpengine.models.forward import outputs_of
 from mlpengine.models.linear import linear_networks
-from mlpengine.models.outputs import outputs_of
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import Mlp
 from mlpengine.ops.loss import Loss
