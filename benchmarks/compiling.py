@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.settings.recipes import recipe
-from mlpengine.step.backend import seconds_to_compile
+from mlpengine.step.auto_backend import seconds_to_compile
 from mlpengine.training.trainer import front_of, make_network
 
 

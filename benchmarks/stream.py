@@ -31,7 +31,7 @@ report: false
 """
 CHILD = """\
 import json, resource, sys
-import mlpengine_cli.train, mlpengine.step.backend, numexpr, pyarrow.parquet
+import mlpengine_cli.train, mlpengine.step.step_builder, numexpr, pyarrow.parquet
 from mlpengine_cli.main import run
 def pages(key):
     lines = open("/proc/self/status").read().splitlines()

@@ -453,8 +453,8 @@ class Optimizer(KnownAttributes, ABC):
         The parameters of a subclass's method are ``lr``, the learning rate of the step, ``t``, its
         number from 1, all hyper-parameters and the carried numbers of the step before, in the order
         in which the constructor gives them.  The formulas are arithmetic with `sqrt` and `power` of
-        `mlpengine.optim.scalar_functions`: they are called with floats at each step, and once with the names
-        of doubles in C.
+        `mlpengine.optim.scalar_functions`: they are called with floats at each step, and once with
+        the names of doubles in C.
         """
 
     @abstractmethod

@@ -20,8 +20,8 @@ from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_
 from .markup import score_text as exact
 from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
-from .svg import grid, strip
 from .redaction import without_directories
+from .svg import grid, strip
 
 SHOWN_TRIALS, TRIAL_KEYS = 40, 9
 CURVE_POINTS = 100

@@ -155,7 +155,7 @@ class TrainingStep(KnownAttributes):
             raise UsageError(f"backend: must be one of {names} (got {backend!r})")
         self.backend, self.not_compiled = backend, ""
         if backend == "auto":
-            from mlpengine.step.backend import auto_backend  # slow, and few imports need it
+            from mlpengine.step.auto_backend import auto_backend  # slow, and few imports need it
 
             self.backend, self.not_compiled = auto_backend()
         self.bad_rows: list[int] = []
@@ -595,7 +595,7 @@ class TrainingStep(KnownAttributes):
         return measure
 
     def _bind(self, rows: int) -> BoundStep:
-        from mlpengine.step.backend import StepBuilder  # slow, and few imports need it
+        from mlpengine.step.step_builder import StepBuilder  # slow, and few imports need it
 
         settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
         builder = StepBuilder(*settings, self._target)

@@ -46,7 +46,7 @@ from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array
-from mlpengine.step.backend import choose_backend
+from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.population import Population
 from mlpengine.step.ranks import Ranks

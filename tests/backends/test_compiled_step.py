@@ -37,7 +37,7 @@ from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Spec
 from mlpengine.step import shards
-from mlpengine.step.backend import choose_backend, seconds_to_compile
+from mlpengine.step.auto_backend import choose_backend, seconds_to_compile
 from mlpengine.step.shared_update import RanksOfCall, ShardOfCall, TableOfCall
 from mlpengine.training.trainer import front_of, make_network
 

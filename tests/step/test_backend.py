@@ -14,7 +14,7 @@ from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
 from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.step import backend as backends
+from mlpengine.step import step_builder
 from mlpengine.step.fused_loop import CompiledSteps
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.checkpoint import Checkpoints
@@ -215,7 +215,7 @@ def test_a_compiled_step_may_use_the_cores_that_its_shapes_pay_for(
 @pytest.fixture
 def apart(monkeypatch):
     """Short batches take programs of their own, as where their arrays lie elsewhere."""
-    monkeypatch.setattr(backends, "begins", lambda *_: False)
+    monkeypatch.setattr(step_builder, "begins", lambda *_: False)
 
 
 @pytest.mark.parametrize("fails", [1, 2])

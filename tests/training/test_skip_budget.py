@@ -130,7 +130,7 @@ def test_a_whole_epoch_is_one_call_with_its_short_batch():
 
 
 def test_a_short_batch_is_made_alone_where_it_has_a_program_of_its_own(monkeypatch):
-    monkeypatch.setattr("mlpengine.step.backend.begins", lambda shorter, whole: False)
+    monkeypatch.setattr("mlpengine.step.step_builder.begins", lambda shorter, whole: False)
     assert make(None).fused_steps.count(ROWS) == ROWS // BATCH
     monkeypatch.undo()
     assert make(None).fused_steps.count(ROWS) == ROWS // BATCH + 1

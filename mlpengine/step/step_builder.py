@@ -1,14 +1,9 @@
-"""What runs a training step: NumPy, or machine code compiled for it.
-
-This module has the rule of ``auto``, for a run and for a step of one's own, and the calls of a step
-that is compiled as a whole or in part.
-"""
+"""The calls of a training step, which is compiled as a whole, in part, or not."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from mlpengine.backends.compiled import (
@@ -19,87 +14,21 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
-from mlpengine.backends.compiled.executor import compiler
 from mlpengine.backends.compiled.lower import lower, need_batch_rows
 from mlpengine.backends.update import Clipping
 from mlpengine.common.buffers import address_of, replay
 from mlpengine.errors import CompileError
-from mlpengine.nn import Mlp
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.spec import Array, Call, Spec
+from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.shards import Buffers, Shards
 from mlpengine.tape.binding import Instruction
 
 _log = logging.getLogger("mlpengine")
-
-NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
-"""The message of a step that is not compiled for the lack of something."""
-
-SAVED_BY_CALLS = 30e-6
-"""Seconds that machine code saves in a step for the calls alone.
-
-This and the next three are of one thread of a Xeon with AVX-512 (``benchmarks/compiling.py``)."""
-
-SAVED_BY_MULTIPLICATION = 7.2e-12
-
-SAVED_BY_PARAMETER = 0.5e-9
-
-SAVED_BY_DROPPED_UNIT = 2.5e-9
-
-SECONDS_OF_PROGRAM = 0.25
-"""Seconds that the compiler takes for what all programs have.
-
-This and the next three are processor time of GCC 12 on the same machine."""
-
-SECONDS_OF_LAYER = 0.27
-
-SECONDS_OF_LEARNED_ACTIVATION = 0.08
-
-SECONDS_OF_FRONT = 0.4
-
-MIN_SHARE_SAVED = 0.33
-"""Share of the time to compile that one run must save: later runs of its shapes do not compile."""
-
-
-def seconds_to_compile(mlp: Mlp) -> float:
-    """Return about how long the compiler takes for a step of the network, from its parts alone.
-
-    Sizes and features do not count: the program has loops over them.
-    """
-    each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * mlp.learned_activation
-    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len(mlp.layers)
-
-
-def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
-    """Return the backend that ``auto`` selects for a run of so many steps of this network.
-
-    It depends only on its shapes and on whether there is a compiler, not on the contents of the
-    cache, so a config gives the same bits in every run on one machine.
-    """
-    weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(mlp.sizes))
-    dropped = sum(layer.out_dim for layer in mlp.layers if layer.dropout)
-    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + sum(mlp.sizes[1:]))
-    saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward and twice backward
-    saved += SAVED_BY_DROPPED_UNIT * batch_size * dropped
-    pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
-    return auto_backend()[0] if pays else "numpy"
-
-
-def auto_backend() -> tuple[str, str]:
-    """Return the backend of work that is worth a compilation, and why if it is NumPy.
-
-    A step of one's own is such work: it is made to be called often.
-    """
-    try:
-        compiler()
-    except CompileError as reason:
-        _log.info(NUMPY_RUNS, reason)
-        return "numpy", str(reason)
-    return "compiled", ""
 
 
 @dataclass(frozen=True, eq=False)
