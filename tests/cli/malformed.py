@@ -21,6 +21,7 @@ CONFIGS = {
     "misplaced key": (CONFIG + "epochs: 3\n", "did you mean 'training.epochs'?"),
     "decimal comma": (CONFIG + "optimizer: {lr: 0,01}\n", "write lr: 0.01"),
     "decimal comma in a text": (CONFIG + "optimizer: {lr: '0,1'}\n", "write 0.1, with a point"),
+    "two whole numbers as text": (CONFIG + "model: {hidden: '8,4'}\n", "'8,4'); write [8, 4]"),
     "a list as text": (CONFIG + "model: {hidden: '8, 4'}\n", "write [8, 4]"),
     "misspelled name of another library": (CONFIG + "loss: mean_squared_eror\n", "mean 'mse'?"),
     "delimiter of another file": (
