@@ -73,7 +73,15 @@ COMMANDS = {
         ["predict", "none", "rows.csv"],
         "none: there is no such run or model file",
     ),
-    "predict an empty directory": (["predict", ".", "rows.csv"], "holds no model"),
+    "predict an empty directory": (["predict", "empty", "rows.csv"], "empty: holds no model"),
+    "evaluate a directory of runs": (
+        ["evaluate", "."],
+        ".: holds no model and no checkpoint; . has bare.safetensors, bit.safetensors,",
+    ),
+    "evaluate a directory with runs below it": (
+        ["evaluate", "project"],
+        "project/runs has ok; write project/runs/ok",
+    ),
     "predict with a CSV as model": (
         ["predict", "rows.csv", "run"],
         "begins with 'a,b,c,y': a table, not a model); commands take the run first",
@@ -167,6 +175,9 @@ def prepare(folder, model):
     (folder / "same.csv").write_text("a,y\n" + "".join(f"1,{i}\n" for i in range(40)))
     (folder / "two.csv").write_text("a,y\n1,2\n3,4\n")
     (folder / "deep").mkdir()
+    (folder / "empty").mkdir()
+    (folder / "project" / "runs" / "ok").mkdir(parents=True)
+    (folder / "project" / "runs" / "ok" / "config.resolved.yaml").touch()
     (folder / "deep" / "result.json").write_text("[" * 100_000)
     data = model.read_bytes()
     (folder / "bare.safetensors").write_bytes(data)
