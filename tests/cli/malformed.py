@@ -120,6 +120,10 @@ COMMANDS = {
         ["init", "bare.csv", "--target", "y", "-o", "n.yaml"],
         "its first line looks like data: add a header line",
     ),
+    "predict intervals without folds": (
+        ["predict", "run", "rows.csv", "--interval", "0.9"],
+        "1 network); write mlpengine train CONFIG.yaml --set training.folds=8",
+    ),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict text for a number": (["predict", "run", "text.csv"], "text.csv"),
     "predict a file that is not there": (["predict", "run", "none.csv"], "none.csv"),
