@@ -88,6 +88,12 @@ def command(
     if path is not None and path.exists() and os.path.exists(file) and path.samefile(file):
         raise UsageError(f"{out}: is the table to predict; name another file by --out")
     model = load(run)
+    if level is not None and model.residuals is None:
+        raise UsageError(
+            f"--interval: needs a model of numbers that was trained with folds (this one predicts "
+            f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "
+            "mlpengine train CONFIG.yaml --set training.folds=8"
+        )
     blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, level, with_spread)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):

@@ -167,6 +167,9 @@ def fitting(where: str, kind: Any, value: Any, default: Any = MISSING) -> Any:
         if isinstance(value, str) and "number" in error.text:
             with suppress(ValueError):
                 hint = f"; write {name}={float(value):g}"
+            base = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+            if get_origin(base) is tuple and re.fullmatch(r"[1-9]\d*([, ]+\d+)+", value):
+                hint = f"; write {name}=[{', '.join(re.findall('[0-9]+', value))}]"
         raise UsageError(f"{where}{error.at} {error.text}{hint}") from None
 
 

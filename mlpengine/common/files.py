@@ -76,16 +76,28 @@ def missing(path: Path, what: str) -> UsageError:
     return UsageError(f"{path}: there is no such {what}{near}")
 
 
-def _models_in(directory: Path) -> str:
-    """Return which runs and model files there are in a directory, or how they are made."""
-    names = []
+def not_a_run(directory: Path) -> UsageError:
+    """Return the error of a command that names a directory that is no run, with the runs in it."""
+    inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
+    right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
+    text = f"holds no model and no checkpoint; {_models_in(inside)}{right}"
+    return UsageError(f"{directory}: {text}")
+
+
+def _models(directory: Path) -> list[str]:
+    """Return the names of the runs and model files in a directory."""
     with suppress(OSError):
-        names = [
+        return [
             one.name
             for one in sorted(directory.iterdir())
             if one.suffix == ".safetensors" or (one / "config.resolved.yaml").is_file()
         ]
-    if names:
+    return []
+
+
+def _models_in(directory: Path) -> str:
+    """Return which runs and model files there are in a directory, or how they are made."""
+    if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
     return f"{directory} has none; `mlpengine train CONFIG.yaml` makes runs/CONFIG"

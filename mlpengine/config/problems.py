@@ -77,11 +77,11 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
         return f"; write {value:.0f}" if whole else ""
     if not isinstance(value, str):
         return ""
-    if re.fullmatch(r"[+-]?\d+,\d+", value):
+    if re.fullmatch(r"[+-]?\d+,\d+", value) and "a number" in text:
         return f"; write {value.replace(',', '.')}, with a point"
     if re.fullmatch(r"\d+", value) and ("whole" in text or "list" in text):
         return f"; write {value}, without quotes"
-    if re.fullmatch(r"\d+([, ]+\d+)+", value):
+    if re.fullmatch(r"[1-9]\d*([, ]+\d+)+", value) and "a list" in text:
         return f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
     if share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):
         return f"; write {float(share[1]) / 100:g}"

@@ -47,7 +47,7 @@ def split_rows(
     used = int((shares > 0).sum())
     _check_columns("split", n_rows, labels=labels, groups=groups, times=times)
     if n_rows < used:
-        raise DataError(f"split: {used} parts need at least as many rows (there are {n_rows})")
+        raise DataError(f"split: {used} parts need at least as many rows {_only(n_rows)}")
     generator = np.random.Generator(np.random.PCG64(seed))
     if times is not None:
         part = _by_time(np.asarray(times), shares)
@@ -81,7 +81,7 @@ def fold_rows(
         raise DataError(f"folds: at least 2 are needed (got {folds})")
     _check_columns("folds", n_rows, labels=labels, groups=groups, times=times)
     if n_rows < folds:
-        raise DataError(f"folds: {folds} need at least as many rows (there are {n_rows})")
+        raise DataError(f"folds: {folds} need at least as many rows {_only(n_rows)}")
     generator = np.random.Generator(np.random.PCG64(seed))
     if times is not None:
         return _folds_by_time(np.asarray(times), folds)
@@ -99,7 +99,7 @@ def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -
     """Put each group, largest first, into the smallest fold so far."""
     names, members, counts = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) < folds:
-        raise DataError(f"folds: {folds} need at least as many groups (there are {len(names)})")
+        raise DataError(f"folds: {folds} need at least as many groups {_only(len(names))}")
     sizes = np.zeros(folds, np.int64)
     fold_of = np.empty(len(names), np.int64)
     order = generator.permutation(len(names))
@@ -114,13 +114,18 @@ def _folds_by_time(times: Array, folds: int) -> Array:
     _check_times("folds", times)
     distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     if len(distinct) < folds:
-        raise DataError(f"folds: {folds} need at least as many times (there are {len(distinct)})")
+        raise DataError(f"folds: {folds} need at least as many times {_only(len(distinct))}")
     number = np.arange(1, folds)  # of the cut after each fold but the last
     first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
     first = np.maximum.accumulate(first - number) + number  # no fold is empty
     first = np.clip(first, number, len(distinct) - folds + number)
     fold = np.searchsorted(first, np.arange(len(distinct)), "right")
     return fold[place]
+
+
+def _only(count: int) -> str:
+    """Return how many there are, for a message."""
+    return f"(there {'is' if count == 1 else 'are'} {count})"
 
 
 def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
@@ -184,7 +189,7 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
     wanted = np.flatnonzero(shares > 0)
     if len(names) < len(wanted):
         raise DataError(
-            f"split: {len(wanted)} parts need at least as many groups (there are {len(names)})"
+            f"split: {len(wanted)} parts need at least as many groups {_only(len(names))}"
         )
     filled = np.zeros(3)
     part_of = np.empty(len(names), np.int64)

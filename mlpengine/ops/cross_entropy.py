@@ -9,9 +9,13 @@ from mlpengine.common.fields import Given, Share
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
 from mlpengine.ops._check import WIDE, listing, need_floats
+from mlpengine.ops._constant import ones
 from mlpengine.ops._softmax_loss import SoftmaxLoss
 from mlpengine.ops.loss import VALUE, need_rows
 from mlpengine.spec import Array, Calls, Spec, call
+
+SUM_TOLERANCE = 1e-3
+"""How far a row of probabilities may be from a sum of 1, or below 0."""
 
 TABLE_CLASSES = 256
 """Number of classes up to which target rows come from a table, at most 0.25 MB of float32."""
@@ -29,7 +33,8 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
     With q = ((1 - label_smoothing) target + label_smoothing / classes) class_weights, a row's
     loss is the sum of -q log softmax(output).  The outputs must be finite.
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch.
-    Raises: IndexRangeError, when replayed, naming row and index of a class out of range.
+    Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
+    calls of the loss and of a step also for a row of probabilities that is none.
 
     Args:
         class_weights: One for each class.
@@ -47,6 +52,10 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         return _target_spec(self, output, target)
+
+    def check_target(self, target: Array) -> None:
+        if target.ndim == 2 and target.dtype.kind == "f":
+            _check_probabilities(self.name, target)
 
     def infer(self, output: Spec, target: Spec, weight: Spec | None = None) -> Spec:
         _check_operands(self, output, target, weight)
@@ -121,6 +130,27 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
     if loss.label_smoothing:
         smoothing = loss.label_smoothing / rows.shape[1] * scale
         yield call(np.add, rows, smoothing.astype(rows.dtype), rows)
+
+
+def _check_probabilities(where: str, target: Array) -> None:
+    """Raise IndexRangeError unless all rows are probabilities, or not finite.
+
+    Their products come first, which are faster than reductions.
+    """
+    with np.errstate(all="ignore"):
+        off = target.dot(ones(target.shape[1], target.dtype)) - 1
+        if off.dot(off) <= SUM_TOLERANCE**2 and target.min() >= 0:
+            return
+        sums, lowest = target.sum(axis=1), target.min(axis=1)
+        wrong = (np.abs(sums - 1) > SUM_TOLERANCE) | (lowest < -SUM_TOLERANCE)
+        rows = np.flatnonzero(wrong & np.isfinite(sums))
+    if rows.size:
+        row = rows[0]
+        has = f", with {lowest[row]:g} in it" if lowest[row] < 0 else ""
+        raise IndexRangeError(
+            f"{where}: the probabilities of a row must be at least 0 and sum to 1 (row {row} sums "
+            f"to {sums[row]:g}{has}); for several labels a row write BinaryCrossEntropyWithLogits()"
+        )
 
 
 def _rows_of_indices(

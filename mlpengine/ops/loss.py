@@ -102,6 +102,12 @@ class Loss(GradOp):
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
+    def check_target(self, target: Array) -> None:
+        """Check what no replay of the loss finds, of targets that fit it.
+
+        Raises: IndexRangeError.
+        """
+
     @needs_arguments("loss(output, target), or loss(scratch.output, y, grads.d_output)")
     def __call__(
         self,
@@ -134,6 +140,7 @@ class Loss(GradOp):
                 raise
             bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")
+        self.check_target(target)
         if bound.sample_weight is not None:
             weights = np.asarray(sample_weight)
             write_into(bound.sample_weight, weights, f"{self.name}: sample_weight")

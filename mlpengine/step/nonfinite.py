@@ -35,8 +35,8 @@ def locate_nonfinite(
     """Return the first non-finite number of the last step, or None.
 
     The input comes first, then parameters and activations in forward order, then gradients in
-    backward order; the gradients of parameters only with `sums`.  Rows count from 0 within the
-    batch, of which `first` is the first in these buffers.
+    backward order; the gradients of parameters only with `sums`.  Columns count from 0, rows from
+    0 within the batch, of which `first` is the first in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)
@@ -51,7 +51,10 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
         if rows:
             yield Fault(f"{place} is not, in {listed_rows(rows)}", rows)
 
-    yield from rows_of(scratch.input, "the input")
+    for text, rows in rows_of(scratch.input, "the input"):
+        column = np.flatnonzero(~np.isfinite(scratch.input[rows[0] - first]))[0]
+        row = "" if len(rows) == 1 else f"row {rows[0]}, "
+        yield Fault(f"{text}: {row}column {column}", rows)
     views, layers = scratch.mlp.params.views, scratch.recording.layers
     for layer in layers:
         if wrong := _first_nonfinite(views, layer.parameters):

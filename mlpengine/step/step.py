@@ -253,6 +253,7 @@ class TrainingStep(KnownAttributes):
                 raise
             bound = self.bound(len(rows))
             bound.write(rows, target, weights)
+        self.loss.check_target(target)
         return self.run(bound)
 
     def _not_rows(self, x: ArrayLike, rows: Array, target: Array) -> str:
@@ -404,7 +405,7 @@ class TrainingStep(KnownAttributes):
         """Return how many full batches `order` names.
 
         Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
-        on each.
+        on each; IndexRangeError for targets that are no probabilities.
         """
         known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
         if not known or order.size % self.batch_size:
@@ -414,6 +415,7 @@ class TrainingStep(KnownAttributes):
             )
         if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
+        self.loss.check_target(data[1])
         return order.size // self.batch_size
 
     def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:

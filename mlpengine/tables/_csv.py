@@ -365,8 +365,9 @@ class _Pass:
             place = f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
             delimiter = self.header.delimiter
             advice = f"quote cells that hold {delimiter!r}"
-            whole = delimiter == "," and re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(rows[first]))
-            if whole:
+            whole = re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(rows[first]))
+            points = any(re.fullmatch(r"[+-]?\d*\.(?!\d{3}$)\d+", cell) for cell in rows[first])
+            if whole and delimiter == "," and not points:
                 advice += f"; if {whole[0]} is a number with a decimal comma, separate cells by ';'"
             if len(rows[first]) < width:
                 advice = "add the cells that are missing, empty ones too"

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.common.files import checked_path, first_line, missing
+from mlpengine.common.files import checked_path, first_line, missing, not_a_run
 from mlpengine.common.misuse import called_as
 from mlpengine.errors import CheckpointError, RunError, UsageError
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
+from mlpengine.training.run_directory import LOCK_FILE
 
 
 @called_as("mlpengine.load('runs/name')")
@@ -17,7 +18,8 @@ def load(run: str | Path) -> Model:
     """Return the model of a run directory, or of a model file.
 
     A run that was killed has the best weights of its newest checkpoint.
-    Raises: RunError if there is no model; CheckpointError if it is damaged.
+    Raises: RunError if there is no model; CheckpointError if it is damaged; UsageError for what is
+    not a run.
     """
     run = checked_path(run, "load")
     if not run.exists():
@@ -32,8 +34,10 @@ def load(run: str | Path) -> Model:
     if (run / MODEL_FILE).is_file():
         return Model.load(run / MODEL_FILE)
     checkpoint = Checkpoints(run / CHECKPOINTS).newest()
+    if checkpoint is None and (run / LOCK_FILE).is_file():
+        raise RunError(f"{run}: holds no model and no checkpoint; the run was stopped before one")
     if checkpoint is None:
-        raise RunError(f"{run}: holds no model and no checkpoint; is it the directory of a run?")
+        raise not_a_run(run)
     model = _best_so_far(checkpoint)
     for network in model.networks:
         check_finite(network.params.views, checkpoint.path)

@@ -227,6 +227,8 @@ class Loop(KnownAttributes, Uncopyable):
         self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)
         used = len(train) if rows is None else rows
         windows = train.windows if rows is None else None
+        if train.windows is None:
+            step.loss.check_target(train.y)
         self.batches = Batches(
             used, step.batch_size, seed=seed, windows=windows, drop_last=drop_last
         )

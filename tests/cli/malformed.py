@@ -21,6 +21,7 @@ CONFIGS = {
     "misplaced key": (CONFIG + "epochs: 3\n", "did you mean 'training.epochs'?"),
     "decimal comma": (CONFIG + "optimizer: {lr: 0,01}\n", "write lr: 0.01"),
     "decimal comma in a text": (CONFIG + "optimizer: {lr: '0,1'}\n", "write 0.1, with a point"),
+    "two whole numbers as text": (CONFIG + "model: {hidden: '8,4'}\n", "'8,4'); write [8, 4]"),
     "a list as text": (CONFIG + "model: {hidden: '8, 4'}\n", "write [8, 4]"),
     "misspelled name of another library": (CONFIG + "loss: mean_squared_eror\n", "mean 'mse'?"),
     "delimiter of another file": (
@@ -42,7 +43,7 @@ CONFIGS = {
 TABLES = {
     "empty": ("", "rows.csv"),
     "header only": (HEAD, "rows.csv"),
-    "one row": (HEAD + "1,2,u,y\n", "need at least as many rows (there are 1)"),
+    "one row": (HEAD + "1,2,u,y\n", "need at least as many rows (there is 1)"),
     "not UTF-8": (GOOD.encode() + b"1,2,\xff,y\n", "UTF-8"),
     "ragged": (changed(3, "1,2"), "line 5: 4 cells are needed, as in the header (2 found); add "),
     "too many cells": (changed(3, "1,2,3,4,5,6"), "line 5"),
@@ -72,7 +73,15 @@ COMMANDS = {
         ["predict", "none", "rows.csv"],
         "none: there is no such run or model file",
     ),
-    "predict an empty directory": (["predict", ".", "rows.csv"], "holds no model"),
+    "predict an empty directory": (["predict", "empty", "rows.csv"], "empty: holds no model"),
+    "evaluate a directory of runs": (
+        ["evaluate", "."],
+        ".: holds no model and no checkpoint; . has bare.safetensors, bit.safetensors,",
+    ),
+    "evaluate a directory with runs below it": (
+        ["evaluate", "project"],
+        "project/runs has ok; write project/runs/ok",
+    ),
     "predict with a CSV as model": (
         ["predict", "rows.csv", "run"],
         "begins with 'a,b,c,y': a table, not a model); commands take the run first",
@@ -110,6 +119,10 @@ COMMANDS = {
     "init without a header": (
         ["init", "bare.csv", "--target", "y", "-o", "n.yaml"],
         "its first line looks like data: add a header line",
+    ),
+    "predict intervals without folds": (
+        ["predict", "run", "rows.csv", "--interval", "0.9"],
+        "1 network); write mlpengine train CONFIG.yaml --set training.folds=8",
     ),
     "predict without a column": (["predict", "run", "less.csv"], "needs column"),
     "predict text for a number": (["predict", "run", "text.csv"], "text.csv"),
@@ -166,6 +179,9 @@ def prepare(folder, model):
     (folder / "same.csv").write_text("a,y\n" + "".join(f"1,{i}\n" for i in range(40)))
     (folder / "two.csv").write_text("a,y\n1,2\n3,4\n")
     (folder / "deep").mkdir()
+    (folder / "empty").mkdir()
+    (folder / "project" / "runs" / "ok").mkdir(parents=True)
+    (folder / "project" / "runs" / "ok" / "config.resolved.yaml").touch()
     (folder / "deep" / "result.json").write_text("[" * 100_000)
     data = model.read_bytes()
     (folder / "bare.safetensors").write_bytes(data)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -89,7 +90,9 @@ def test_one_process_at_a_time(mlpengine, rows, tmp_path):
         found = mlpengine("train", "--resume", "a")
     assert (found.code, len(found.err.splitlines())) == (1, 1)
     assert "another process is using this run" in found.err
-    assert mlpengine("train", "--resume", "a", "-q").code == 0
+    again = mlpengine("train", "--resume", "a")
+    assert again.code == 0
+    assert re.search(r"\ncomplete no epoch is left; .*: train --resume a --epochs \d+\n", again.err)
 
 
 def test_data_that_changed_are_noticed(mlpengine, rows, tmp_path):

@@ -366,6 +366,12 @@ MISTAKES = {
         "(5,)",
         "did you mean 'hidden'",
     ),
+    "an estimator's sizes as text": (
+        lambda: MlpClassifier(hidden="64,32").fit(X, Y),
+        "MlpClassifier: hidden must be a whole number of at least 1",
+        "'64,32'",
+        "write hidden=[64, 32]",
+    ),
     "an estimator's iterations": (
         lambda: MlpClassifier(max_iter=5),
         "MlpClassifier: has no argument 'max_iter'",

@@ -9,7 +9,9 @@ import pytest
 from scipy import special
 from sklearn import metrics
 
+from mlpengine import Loop, Mlp, Sgd, TrainingStep
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.models import Classification, Split
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     Gamma,
@@ -311,3 +313,42 @@ def test_a_binding_says_what_targets_it_takes():
     assert SoftmaxCrossEntropy().bind(output, None).target.dtype == np.int64
     rows = Spec((3, 2), np.dtype("float32"))
     assert SoftmaxCrossEntropy().bind(output, None, target=rows).target.shape == (3, 2)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "auto"])
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ([1, 1, 1], "row 1 sums to 3"),
+        ([1, 0, 1], "row 1 sums to 2"),
+        ([0, -1, 0], "row 1 sums to -1, with -1 in it"),
+        ([1.5, -0.5, 0], "row 1 sums to 1, with -0.5 in it"),
+    ],
+)
+def test_rows_that_are_no_probabilities_are_refused(backend, row, told):
+    mlp, loss = Mlp([2, 3], seed=0), SoftmaxCrossEntropy()
+    step = TrainingStep(mlp, loss, Sgd(mlp, lr=0.1), 2, backend=backend)
+    x, y = np.ones((2, 2), "float32"), np.array([[0.1, 0.2, 0.7], row], "float32")
+    before = mlp.params.flat.copy()
+    calls = (
+        lambda: loss(np.zeros((2, 3), "float32"), y),
+        lambda: step(x, y),
+        lambda: step.run_many(x, y, np.arange(2)),
+        lambda: Loop(step, Classification(3), Split(x, y, np.zeros(2, int)), epochs=1),
+    )
+    for call in calls:
+        with pytest.raises(IndexRangeError, match=f"{told}.*BinaryCrossEntropyWithLogits"):
+            call()
+    np.testing.assert_array_equal(mlp.params.flat, before)
+
+
+def test_rows_that_are_mixed_or_smoothed_are_probabilities():
+    rng = np.random.default_rng(0)
+    labels = np.eye(1000, dtype="float32")[rng.integers(0, 1000, (2, 64))]
+    smooth = 0.9 * labels[0] + np.float32(0.1 / 1000)
+    mixed = np.float32(0.3) * labels[0] + np.float32(0.7) * labels[1]
+    output = rng.standard_normal((64, 1000)).astype("float32")
+    logs = output - np.log(np.exp(output.astype("float64")).sum(axis=1, keepdims=True))
+    for target in (smooth, mixed):
+        expected = -(target * logs).sum() / 64
+        assert SoftmaxCrossEntropy()(output, target) == pytest.approx(expected, rel=1e-5)

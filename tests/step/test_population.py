@@ -225,7 +225,7 @@ def test_a_member_whose_step_is_not_finite_stops_alone(backend, threads, caplog)
         losses, norms = step.run_many(x, y, orders)
     expected = (
         "member 1: step 3: loss and gradients must be finite (the input is not, in row 4 of the "
-        "batch)"
+        "batch: column 0)"
     )
     assert [record.getMessage() for record in caplog.records] == [f"population: {expected}"]
     assert {k: str(error) for k, error in step.failures.items()} == {1: expected}

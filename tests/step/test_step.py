@@ -226,7 +226,7 @@ def poisoned(place: str, backend: str) -> tuple[TrainingStep, np.ndarray, np.nda
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("input", "step 2: .*the input is not, in row 3 of the batch"),
+        ("input", r"step 2: .*the input is not, in row 3 of the batch: column 2\)"),
         ("weight", "step 2: .*layer 1, forward: 2.weight is not"),
         ("target", "step 2: .*the target is not, in row 5 of the batch"),
         ("overflow", "step 2: .*not|overflow"),

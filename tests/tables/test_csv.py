@@ -158,6 +158,13 @@ def test_refuses_with_the_place_and_the_fix(name):
     assert str(caught.value).startswith("standard input: ")
 
 
+@pytest.mark.parametrize(("cell", "told"), [("4.55", False), ("4.550", True), ("4", True)])
+def test_a_decimal_point_beside_it_is_no_decimal_comma(cell, told):
+    with pytest.raises(DataError, match=r"\(3 found\); quote cells that hold ','") as caught:
+        read(f"a,b\n1,2\n{cell},68,16\n")
+    assert ("decimal comma" in str(caught.value)) is told
+
+
 def test_refuses_within_bounded_memory():
     content = b"a,b\n" + b"1," * 1_000_000
     tracemalloc.start()
