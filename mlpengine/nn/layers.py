@@ -14,6 +14,7 @@ from mlpengine.errors import UsageError
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.ops import (
     REGISTRY,
+    Activation,
     Dropout,
     Elementwise,
     FormulaActivation,
@@ -22,7 +23,6 @@ from mlpengine.ops import (
     Linear,
     Philox,
 )
-from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Array, Spec
 from mlpengine.tape.flat import Flat
@@ -33,7 +33,7 @@ class ActivationNames(Sequence[str]):
     """The names of activations: ``identity``, the element-wise ones and the softmaxes."""
 
     def __getitem__(self, index: Any) -> Any:
-        registered = (n for n, op in REGISTRY.items() if issubclass(op, ActivationOp | AlongAxis))
+        registered = (n for n, op in REGISTRY.items() if issubclass(op, Activation | AlongAxis))
         return ("identity", *sorted(registered))[index]
 
     def __len__(self) -> int:
