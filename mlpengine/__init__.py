@@ -31,8 +31,8 @@ nothing and costs the arithmetic and little more.  A whole training loop by hand
     >>> value < 0.05
     True
 
-`TrainingStep` binds the body of that loop into one call.  `Tape` and `Program` are the layer
-underneath, for networks that are not a chain of dense layers.
+`TrainingStep` binds the body of that loop into one call.  `mlpengine.nn.Network` is the base of
+networks that are not a chain of dense layers; `Tape` and `Program` are the layer underneath.
 """
 
 from typing import TYPE_CHECKING

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_networks import IN_DIM, Gated
 
 import mlpengine
 from mlpengine import (
@@ -327,6 +328,9 @@ ROWS = {
     "Mlp, activation by formula": Row(
         lambda: Mlp([3, 4, 2], activation="x * tanh(softplus(x))"), predicted
     ),
+    "a network of one's own": Row(
+        lambda: Gated(seed=1), lambda network: network.predict(floats(5, IN_DIM))
+    ),
     "Scratch, Gradients": Row(network, trained),
     "Mlp.compile": compiled_row(),
     "TrainingStep": Row(new_step, steps_made),
@@ -466,6 +470,7 @@ def exported() -> set[str]:
         "EntryLoss",
         "GradOp",
         "Loss",
+        "Network",
         "Optimizer",
         "OptimizerSettings",
         "Task",

@@ -4,6 +4,7 @@ Planned arrays share memory over time.  Here every write creates a new `MatrixVa
 kernels are fused and reordered by their operands, independently of the memory that NumPy uses.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -127,7 +128,7 @@ class Values:
         return value
 
     def _name(self, role: str, array: Array) -> str:
-        given = self.names.get(address_of(array))
+        given = re.sub(r"\W", "_", self.names.get(address_of(array), ""), flags=re.ASCII)
         if given and all(v.name != given for v in self.all):
             return given
         return f"{role}{len(self.all)}"

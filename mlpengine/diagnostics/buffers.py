@@ -6,7 +6,9 @@ import numpy as np
 
 from mlpengine.errors import TapeError, UsageError
 from mlpengine.nn import Gradients, Mlp, Scratch
-from mlpengine.nn.layers import Layer, Recording
+from mlpengine.nn.layers import Layer
+from mlpengine.nn.mlp import need_mlp
+from mlpengine.nn.recording import Recording
 from mlpengine.spec import Array
 from mlpengine.tape.record import Value
 
@@ -43,9 +45,9 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
         ) from error
     program, recording, deltas = scratch.program, scratch.recording, grads.d_hidden
     buffers = []
-    for number, layer in enumerate(scratch.mlp.layers):
+    for number, layer in enumerate(need_mlp(scratch.mlp, "diagnostics").layers):
         node = _before_dropout(recording, number)
-        z = recording.pre_activations[number]
+        z = recording.layers[number].pre_activation
         buffers.append(
             LayerBuffers(
                 layer,
@@ -61,7 +63,7 @@ def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
 
 def _before_dropout(recording: Recording, number: int) -> Value:
     """Return the node of a layer's activations."""
-    node: Value = recording.layer_outputs[number]
+    node: Value = recording.layers[number].output
     for record in recording.tape.records:
         if record.outputs[0].index == node.index and record.op.name == "dropout":
             (operand,) = record.operands

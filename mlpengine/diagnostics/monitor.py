@@ -19,7 +19,8 @@ from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow, rectifies
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
-from mlpengine.nn import Gradients, Mlp, Scratch
+from mlpengine.nn import Gradients, Network, Scratch
+from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array
@@ -93,7 +94,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
     @called_as("Diagnostics(mlp)")
     def __init__(
         self,
-        mlp: Mlp,
+        mlp: Network,
         *,
         every: int | None = None,
         steps_per_epoch: int = 1,
@@ -109,7 +110,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
         weight_scale: float | None = None,
         extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
-        self.mlp = mlp
+        self.mlp = mlp = need_mlp(mlp, "diagnostics")
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
         self.target_rms, self.first_loss = _known(target_rms), nan
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes

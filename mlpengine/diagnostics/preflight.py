@@ -17,7 +17,8 @@ from mlpengine.diagnostics.trial import Rows, StepLike, clone, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.errors import NumericalError
-from mlpengine.nn import Mlp
+from mlpengine.nn import Mlp, Network
+from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
 from mlpengine.spec import Array
@@ -48,8 +49,9 @@ class Check:
         return {name: finite(value) for name, value in vars(self).items()}
 
 
-def preflight(mlp: Mlp, loss: Loss, rows: Rows) -> Iterator[Check]:
-    """Yield the checks that need no training step; the network does not change."""
+def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
+    """Yield the checks that need no training step; the network, an `Mlp`, does not change."""
+    mlp = need_mlp(network, "preflight")
     yield check_start(mlp, loss, rows)
     yield from check_units(mlp, rows)
     yield check_gradient(mlp, loss, rows)

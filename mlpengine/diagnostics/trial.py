@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mlpengine.nn import Gradients, Mlp, Scratch
+from mlpengine.nn import Gradients, Mlp, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.spec import Array, DTypeLike
@@ -18,7 +18,7 @@ class StepLike(Protocol):
     It returns the loss.
     """
 
-    mlp: Mlp
+    mlp: Network
     loss: Loss
     optimizer: Optimizer
     clip: Clip | None

@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.common.locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.models.task import Split, Task
-from mlpengine.nn import Mlp, Scratch
+from mlpengine.nn import Network, Scratch
 from mlpengine.ops import REGISTRY
 from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
@@ -130,21 +130,21 @@ class Evaluator:
 
     def __init__(
         self,
-        mlp: Mlp,
+        mlp: Network,
         loss: Loss,
         task: Task,
         ranks: Ranks | None = None,
         program: "Executor | None" = None,
     ) -> None:
         self.mlp, self.ranks, self._program = mlp, ranks, program
-        self._scorer = Scorer(loss, task, mlp.sizes[-1], mlp.dtype)
-        self._outputs = np.empty((0, mlp.sizes[-1]), mlp.dtype)
+        self._scorer = Scorer(loss, task, mlp.outputs, mlp.dtype)
+        self._outputs = np.empty((0, mlp.outputs), mlp.dtype)
         self.output: Array = self._outputs
 
     def run(self, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the loss, the mean over all rows, and the metrics of a split, by name."""
         if len(part) > len(self._outputs):
-            self._outputs = np.empty((len(part), self.mlp.sizes[-1]), self.mlp.dtype)
+            self._outputs = np.empty((len(part), self.mlp.outputs), self.mlp.dtype)
         self.output = self._outputs[: len(part)]
         ranks, chunks = self.ranks, -(-len(part) // FORWARD_ROWS)
         shares = [slice(0, chunks)]
@@ -162,7 +162,7 @@ class Evaluator:
 
     def outputs(self, x: Array) -> Array:
         """Return the outputs (rows, out_dim) for features (rows, in_dim)."""
-        output = np.empty((len(x), self.mlp.sizes[-1]), self.mlp.dtype)
+        output = np.empty((len(x), self.mlp.outputs), self.mlp.dtype)
         self._compute(x, slice(0, len(x)), output)
         return output
 

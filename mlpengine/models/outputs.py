@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from mlpengine.nn import Mlp
-from mlpengine.nn.mlp import PREDICT_ROWS
+from mlpengine.nn.network import PREDICT_ROWS
 from mlpengine.spec import Array
 from mlpengine.step.threads import one_blas_thread, threads_allowed
 

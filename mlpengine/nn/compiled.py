@@ -28,7 +28,7 @@ class CompiledMlp:
         if scratch.batch_size < 1:
             raise UsageError(f"compile: batch_size must be at least 1 (got {scratch.batch_size})")
         mlp, self._scratch = scratch.mlp, scratch
-        names = {address_of(v): f"p_{n.replace('.', '_')}" for n, v in mlp.params.views.items()}
+        names = {address_of(v): f"p_{n}" for n, v in mlp.params.views.items()}
         names[address_of(scratch.input)] = "input"
         try:
             self._executor = compile_program(

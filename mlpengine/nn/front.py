@@ -104,10 +104,7 @@ class Front:
 
     def record(self, tape: Tape, x: Node) -> Node:
         """Record the front on `tape`, over parameters of its names; return what layer 0 reads."""
-        nodes = {
-            name: tape.parameter(tape.params.views[name], name=name)
-            for name in self.specs(x.spec.shape[1], x.spec.dtype)
-        }
+        nodes = {name: tape.parameter(name) for name in self.specs(x.spec.shape[1], x.spec.dtype)}
         factors = [nodes.pop(name) for name in (SCALE, MASK) if name in nodes]
         if nodes:
             x = tape.apply(PeriodicEmbedding(), x, *nodes.values())

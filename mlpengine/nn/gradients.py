@@ -12,13 +12,14 @@ from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
-from mlpengine.nn.layers import Network
+from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
+from mlpengine.tape.record import dependents
 
 
 @dataclass(eq=False)
@@ -37,17 +38,17 @@ class GradientMemory:
     storages: Sequence[Storage] = ()
 
     @classmethod
-    def of(cls, mlp: Network, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
+    def of(cls, mlp: Recordable, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
         """Return memory for batches of up to `batch_size` rows."""
-        d_output = zeros(Spec((batch_size, mlp.layers[-1].out_dim), mlp.dtype))
+        d_output = zeros(Spec((batch_size, mlp.outputs), mlp.dtype))
         d_input = None
         if input_gradient:
-            d_input = zeros(Spec((batch_size, mlp.in_dim), mlp.dtype))
+            d_input = zeros(Spec((batch_size, *mlp.in_shape), mlp.dtype))
         return cls(Flat(mlp.params.specs), d_output, d_input)
 
 
 class Gradients(KnownAttributes):
-    """Buffers that `Mlp.backward` overwrites; make it with `Mlp.gradients`.
+    """Buffers that `Network.backward` overwrites; make it with `Network.gradients`.
 
     A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
     backward first.
@@ -55,10 +56,8 @@ class Gradients(KnownAttributes):
     Attributes:
         d_output: (batch, out_dim), where a loss writes its gradient.
         d_input: (batch, in_dim), the gradient of the input, or None unless asked for.
-        d_weights: by layer, (out_dim, in_dim).
-        d_biases: by layer, (out_dim,).
-        flat: (parameters,), the vector of which the last two are views.
-        views: the same views by parameter name.
+        flat: (parameters,), one vector.
+        views: the views of it by parameter name.
     """
 
     _elsewhere: ClassVar = {
@@ -70,7 +69,7 @@ class Gradients(KnownAttributes):
     @called_as("mlp.gradients(32)")
     def __init__(
         self,
-        mlp: Network,
+        mlp: Recordable,
         batch_size: int,
         *,
         input_gradient: bool = False,
@@ -81,8 +80,6 @@ class Gradients(KnownAttributes):
             memory = GradientMemory.of(mlp, batch_size, input_gradient=input_gradient)
         self._memory = memory
         self.flat, self.views = memory.params.flat, memory.params.views
-        self.d_weights = [self.views[layer.weight_name] for layer in mlp.layers]
-        self.d_biases = [self.views[layer.bias_name] for layer in mlp.layers]
         self.d_output: Array = memory.d_output[:batch_size]
         self.d_input: Array | None = None
         if memory.d_input is not None:
@@ -126,8 +123,12 @@ class Gradients(KnownAttributes):
         if self.d_input is not None:
             wanted.append(recording.input)
             gradients[recording.input.index] = self.d_input
-        lowest = 0 if self.d_input is not None else self.mlp.lowest_trained
-        retained = recording.pre_activations[lowest:]
+        trained = dependents(recording.tape.records, wanted)
+        retained = [
+            layer.pre_activation
+            for layer in recording.layers
+            if layer.pre_activation.index in trained
+        ]
         memory = self._memory
         plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
         seeds = {recording.output.index: self.d_output}
@@ -140,6 +141,16 @@ class Gradients(KnownAttributes):
         return self.bind(scratch).calls
 
     @property
+    def d_weights(self) -> list[Array]:
+        """The views of the group ``weights``: of an `Mlp` by layer, (out_dim, in_dim)."""
+        return [self.views[name] for name in self.mlp.groups["weights"]]
+
+    @property
+    def d_biases(self) -> list[Array]:
+        """The views of the group ``biases``: of an `Mlp` by layer, (out_dim,)."""
+        return [self.views[name] for name in self.mlp.groups["biases"]]
+
+    @property
     def d_hidden(self) -> list[Array]:
         """Gradients of the pre-activations of the layers, (batch, out_dim), of the last backward.
 
@@ -150,7 +161,8 @@ class Gradients(KnownAttributes):
         if self._last is None:
             raise TapeError("d_hidden: must be read after a backward (none has run)")
         scratch, backward = self._last
-        nodes, plan = scratch.recording.pre_activations, backward.plan
+        nodes = [layer.pre_activation for layer in scratch.recording.layers]
+        plan = backward.plan
         return [
             backward.gradient(n) if n in plan.retain else np.zeros(n.spec.shape, n.spec.dtype)
             for n in nodes

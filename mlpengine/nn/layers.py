@@ -1,31 +1,27 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
-from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
+from mlpengine.nn.front import Front
 from mlpengine.ops import (
     REGISTRY,
     Activation,
-    Dropout,
     Elementwise,
     FormulaActivation,
     GradOp,
     LearnedActivation,
     Linear,
-    Philox,
 )
 from mlpengine.ops.softmax import AlongAxis
-from mlpengine.spec import Array, Spec
-from mlpengine.tape.flat import Flat
+from mlpengine.spec import Spec
 from mlpengine.tape.tape import Node, Tape
 
 
@@ -185,155 +181,15 @@ def parameter_specs(
     return specs
 
 
-class Network(KnownAttributes):
-    """Dense layers over one flat vector of parameters.
-
-    ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
-
-    Attributes:
-        layers: in order.
-        front: what computes the first layer's input from the features, or None.
-        in_dim: number of features.
-        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net,
-            those of the front begin with "front.", those of learned activations are "1.alpha" etc.
-        weights: by layer, views (out_dim, in_dim) of ``params.flat``.
-        biases: by layer, views (out_dim,).
-        rng: the generator that dropout draws from; `TrainingStep` sets its step.
-    """
-
-    def __init__(
-        self,
-        layers: tuple[Layer, ...],
-        dtype: np.dtype[Any],
-        rng: Philox,
-        *,
-        front: Front | None,
-        in_dim: int,
-    ) -> None:
-        self.layers, self.rng, self.front, self.in_dim = layers, rng, front, in_dim
-        self.params = Flat(parameter_specs(layers, dtype, front, in_dim))
-        self.params.frozen = self._fixed
-        self._list_views()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64, of everything."""
-        return self.params.flat.dtype
-
-    @called_as("mlp.freeze([0])")
-    def freeze(self, layers: Iterable[int]) -> None:
-        """Keep the parameters of these layers as they are, and train all others.
-
-        Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
-        unfreezes all.  No backend computes the gradients of frozen layers, which are zero, and no
-        optimizer moves or decays them.  Call this before making gradients, optimizer and training
-        step.
-
-        >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-        >>> mlp = Mlp([4, 8, 8, 1])
-        >>> mlp.freeze([0, 1])
-        >>> step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), batch_size=16)
-
-        Raises: UsageError for a layer that does not exist, or if no layer is left to train.
-        """
-        count = len(self.layers)
-        if not np.iterable(layers) or isinstance(layers, str):
-            raise UsageError(f"freeze: layers must be a list (got {layers!r}); write freeze([0])")
-        numbers = set()
-        for number in layers:
-            if not isinstance(number, int | np.integer) or not -count <= number < count:
-                raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
-            numbers.add(int(number) % count)
-        if len(numbers) == count:
-            raise UsageError(f"freeze: a layer must be left to train (got all {count})")
-        names = {name for number in numbers for name in self.layers[number].names}
-        if 0 in numbers and self.front is not None:
-            names |= self.front.specs(self.in_dim, self.dtype).keys()
-        self.params.frozen = self._fixed | names
-
-    @property
-    def _fixed(self) -> frozenset[str]:
-        """The names of what is never trained."""
-        return frozenset({MASK} & self.params.specs.keys())
-
-    @property
-    def frozen(self) -> list[int]:
-        """The numbers of the layers that `freeze` froze."""
-        frozen = self.params.frozen
-        return [i for i, layer in enumerate(self.layers) if layer.weight_name in frozen]
-
-    @property
-    def lowest_trained(self) -> int:
-        """The number of the first layer that is trained."""
-        frozen = self.frozen
-        return next(i for i in range(len(self.layers)) if i not in frozen)
-
-    @property
-    def groups(self) -> dict[str, tuple[str, ...]]:
-        """Names of parameters by group: weights, biases, alphas, embedding and scaling."""
-        front = [n for n in self.params.specs if n.startswith(f"{EMBEDDING}.")]
-        groups = {
-            "weights": [layer.weight_name for layer in self.layers],
-            "biases": [layer.bias_name for layer in self.layers],
-            "alphas": [layer.alpha_name for layer in self.layers if layer.alpha_name],
-            "embedding": front,
-            "scaling": [SCALE] if SCALE in self.params.specs else [],
-        }
-        return {group: tuple(names) for group, names in groups.items()}
-
-    def move_to(self, block: Array, row: int) -> None:
-        """Move the parameters into that row of `block`, before anything is bound to them."""
-        self.params.move_to(block, row)
-        self._list_views()
-
-    def _list_views(self) -> None:
-        self.weights = [self.params.views[layer.weight_name] for layer in self.layers]
-        self.biases = [self.params.views[layer.bias_name] for layer in self.layers]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k not in ("weights", "biases")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._list_views()
-
-
-class Recording(NamedTuple):
-    """A network on a tape: its input, that of layer 0, and of each layer z and its output."""
-
-    tape: Tape
-    input: Node
-    first: Node
-    pre_activations: tuple[Node, ...]
-    layer_outputs: tuple[Node, ...]
-
-    @property
-    def output(self) -> Node:
-        """The output of the network."""
-        return self.layer_outputs[-1]
-
-
-def record(network: Network, tape: Tape, batch_size: int, rng: Philox | None) -> Recording:
-    """Record the network on `tape`; dropout draws from `rng` and is left out where it is None."""
-    shape = batch_size, network.in_dim
-    x = h = tape.input(shape, network.dtype, name="input", wants_grad=True)
-    if network.front is not None:
-        h = network.front.record(tape, h)
-    first, pre_activations, layer_outputs, dropouts = h, [], [], 0
-    for layer in network.layers:
-        weight, bias = (
-            tape.parameter(tape.params.views[name], name=name)
-            for name in (layer.weight_name, layer.bias_name)
-        )
-        h = tape.apply(Linear(layer.factor), h, weight, bias)
-        pre_activations.append(h)
+def record_layers(layers: Sequence[Layer], tape: Tape, h: Node) -> Node:
+    """Record dense layers, named by their numbers, on `tape`; return the output of the last."""
+    for number, layer in enumerate(layers):
+        weight, bias = tape.parameter(layer.weight_name), tape.parameter(layer.bias_name)
+        h = z = tape.apply(Linear(layer.factor), h, weight, bias)
         if layer.alpha_name is not None and isinstance(layer.activation, Elementwise):
-            alpha = tape.parameter(tape.params.views[layer.alpha_name], name=layer.alpha_name)
+            alpha = tape.parameter(layer.alpha_name)
             h = tape.apply(LearnedActivation.of(layer.activation), h, alpha)
         elif layer.activation is not None:
             h = tape.apply(layer.activation, h)
-        if layer.dropout and rng is not None:
-            h = tape.apply(Dropout(layer.dropout, rng, dropouts), h)
-            dropouts += 1
-        layer_outputs.append(h)
-    return Recording(tape, x, first, tuple(pre_activations), tuple(layer_outputs))
+        h = tape.layer(f"layer {number}", tape.dropout(h, layer.dropout), pre_activation=z)
+    return h

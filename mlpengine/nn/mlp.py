@@ -1,53 +1,43 @@
 """A multilayer perceptron of fixed architecture, recorded on the tape."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import local
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, NotRequired, TypedDict, get_args
+from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
 from mlpengine.common.buffers import write_into
 from mlpengine.common.files import checked_path
-from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
+from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
-from mlpengine.nn.front import MASK, Front
-from mlpengine.nn.gradients import Gradients
+from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, UsageError
+from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
     ACTIVATIONS,
     ActivationLike,
-    Network,
     activation_from_dict,
     activation_op,
     activation_to_dict,
     parameter_specs,
     plan_layers,
+    record_layers,
 )
-from mlpengine.nn.scratch import Scratch
+from mlpengine.nn.network import Network
+from mlpengine.nn.recording import Recordable, check_arrays
 from mlpengine.nn.tensors import check_finite, read_tensors, write_tensors
-from mlpengine.ops import GradOp, Philox
-from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
-from mlpengine.tape.rematerialization import Rematerialization
-
-if TYPE_CHECKING:
-    from mlpengine.nn.compiled import CompiledMlp
+from mlpengine.ops import GradOp
+from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
+from mlpengine.tape.tape import Node, Tape
 
 Parametrization = Literal["standard", "neural_tangent"]
 
 _log = logging.getLogger("mlpengine")
 
-SHOWN_PARAMETERS = 20
-"""Number of parameters that an error message lists."""
-
 ROWS_AT_START = 2048
 """Maximum number of rows that initial weights are fitted on."""
-
-PREDICT_ROWS = 256
-"""Rows of one forward pass of `Mlp.predict`."""
 
 
 class Mlp(Network):
@@ -69,6 +59,12 @@ class Mlp(Network):
             learned alpha for each unit, which starts at 1.
         parametrization: ``neural_tangent`` divides products with weights by the root of in_dim,
             and weights start with variance 1 unless an initializer is given.
+
+    Attributes:
+        layers: in order.
+        front: what computes the first layer's input from the features, or None.
+        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net,
+            those of the front begin with "front.", those of learned activations are "1.alpha" etc.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
@@ -130,11 +126,8 @@ class Mlp(Network):
                 f"write activation={[*each[:1]] * hidden}"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
-        try:
-            weights_rng, rng = np.random.default_rng(seed).spawn(2)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"mlp: seed must be a whole number from 0 (got {seed!r})") from error
-        layers = plan_layers(
+        self.front = front
+        self.layers = plan_layers(
             self.sizes,
             ops,
             rates,
@@ -142,19 +135,95 @@ class Mlp(Network):
             learned_activation=learned_activation,
             neural_tangent=parametrization == "neural_tangent",
         )
-        in_dim = self.sizes[0]
+        specs = parameter_specs(self.layers, floating(dtype, "mlp"), front, self.in_dim)
         super().__init__(
-            layers, floating(dtype, "mlp"), Philox.drawn(rng), front=front, in_dim=in_dim
+            self.in_dim,
+            {name: spec.shape for name, spec in specs.items()},
+            initializer=initializer,
+            seed=seed,
+            dtype=dtype,
         )
-        own = "unit_normal" if parametrization == "neural_tangent" else None
-        for weight, op in zip(self.weights, ops, strict=True):
-            initialize(weight, initializer or own or suited_to(op), weights_rng)
-        for layer in layers:
+
+    def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
+        own = "unit_normal" if self._is_scaled else None
+        for weight, layer in zip(self.weights, self.layers, strict=True):
+            initialize(weight, initializer or own or suited_to(layer.activation), rng)
             if layer.alpha_name is not None:
                 self.params.views[layer.alpha_name][...] = 1
-        if front is not None:
-            front.initialize(self.params.views, weights_rng)
-        self._thread = local()  # .scratch is that of `predict` in this thread
+        if self.front is not None:
+            self.front.initialize(self.params.views, rng)
+
+    def record(self, tape: Tape, x: Node) -> Node:
+        """Record front and layers on `tape`, and return the output."""
+        return record_layers(self.layers, tape, self.front.record(tape, x) if self.front else x)
+
+    @property
+    def _where(self) -> str:
+        return "mlp"
+
+    @property
+    def in_dim(self) -> int:
+        """Number of features."""
+        return self.sizes[0]
+
+    @property
+    def weights(self) -> list[Array]:
+        """By layer, views (out_dim, in_dim) of ``params.flat``."""
+        return [self.params.views[layer.weight_name] for layer in self.layers]
+
+    @property
+    def biases(self) -> list[Array]:
+        """By layer, views (out_dim,)."""
+        return [self.params.views[layer.bias_name] for layer in self.layers]
+
+    @called_as("mlp.freeze([0])")
+    def freeze(self, layers: Iterable[Any]) -> None:
+        """Keep the parameters of these layers as they are, and train all others.
+
+        Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
+        unfreezes all.  No backend computes the gradients of frozen layers, which are zero, and no
+        optimizer moves or decays them.  Call this before making gradients, optimizer and training
+        step.
+
+        >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
+        >>> mlp = Mlp([4, 8, 8, 1])
+        >>> mlp.freeze([0, 1])
+        >>> step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), batch_size=16)
+
+        Raises: UsageError for a layer that does not exist, or if no layer is left to train.
+        """
+        count, frozen = len(self.layers), set[str]()
+        if not np.iterable(layers) or isinstance(layers, str):
+            raise UsageError(f"freeze: layers must be a list (got {layers!r}); write freeze([0])")
+        for number in layers:
+            if not isinstance(number, int | np.integer) or not -count <= number < count:
+                raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
+            frozen |= {*self.layers[number].names}
+            if number in (0, -count) and self.front is not None:
+                frozen |= self.front.specs(self.in_dim, self.dtype).keys()
+        super().freeze(frozen)
+
+    @property
+    def frozen(self) -> list[int]:
+        """The numbers of the layers that `freeze` froze."""
+        frozen = self.params.frozen
+        return [i for i, layer in enumerate(self.layers) if layer.weight_name in frozen]
+
+    @property
+    def _fixed(self) -> frozenset[str]:
+        return frozenset({MASK} & self.params.specs.keys())
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Names of parameters by group: weights, biases, alphas, embedding and scaling."""
+        groups = {
+            "weights": [layer.weight_name for layer in self.layers],
+            "biases": [layer.bias_name for layer in self.layers],
+            "alphas": [layer.alpha_name for layer in self.layers if layer.alpha_name],
+            "embedding": [n for n in self.params.specs if n.startswith(f"{EMBEDDING}.")],
+            "scaling": [SCALE] if SCALE in self.params.specs else [],
+        }
+        return {group: tuple(names) for group, names in groups.items()}
 
     @called_as("mlp.mask_inputs(kept), with a bool for each number")
     def mask_inputs(self, kept: ArrayLike) -> None:
@@ -204,124 +273,6 @@ class Mlp(Network):
             wide.weights[number] /= spread[:, None]
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
-
-    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
-    def scratch(
-        self,
-        batch_size: int,
-        *,
-        training: bool = True,
-        backend: str = "numpy",
-        rematerialization: Rematerialization = "keep",
-    ) -> Scratch:
-        """Return the buffers and bound calls of a forward pass over `batch_size` rows.
-
-        With `training` False dropout is left out and activations share memory.  `backend` is as for
-        `Program`.
-        """
-        return Scratch(
-            self,
-            batch_size,
-            training=training,
-            backend=backend,
-            rematerialization=rematerialization,
-        )
-
-    @called_as("mlp.gradients(32)")
-    def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
-        """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
-        return Gradients(self, batch_size, input_gradient=input_gradient)
-
-    @called_as("mlp.compile(batch_size=1); TrainingStep(mlp, loss, optimizer, 32) trains")
-    def compile(self, batch_size: int = 1) -> "CompiledMlp":
-        """Return the forward pass over `batch_size` rows, without dropout, as machine code.
-
-        Raises: CompileError if there is no compiler, or an activation has no compiled rule.
-        """
-        from mlpengine.nn.compiled import CompiledMlp
-
-        return CompiledMlp(self.scratch(batch_size, training=False))
-
-    @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
-    def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
-        """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
-
-        Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
-        """
-        try:
-            own = scratch.mlp is self
-        except AttributeError:
-            refuse_arguments(self.forward, x, scratch)
-            raise
-        if not own:
-            raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
-        if x is not scratch.input:
-            write_into(scratch.input, np.asarray(x), "forward: x")
-        scratch.program.run()
-        return scratch.output
-
-    def __call__(self, *args: Any, **named: Any) -> NoReturn:
-        """Refuse, and say what computes outputs.  Raises: UsageError."""
-        raise UsageError(
-            "mlp: a network is not called; write mlp.predict(x) for outputs, or mlp.forward(x, "
-            "scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
-        )
-
-    @needs_arguments("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
-    def backward(self, scratch: Scratch, grads: Gradients) -> None:
-        """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
-        try:
-            bound = grads.bind(scratch)
-        except AttributeError:
-            refuse_arguments(self.backward, scratch, grads)
-            raise
-        bound.run()
-
-    @called_as("mlp.predict(x)")
-    def predict(self, x: ArrayLike) -> Array:
-        """Return the output for `x` (rows, in_dim) as a new array, without dropout.
-
-        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
-        rounds depends on the number of rows, so that a row has the same bits in any two calls of
-        at least that many (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe to call
-        from several threads.  Raises: ShapeError or DtypeError.
-        """
-        rows = np.asarray(x)
-        if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
-            advice = ""
-            if rows.shape == self.sizes[:1]:
-                advice = "; for one row write predict([x])"
-            elif not rows.ndim:
-                advice = f", {quoted(x)}; mlpengine.load('runs/name').predict reads tables"
-            elif rows.ndim > 2:
-                advice = "; write predict(np.reshape(x, (len(x), -1)))"
-            raise ShapeError(
-                f"predict: x must be (rows, {self.sizes[0]}) (got {rows.shape}){advice}"
-            )
-        if not hasattr(self._thread, "scratch"):
-            self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
-        out = np.empty((len(rows), self.sizes[-1]), self.dtype)
-        for start in range(0, len(rows), PREDICT_ROWS):
-            start = max(0, min(start, len(rows) - PREDICT_ROWS))
-            part = rows[start : start + PREDICT_ROWS]
-            scratch = self._thread.scratch.for_rows(len(part))
-            out[start : start + len(part)] = self.forward(part, scratch)
-        return out
-
-    def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name (``0.weight``, ``0.bias``, ``2.weight``, ...)."""
-        return {name: view.copy() for name, view in self.params.views.items()}
-
-    @called_as("mlp.load_state_dict(other.state_dict()); Mlp.load(path) reads a file")
-    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copy the parameters from `state`, all or none.
-
-        Raises: CheckpointError listing every missing, unknown or misshapen name.
-        """
-        arrays = {name: np.asarray(value) for name, value in state.items()}
-        check_arrays(self.params.specs, arrays)
-        for name, array in arrays.items():
-            self.params.views[name][...] = array
 
     def to_dict(self) -> dict[str, Any]:
         """Return the architecture as JSON-able data; `Mlp.from_dict` reads it back."""
@@ -439,13 +390,6 @@ class Mlp(Network):
             )
         return mlp
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k != "_thread"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._thread = local()
-
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)
         return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
@@ -464,6 +408,13 @@ class Mlp(Network):
         ]
         total = ("in all", "", "", self.dtype.name, f"{len(self.params):,}")
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
+
+
+def need_mlp(network: Recordable, where: str) -> Mlp:
+    """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
+    if not isinstance(network, Mlp):
+        raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")
+    return network
 
 
 class Architecture(TypedDict):
@@ -501,53 +452,6 @@ def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None
             f"{len(description['sizes']) - 1})"
         )
     return ops
-
-
-def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
-    """Return what to write for arrays of which none has the name of a parameter, or ""."""
-    if len(own) != len(given) or {*own} & {*given}:
-        return ""
-    text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
-    prefix = given[0].removesuffix(own[0])
-    if {*given} == {prefix + name for name in own}:
-        return (
-            f"{text}; write mlp.load_state_dict({{name.removeprefix({prefix!r}): value "
-            f"for name, value in state.items()}})"
-        )
-    return (
-        f"{text}; if they are in this order, write "
-        "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
-    )
-
-
-def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
-    """Check that arrays are the parameters that `specs` describes.
-
-    Raises: CheckpointError listing what is missing, unknown or misshapen.
-    """
-    problems = [f"{name} is missing" for name in specs if name not in arrays]
-    for name, array in arrays.items():
-        spec = specs.get(name)
-        if spec is None:
-            problems.append(f"{name} is unknown")
-        elif not isinstance(array, np.ndarray):
-            problems.append(f"{name} must be an array")
-        elif array.shape != spec.shape:
-            problems.append(f"{name} must be {spec.shape} (got {array.shape})")
-        elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-            problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
-    if problems and (advice := _advice_on_names([*specs], [*arrays])):
-        raise CheckpointError(f"parameters: {advice}")
-    if problems:
-        more = (
-            f"; {len(problems) - SHOWN_PARAMETERS:,} more"
-            if len(problems) > SHOWN_PARAMETERS
-            else ""
-        )
-        raise CheckpointError(
-            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
-            "must be those of mlp.state_dict()"
-        )
 
 
 def _one_each(

@@ -7,16 +7,15 @@ from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
-from mlpengine.nn.layers import Network, Recording, record
+from mlpengine.nn.recording import Recordable, Recording
 from mlpengine.spec import Array
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization
-from mlpengine.tape.tape import Tape
 
 
 class Scratch(KnownAttributes):
-    """Buffers of one forward pass; make it with `Mlp.scratch`, one for each thread.
+    """Buffers of one forward pass; make it with `Network.scratch`, one for each thread.
 
     A copy has separate buffers with the same contents; a deep copy also copies the network.
 
@@ -35,7 +34,7 @@ class Scratch(KnownAttributes):
     @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def __init__(
         self,
-        mlp: Network,
+        mlp: Recordable,
         batch_size: int,
         *,
         training: bool,
@@ -49,8 +48,7 @@ class Scratch(KnownAttributes):
             raise ShapeError(f"scratch: batch_size must not be negative (got {batch_size})")
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization, self.like = backend, rematerialization, like
-        rng = mlp.rng if training else None
-        self.recording: Recording = record(mlp, Tape.over(mlp.params), batch_size, rng)
+        self.recording: Recording = mlp.recorded(batch_size, training=training)
         tape = self.recording.tape
         plan = ForwardPlan(
             tape,
@@ -70,11 +68,13 @@ class Scratch(KnownAttributes):
 
     @property
     def first(self) -> Array:
-        """What layer 0 reads: the input, or what the front computes from it.
+        """What layer 0 of an `Mlp` reads: the input, or what the front computes from it.
 
         Raises: TapeError as `activations`.
         """
-        return self.program.value(self.recording.first)
+        tape, (layer, *_) = self.recording.tape, self.recording.layers
+        (made,) = (r for r in tape.records if r.key == layer.pre_activation.index)
+        return self.program.value(made.residuals[0])
 
     @property
     def activations(self) -> list[Array]:
@@ -82,7 +82,7 @@ class Scratch(KnownAttributes):
 
         Raises: TapeError where balanced rematerialization, or evaluation, does not keep them.
         """
-        return [self.program.value(n) for n in self.recording.layer_outputs]
+        return [self.program.value(layer.output) for layer in self.recording.layers]
 
     @property
     def planned_bytes(self) -> int:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
 
 from mlpengine.backends.compiled import (
@@ -20,7 +20,7 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.executor import compiler
-from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.lower import lower, need_batch_rows
 from mlpengine.backends.update import Clipping
 from mlpengine.common.buffers import address_of, replay
 from mlpengine.errors import CompileError
@@ -295,7 +295,7 @@ class _StepParts:
         }
         for prefix, views in (("p", self.scratch.mlp.params.views), ("d", self.grads.views)):
             for name, view in views.items():
-                names[address_of(view)] = f"{prefix}_{name.replace('.', '_')}"
+                names[address_of(view)] = f"{prefix}_{name}"
         return names
 
     def calls(self) -> Iterator[Call]:
@@ -303,15 +303,24 @@ class _StepParts:
 
         Raises: CompileError.
         """
-        for compiled, group in groupby(self.instructions, key=self._is_supported):
-            if compiled:
-                yield self.checked(self.compile([*group]))
+        group: list[InstructionLike] = []
+        for instruction in self.instructions:
+            if self._is_supported([*group, instruction]):
+                group.append(instruction)
                 continue
-            for instruction in group:
-                if isinstance(instruction, Instruction):
-                    yield from instruction.calls
-                else:
-                    yield from self.bound_loss.calls
+            yield from self._segment(group)
+            group = [instruction] if self._is_supported([instruction]) else []
+            if group:
+                continue
+            if isinstance(instruction, Instruction):
+                yield from instruction.calls
+            else:
+                yield from self.bound_loss.calls
+        yield from self._segment(group)
+
+    def _segment(self, instructions: Sequence[InstructionLike]) -> Iterator[Call]:
+        if instructions:
+            yield self.checked(self.compile(instructions))
 
     def checked(self, program: Executor) -> Call:
         """Return the call that runs a program, and raises the error of a label out of range."""
@@ -323,16 +332,10 @@ class _StepParts:
 
         return run
 
-    def _is_supported(self, instruction: InstructionLike) -> bool:
-        """Return whether the instruction has a compiled rule, by trying it alone."""
+    def _is_supported(self, instructions: Sequence[InstructionLike]) -> bool:
+        """Return whether the instructions can be one program."""
         try:
-            lower([instruction], 1, {})
+            need_batch_rows(lower(instructions, 1, {}).kernels, self.scratch.batch_size, ())
         except UnsupportedError:
             return False
-        return all(
-            w is None
-            or w.ndim < 1
-            or len(w) == self.scratch.batch_size
-            or instruction.kind == "backward"
-            for w in instruction.writes
-        )
+        return True

@@ -35,8 +35,8 @@ def locate_nonfinite(
     """Return the first non-finite number of the last step, or None.
 
     The input comes first, then parameters and activations in forward order, then gradients in
-    backward order; the gradients of parameters only with `sums`.  Layers count from 0, rows from
-    0 within the batch, of which `first` is the first in these buffers.
+    backward order; the gradients of parameters only with `sums`.  Rows count from 0 within the
+    batch, of which `first` is the first in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)
@@ -52,25 +52,20 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
             yield Fault(f"{place} is not, in {listed_rows(rows)}", rows)
 
     yield from rows_of(scratch.input, "the input")
-    views = scratch.mlp.params.views
-    front = [name for name in views if name.startswith("front.")]
-    if wrong := _first_nonfinite(views, front):
-        yield Fault(f"front, forward: {wrong} is not", [])
-    for number, layer in enumerate(scratch.mlp.layers):
-        if wrong := _first_nonfinite(views, layer.names):
-            yield Fault(f"layer {number}, forward: {wrong} is not", [])
+    views, layers = scratch.mlp.params.views, scratch.recording.layers
+    for layer in layers:
+        if wrong := _first_nonfinite(views, layer.parameters):
+            yield Fault(f"{layer.name}, forward: {wrong} is not", [])
         try:
-            output = scratch.program.value(scratch.recording.layer_outputs[number])
+            output = scratch.program.value(layer.output)
         except TapeError:  # not kept under balanced rematerialization
             continue
-        yield from rows_of(output, f"layer {number}, forward: its output")
-    for number in reversed(range(len(scratch.mlp.layers))):
-        where = f"layer {number}, backward: the gradient of its "
-        yield from rows_of(grads.d_hidden[number], where + "output")
-        if sums and _first_nonfinite(grads.views, scratch.mlp.layers[number].names):
+        yield from rows_of(output, f"{layer.name}, forward: its output")
+    for layer, slope in reversed([*zip(layers, grads.d_hidden, strict=True)]):
+        where = f"{layer.name}, backward: the gradient of its "
+        yield from rows_of(slope, where + "output")
+        if sums and _first_nonfinite(grads.views, layer.parameters):
             yield Fault(where + "parameters is not", [])
-    if sums and (wrong := _first_nonfinite(grads.views, front)):
-        yield Fault(f"front, backward: the gradient of {wrong} is not", [])
 
 
 def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:

@@ -16,7 +16,8 @@ from mlpengine.common.buffers import zeros
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
-from mlpengine.nn.mlp import Mlp, check_arrays
+from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.recording import check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule

@@ -18,7 +18,7 @@ from mlpengine.common.placement import ALIGNMENT
 from mlpengine.common.wording import plural
 from mlpengine.errors import MlpEngineError, RunError, ShapeError, UsageError
 from mlpengine.nn.gradients import GradientMemory, Gradients
-from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Optimizer
 from mlpengine.settings.training import Reduce
@@ -84,7 +84,7 @@ class Shards:
 
     def __init__(
         self,
-        mlp: Mlp,
+        mlp: Network,
         batch_size: int,
         count: int,
         ranks: Ranks | None,
@@ -115,9 +115,9 @@ class Shards:
         self.total: Array = flats[0].flat
         self.tail: Array = tails[0]
         mlp.rng.rows = batch_size
-        self._rng = mlp.rng if mlp.dropout else None
         self.scratches = [make(rows) for _ in range(here)]
-        d_output = np.zeros((here, rows, mlp.sizes[-1]), mlp.dtype)
+        self._rng = mlp.rng if self.scratches[0].recording.rates else None
+        d_output = np.zeros((here, rows, mlp.outputs), mlp.dtype)
         self.grads = [
             Gradients(mlp, rows, memory=GradientMemory(flats[k.bit_count()], d_output[k], None))
             for k in range(here)

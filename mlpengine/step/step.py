@@ -26,8 +26,7 @@ from mlpengine.errors import (
     UsageError,
 )
 from mlpengine.nn.gradients import Gradients
-from mlpengine.nn.layers import Network
-from mlpengine.nn.mlp import Mlp
+from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tensors import read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
@@ -120,7 +119,7 @@ class TrainingStep(KnownAttributes):
     @called_as(STEP_EXAMPLE)
     def __init__(
         self,
-        mlp: Mlp,
+        mlp: Network,
         loss: Loss,
         optimizer: Optimizer,
         batch_size: int,
@@ -172,10 +171,11 @@ class TrainingStep(KnownAttributes):
         self.mlp.rng.scheduled = self.dropout_schedule is not None
         self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
-        self._draws = bool(self.mlp.dropout) or self.dropout_schedule is not None
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
+        self._rates = self._full.scratch.recording.rates
+        self._draws = bool(self._rates) or self.dropout_schedule is not None
         self._result = _Result(self._full)
         self._update = tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = self._bind_clip()
@@ -242,7 +242,7 @@ class TrainingStep(KnownAttributes):
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
         rows, target = np.asarray(x), np.asarray(y)
-        if rows.ndim != 2:
+        if rows.ndim != 2 and rows.ndim != len(self.mlp.in_shape) + 1:
             raise ShapeError(self._not_rows(x, rows, target))
         bound = self.bound(len(rows))
         weights = None if sample_weight is None else np.asarray(sample_weight)
@@ -259,13 +259,14 @@ class TrainingStep(KnownAttributes):
         """Return the message for features that are not (rows, in_dim)."""
         if not rows.ndim:
             return f"training step: x must be an array of rows (got {quoted(x)})"
-        columns, advice = self.mlp.sizes[0], "write np.reshape(x, (len(x), -1))"
-        if rows.ndim == 1 and target.shape[1:] == (columns,):
+        shape, advice = self.mlp.in_shape, "write np.reshape(x, (len(x), -1))"
+        if rows.ndim == 1 and target.shape[1:] == shape:
             advice = "the features come first; write step(x, y)"
         elif rows.ndim == 1:
             deep = max(0, self._full.loss.target.ndim - target.ndim)
             advice = f"for one row write step([x], {'[' * deep}y{']' * deep})"
-        return f"training step: x must be (rows, {columns}) (got {rows.shape}); {advice}"
+        wanted = ", ".join(map(str, ("rows", *shape)))
+        return f"training step: x must be ({wanted}) (got {rows.shape}); {advice}"
 
     def _take_targets_as(self, y: Array) -> bool:
         """Bind the step anew for targets of the kind of `y`; return False if it has no other."""
@@ -362,7 +363,7 @@ class TrainingStep(KnownAttributes):
         if self.dropout_schedule is None:
             yield slice(0, count)
             return
-        rates, first = {layer.dropout for layer in self.mlp.layers}, self.optimizer.steps
+        rates, first = self._rates, self.optimizer.steps
         shares = [self._dropout_share(first + i) for i in range(count)]
         limits = [[scaled_limit(rate, share) for rate in rates] for share in shares]
         start = 0
@@ -375,7 +376,7 @@ class TrainingStep(KnownAttributes):
         """Raise UsageError, on every rank, unless the ranks make the same steps."""
         names = ("shards", "batch_size", "weighted", "backend", "reduce")
         values = {name: getattr(self, name) for name in names}
-        values |= {"sizes": self.mlp.sizes, "dtype": str(self.mlp.dtype)}
+        values |= {"network": repr(self.mlp)}
         values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
         if difference := ranks.difference(values):
             raise UsageError(f"training step: {difference}")

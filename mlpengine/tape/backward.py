@@ -7,7 +7,7 @@ from mlpengine.common.locks import cached_property
 from mlpengine.common.placement import Storage, place
 from mlpengine.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, PlannedCall, Slot
-from mlpengine.tape.record import Record, Value, as_tuple, viewed
+from mlpengine.tape.record import Record, Value, as_tuple, dependents, viewed
 
 
 @dataclass(eq=False)
@@ -36,10 +36,7 @@ class BackwardPlan:
     def __post_init__(self) -> None:
         self._retained = {n.index for n in self.retain}
         self._maker = {y.index: r for r in self.forward.records for y in r.outputs}
-        self._dependent = {n.index for n in (*self.wanted, *self.retain)}
-        for record in self.forward.records:
-            if any(x is not None and x.index in self._dependent for x in record.operands):
-                self._dependent |= {y.index for y in record.outputs if y.spec.is_float}
+        self._dependent = dependents(self.forward.records, (*self.wanted, *self.retain))
         self._plan_seeds()
         for record in reversed(self.forward.records):
             self._plan_record(record)

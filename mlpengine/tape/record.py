@@ -1,6 +1,6 @@
 """The parts of a computation: values, and records of the ops that read and compute them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -92,6 +92,15 @@ def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[
             wanted |= {x.index for x in record.operands if x is not None}
             needed.append(record)
     return needed[::-1]
+
+
+def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
+    """Return the indices of `values` and of all that a gradient of them flows through."""
+    indices = {x.index for x in values}
+    for record in records:
+        if any(x is not None and x.index in indices for x in record.operands):
+            indices |= {y.index for y in record.outputs if y.spec.is_float}
+    return indices
 
 
 def viewed(record: Record) -> Value | None:

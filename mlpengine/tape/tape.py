@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlpengine.common.misuse import KnownAttributes, called_as
+from mlpengine.common.wording import suggestion
 from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.ops import GradOp
+from mlpengine.ops import Dropout, GradOp, Philox
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
@@ -40,6 +41,18 @@ class Node(Value, Expression):
         return self.tape.constant(self._array(value))
 
 
+class RecordedLayer(NamedTuple):
+    """A part of a recording that has a name: its value, and the names of its parameters.
+
+    `pre_activation` is the node whose gradient is kept after a backward, `output` or one before it.
+    """
+
+    name: str
+    output: Node
+    pre_activation: Node
+    parameters: tuple[str, ...]
+
+
 @dataclass(eq=False, repr=False)
 class Tape(KnownAttributes):
     """A straight-line computation, recorded once and then bound to memory by `Program`.
@@ -51,12 +64,18 @@ class Tape(KnownAttributes):
         >>> y = (x @ w).tanh()
         >>> y.shape
         (32, 2)
+
+    Attributes:
+        rng: the generator of `dropout`, which is left out where it is None.
+        layers: what `layer` has named, in order.
     """
 
     nodes: list[Node] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    layers: list[RecordedLayer] = field(default_factory=list)
+    rng: Philox | None = None
     _params: Flat | None = None
-    _names: set[str] = field(default_factory=set)
+    _leaves: dict[str, Node] = field(default_factory=dict)
 
     @called_as("tape.input((32, 4), name='x')")
     def input(
@@ -83,13 +102,16 @@ class Tape(KnownAttributes):
         return self._leaf("input", spec, name, wants_grad=wants_grad)
 
     @called_as("tape.parameter(array, name='w')")
-    def parameter(self, array: ArrayLike, *, name: str | None = None) -> Node:
+    def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
         """Record a trainable array, a copy of which goes into the tape's flat vector `params`.
 
-        On a tape made by `over` it is the view of that name, and the array is not read.
-        Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use;
-        ShapeError for another shape than that of the view.
+        On a tape made by `over` it is the view of that name, and the array is not read; the name
+        alone returns its node, each time the same.
+        Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use, or
+        for a name that they do not have; ShapeError for another shape than that of the view.
         """
+        if isinstance(array, str):
+            return self._parameter_of(array)
         value = numeric(array, "parameter")
         if not Spec.of(value).is_float:
             raise DtypeError(f"parameter: must be float32 or float64 (got {Spec.of(value)})")
@@ -104,6 +126,38 @@ class Tape(KnownAttributes):
                 raise ShapeError(f"parameter: {name} must be {expected} (got {Spec.of(value)})")
         unpacked = value if self._params is None else None
         return self._leaf("parameter", Spec.of(value), name, wants_grad=True, array=unpacked)
+
+    def _parameter_of(self, name: str) -> Node:
+        specs = self._params.specs if self._params is not None else {}
+        if name not in specs:
+            raise TapeError(
+                f"parameter: must be one of {', '.join(specs) or 'none'} (got {name!r})"
+                f"{suggestion(name, specs)}"
+            )
+        return self._leaves.get(name) or self._leaf("parameter", specs[name], name, wants_grad=True)
+
+    @called_as("tape.dropout(h, 0.1)")
+    def dropout(self, x: Node, rate: float) -> Node:
+        """Record dropout that draws from `rng`; return `x` where that is None, or the rate is 0."""
+        if self.rng is None or not rate:
+            return x
+        number = sum(isinstance(record.op, Dropout) for record in self.records)
+        y: Node = self.apply(Dropout(rate, self.rng, number), x)
+        return y
+
+    @called_as("tape.layer('block 0', h)")
+    def layer(self, name: str, output: Node, *, pre_activation: Node | None = None) -> Node:
+        """Name what has been recorded since the last layer, which ends with `output`; return that.
+
+        Messages and diagnostics call it so; its output and the gradient of it, or of
+        `pre_activation`, are kept.  Raises: TapeError for a name that another layer has.
+        """
+        if any(layer.name == name for layer in self.layers):
+            raise TapeError(f"layer: names must differ (got {name!r} twice)")
+        before = {n for layer in self.layers for n in layer.parameters}
+        own = tuple(n.name for n in self.parameters if n.name not in before)
+        self.layers.append(RecordedLayer(name, output, pre_activation or output, own))
+        return output
 
     @called_as("tape.constant(array)")
     def constant(self, array: ArrayLike) -> Node:
@@ -149,9 +203,9 @@ class Tape(KnownAttributes):
         return [n for n in self.nodes if n.kind == "input"]
 
     @classmethod
-    def over(cls, params: Flat) -> "Tape":
+    def over(cls, params: Flat, rng: Philox | None = None) -> "Tape":
         """Return an empty tape whose parameters are the views of `params`, not copies."""
-        return cls(_params=params)
+        return cls(rng=rng, _params=params)
 
     @called_as("tape.rebatched(16)")
     def rebatched(self, batch_size: int) -> "Tape":
@@ -200,10 +254,10 @@ class Tape(KnownAttributes):
         array: Array | None = None,
     ) -> Node:
         label = name or f"{kind}_{len(self.nodes)}"
-        if label in self._names:
+        if label in self._leaves:
             raise TapeError(f"{kind}: names of leaves must differ (got {label!r} twice)")
-        self._names.add(label)
-        return self._add(label, spec, kind, wants_grad, array)
+        self._leaves[label] = node = self._add(label, spec, kind, wants_grad, array)
+        return node
 
     def _add(
         self, name: str, spec: Spec, kind: ValueKind, wants_grad: bool, array: Array | None = None

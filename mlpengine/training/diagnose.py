@@ -24,6 +24,7 @@ from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_YARDSTICK_ROWS, rows_within, yardsticks
 from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
 from mlpengine.spec import Array
@@ -228,14 +229,14 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
     """
     loss = step.loss
     y, weights = _thinned(train)
-    constant = best_constant(loss, y, step.mlp.sizes[-1], weights)
+    constant = best_constant(loss, y, step.mlp.outputs, weights)
     arguments: dict[str, Any] = {
         "loss": loss,
         "optimizer": step.optimizer,
         "steps_per_epoch": -(-len(train) // step.batch_size),
         "baseline": loss_of_constant(loss, y, constant, weights),
         "feature_sizes": feature_sizes(train.x[:: -(-len(train) // FEATURE_ROWS)]),
-        "weight_scale": weight_scale(step.mlp),
+        "weight_scale": weight_scale(need_mlp(step.mlp, "diagnostics")),
     }
     if validation is not None:
         other, shares = _thinned(validation)

@@ -210,7 +210,7 @@ class Loop(KnownAttributes, Uncopyable):
         if not isinstance(early_stopping, EarlyStopping | None):
             text = f"loop: early_stopping must be an EarlyStopping (got {quoted(early_stopping)})"
             raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
-        if task.outputs != (outputs := step.mlp.sizes[-1]):
+        if task.outputs != (outputs := step.mlp.outputs):
             raise UsageError(
                 f"loop: task must have as many outputs as the network (got {task.outputs} and "
                 f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"

@@ -1,12 +1,92 @@
 """Rules of compiled programs: what they read, what has none, and how they are compiled."""
 
+import numpy as np
 import pytest
 
 from mlpengine import Program, Tape
-from mlpengine.backends.compiled import UnsupportedError, available_targets
+from mlpengine.backends.compiled import UnsupportedError, available_targets, compile_program
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.rules import find_rule
-from mlpengine.ops import REGISTRY
+from mlpengine.ops import REGISTRY, Linear, Softmax
+from mlpengine.tape.binding import Instruction
+
+ROWS, COLUMNS = 7, 13
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_of_rows_agree_with_their_ops(dtype):
+    """Layer norm with and without its vectors, products with matrices, and gradients added up."""
+    tape, rng = Tape(), np.random.default_rng(3)
+    outputs, leaves = [], []
+
+    def leaf(*shape, make=tape.parameter, **options):
+        node = make(rng.standard_normal(shape).astype(dtype), **options)
+        leaves.append(node)
+        return node
+
+    for columns in (1, COLUMNS, 32):
+        for with_scale, with_bias in ((True, True), (True, False), (False, True), (False, False)):
+            x = tape.input((ROWS, columns), dtype, name=f"x{len(outputs)}", wants_grad=True)
+            leaves.append(x)
+            scale = leaf(columns) if with_scale else None
+            outputs.append(x.layer_norm(scale, leaf(columns) if with_bias else None, eps=1e-3))
+        outputs.append(x @ leaf(columns, 5))
+        outputs.append(x * 2 + x.tanh() @ leaf(columns, columns))
+    fixed = tape.input((ROWS, COLUMNS), dtype, name="fixed")
+    outputs.append(fixed.layer_norm(leaf(COLUMNS), leaf(COLUMNS)) @ leaf(COLUMNS, 3))
+    outputs.append(fixed.layer_norm() @ leaf(COLUMNS, 3))
+    program = Program(tape, *outputs, backend="numpy")
+    for buffer in program.inputs.values():
+        buffer[...] = 3 * rng.standard_normal(buffer.shape)
+    program.inputs["x6"][2] = 1.5  # a row without variance
+    values = program.forward()
+    program.backward([rng.standard_normal(v.shape).astype(dtype) for v in values])
+    kept = [*values, *(program.grad(node) for node in leaves)]
+    expected = [array.copy() for array in kept]
+    executor = compile_program(program.instructions, dtype=np.dtype(dtype), batch=ROWS)
+    for array in kept:
+        array.fill(np.nan)
+    assert executor.step() == 0
+    near = 2e-5 if dtype == "float32" else 5e-14
+    for array, wanted in zip(kept, expected, strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=near, atol=10 * near)
+
+
+def bound_instruction(op, reads, out):
+    return Instruction("forward", op, reads, (out,), {}, (), op.name)
+
+
+def test_a_fused_map_waits_for_what_reads_its_memory():
+    """A part of a step reads activations in memory that it then uses again."""
+    rng = np.random.default_rng(4)
+    x, w, again = (rng.standard_normal(s).astype("f4") for s in ((ROWS, 5), (8, 5), (ROWS, 8)))
+    z, shares = np.empty((ROWS, 8), "f4"), np.empty((ROWS, 8), "f4")
+    instructions = [
+        bound_instruction(Linear(), (x, w, None), z),
+        bound_instruction(Softmax(), (again,), shares),
+        bound_instruction(REGISTRY["tanh"](), (z,), again),
+    ]
+    apart = np.exp(again.astype("f8"))
+    executor = compile_program(instructions, dtype=np.dtype("f4"), batch=ROWS)
+    assert executor.step() == 0
+    np.testing.assert_allclose(shares, apart / apart.sum(1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(again, np.tanh(x @ w.T), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_are_not_the_batchs_are_unsupported():
+    """As many rows by chance: of a parameter, and of a sum over the rows."""
+    tape = Tape()
+    x = tape.input((ROWS, 5), name="x")
+    w = tape.parameter(np.ones((ROWS, 5), np.float32), name="w")
+    program = Program(tape, x.linear(w.tanh()), backend="numpy")
+    first, product, *backward = program.instructions
+    options = {"dtype": np.dtype("f4"), "batch": ROWS, "gathered": [program.inputs["x"]]}
+    with pytest.raises(UnsupportedError, match="in other rows than the batch's"):
+        compile_program([first], **options)
+    with pytest.raises(UnsupportedError, match=r"a product with .*, which is computed"):
+        compile_program([first, product], **options)
+    with pytest.raises(UnsupportedError, match="in other rows than the batch's"):
+        compile_program(backward, dtype=np.dtype("f4"), batch=ROWS)
 
 
 def test_a_rule_reads_what_its_outputs_depend_on():

@@ -71,8 +71,8 @@ def test_threads_change_no_bit_whatever_the_compiler_is_tuned_for(bits, level, n
     compiler, digests = " ".join(compiler_command()), set()
     for tuned in ("haswell", "znver3") if "avx2" in TARGETS else ("generic",):
         monkeypatch.setenv("CC", f"{compiler} -mtune={tuned}")
-        wrong, compared, digest = bits.differences(bits.CASES[number], 2, every=2)
-        assert (wrong, compared) == (0, -(-bits.CASES[number].batch // 2))
+        wrong, compared, digest = bits.differences(bits.CASES[number], [2], every=2)
+        assert (wrong, compared) == ([0], -(-bits.CASES[number].batch // 2))
         digests.add(digest)
     assert len(digests) == 1
 
@@ -90,4 +90,4 @@ def test_threads_that_change_bits_are_noticed(bits):
             step.optimizer.lr *= 1 + 1e-6 * (threads > 1)
             return step
 
-    assert bits.differences(Changed((20, 24, 2), 16), 2)[0] > 0
+    assert bits.differences(Changed((20, 24, 2), 16), [2])[0] > [0]

@@ -581,7 +581,7 @@ MISTAKES = {
     ),
     "no scratch": (
         lambda: by_hand("mlp.forward(X)"),
-        "Mlp.forward: needs x, scratch",
+        "Network.forward: needs x, scratch",
         "",
         "write mlp.forward(x, scratch)",
     ),
@@ -1010,6 +1010,7 @@ BY_LIBRARY = {
     **dict.fromkeys(("Loop.abandon", "Loop.callback", "Loop.fill"), "the trainer calls it"),
     **dict.fromkeys(("Loop.finish", "Loop.load_state_dict"), "the trainer calls it"),
     "Mlp.move_to": "populations call it",
+    **dict.fromkeys(("Mlp.record", "Mlp.recorded"), "steps call it"),
     "CosineSchedule": "the optimizer calls it, hot",
 }
 """Classes and methods that `called_as` leaves alone, and why."""

@@ -53,9 +53,11 @@ def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
     weights = sum(k.columns * k.depth for k in products)
     by_columns = chunk >= batch and weights >= sum(k.rows * k.depth for k in products)
     writer = Writer(layout, batch, threads, chunk, threads > 1 and by_columns)
+    packed = {k.b for k in kernels if isinstance(k, Product) and not k.sums_rows}
     for value in values:
         if value.padded and not value.written:
-            _copy(writer, value, "rows" if value.rows == batch else "prepare", incoming=True)
+            of_batch = value.rows == batch and value not in packed
+            _copy(writer, value, "rows" if of_batch else "prepare", incoming=True)
     for number, kernel in enumerate(kernels):
         kernel.emit(writer, f"kernel_{number}")
     for value in values:

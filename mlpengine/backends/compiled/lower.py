@@ -1,6 +1,6 @@
 """Lowering of instructions to kernels."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
@@ -9,9 +9,12 @@ from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForwar
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
 from mlpengine.backends.compiled.maps import Map
+from mlpengine.backends.compiled.normalization import LayerNormRows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.common.buffers import address_of
+from mlpengine.spec import Array
 
 KERNELS: list[type[Kernel]] = [
     Product,
@@ -19,6 +22,7 @@ KERNELS: list[type[Kernel]] = [
     EntryLossRows,
     CrossEntropyRows,
     SoftmaxRows,
+    LayerNormRows,
     Draw,
     PeriodicForward,
     EmbeddingSums,
@@ -78,17 +82,49 @@ def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:
 def fuse(kernels: list[Kernel]) -> list[Kernel]:
     """Move each map into the last pass of the product that computes the last of its operands.
 
-    A map is moved only if no kernel between the two computes another of its operands.
+    A map is moved only if no kernel between the two computes another of its operands, or reads what
+    is in memory that the map writes.
     """
     fused: list[Kernel] = []
     for kernel in kernels:
         read = {*kernel.reads}
-        host = next((k for k in reversed(fused) if not read.isdisjoint(k.writes)), None)
-        if isinstance(kernel, Map) and isinstance(host, Product) and not host.sums_rows:
+        place = next((i for i in reversed(range(len(fused))) if read & {*fused[i].writes}), None)
+        host = None if place is None else fused[place]
+        if (
+            isinstance(kernel, Map)
+            and isinstance(host, Product)
+            and not host.sums_rows
+            and not any(_overwrites(kernel, k) for k in fused[place:])
+        ):
             host.fuse(kernel)
         else:
             fused.append(kernel)
     return fused
+
+
+def _overwrites(kernel: Kernel, other: Kernel) -> bool:
+    """Return whether `kernel` writes where another program has left what `other` reads."""
+    return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
+
+
+def need_batch_rows(
+    kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | None]
+) -> None:
+    """Check that all kernels go over the rows of a batch, of which a program also takes fewer.
+
+    `gathered` are the buffers that have these rows, if they are known: what does not come from them
+    may have as many rows by chance, and so may sums over the rows, which are computed later.
+    Raises: UnsupportedError.
+    """
+    buffers = {address_of(array) for array in gathered if array is not None}
+    of_batch, sums = set[MatrixValue](), set[MatrixValue]()
+    for kernel in kernels:
+        values = {*kernel.reads, *kernel.writes}
+        depends = any(v in of_batch or v.mask or v.address in buffers for v in values)
+        over = kernel.reads[0] if kernel.sums_rows or not kernel.writes else kernel.writes[0]
+        if over.rows != batch or values & sums or (buffers and not depends):
+            raise UnsupportedError(f"{kernel.text}, in other rows than the batch's")
+        (sums if kernel.sums_rows else of_batch).update(kernel.writes)
 
 
 def mark_stored(kernels: list[Kernel]) -> None:

@@ -11,6 +11,7 @@ from mlpengine.backends.rules import VectorRule, find_rule
 from mlpengine.backends.scalar.functions import each
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.ops import Add
 from mlpengine.ops.op import Direction, GradOp
 
 
@@ -34,7 +35,8 @@ class Map(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> "list[Map] | None":
-        op, backward = instruction.op, instruction.kind == "backward"
+        op = Add() if instruction.kind == "add" else instruction.op
+        backward = instruction.kind == "backward"
         direction: Direction = "backward" if backward else "forward"
         if op is None or (rule := find_rule(op, direction)) is None:
             return None

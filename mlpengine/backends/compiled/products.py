@@ -24,7 +24,7 @@ from mlpengine.backends.scalar.functions import back_dense, dense_function, grad
 from mlpengine.backends.scalar.text import real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.ops import Linear
+from mlpengine.ops import Linear, MatMul
 
 SMALL_PRODUCT = 4096
 """Weights below which threads divide a product by rows in any case, as the loss before it is:
@@ -43,14 +43,18 @@ class Product(MatrixProduct, Kernel):
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
         op = instruction.op
+        if isinstance(op, MatMul):
+            return cls._lower_matmul(instruction, values)
         if not isinstance(op, Linear):
             return None
         if instruction.kind != "backward":
             (x, w, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "linear_")
+            _need_leaf(w, b)
             return [cls("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T", op.factor)]
         dy, x, w = values.read_each(instruction.reads)
         dx, dw, db = instruction.writes
+        _need_leaf(w)
         kernels: list[Kernel] = []
         if dw is not None:
             c = values.write(dw, "d_weight_")
@@ -62,6 +66,27 @@ class Product(MatrixProduct, Kernel):
             c = values.write(dx, "d_x_")
             text = f"{c.name} = {dy.name} {w.name}"
             kernels.append(cls("input_gradient", dy, w, c, None, text, op.factor))
+        return kernels
+
+    @classmethod
+    def _lower_matmul(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
+        """Return the products of `MatMul`, whose forms are those of `Linear` by other operands."""
+        if instruction.kind != "backward":
+            (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
+            y = values.write(out, "matmul_")
+            _need_leaf(b)
+            return [cls("input_gradient", a, b, y, None, f"{y.name} = {a.name} {b.name}", 1.0)]
+        dy, a, b = values.read_each(instruction.reads)
+        da, db = instruction.writes
+        _need_leaf(b)
+        kernels: list[Kernel] = []
+        if db is not None:
+            c = values.write(db, "d_b_")
+            text = f"{c.name} = {a.name}^T {dy.name}"
+            kernels.append(cls("weight_gradient", a, dy, c, None, text, 1.0))
+        if da is not None:
+            c = values.write(da, "d_a_")
+            kernels.append(cls("forward", dy, b, c, None, f"{c.name} = {dy.name} {b.name}^T", 1.0))
         return kernels
 
     def _is_turned(self, lanes: int) -> bool:
@@ -193,6 +218,13 @@ class Product(MatrixProduct, Kernel):
         places = writer.places(self.a, self.b, out, *read.values())
         first = f"{function}({places}, {writer.sizes(self.columns, self.depth)});"
         return [first, *(line for step in later for line in step.emit_scalar(writer))]
+
+
+def _need_leaf(*operands: MatrixValue | None) -> None:
+    """Raise UnsupportedError for a weight that the program computes: it is packed before that."""
+    for value in present(*operands):
+        if value.written:
+            raise UnsupportedError(f"a product with {value.name}, which is computed")
 
 
 def _claims(

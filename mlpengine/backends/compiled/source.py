@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.backends.compiled.emitter import emit, useful_threads
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.lower import lower, need_batch_rows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import (
     CFunction,
@@ -90,6 +90,7 @@ def make_source(
     """
     layout = Layout(target, dtype.itemsize)
     lowered = lower(instructions, layout.lanes, names or {})
+    need_batch_rows(lowered.kernels, batch, gathered)
     threads = useful_threads(lowered.kernels, threads)
     writer = emit(lowered, layout, batch, threads)
     functions = [*writer.functions]

@@ -1,0 +1,156 @@
+"""Normalization over the features of a row, and its gradients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlpengine.backends.compiled.column_sum import ColumnSum
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.rows import lane_loop, mask_lanes
+from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.ops import LayerNorm
+from mlpengine.spec import Array
+
+
+@dataclass(eq=False, repr=False)
+class LayerNormRows(Kernel):
+    """The forward rule of `LayerNorm`, row by row; xhat and rstd are kept for backward."""
+
+    x: MatrixValue
+    scale: MatrixValue | None
+    bias: MatrixValue | None
+    y: MatrixValue
+    xhat: MatrixValue
+    rstd: MatrixValue
+    eps: float
+
+    def __post_init__(self) -> None:
+        self.text = f"{self.y.name} = {self.x.name} normalized"
+        self.reads = present(self.x, self.scale, self.bias)
+        self.writes = [self.y, self.xhat, self.rstd]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
+        op, (rows, *_) = instruction.op, instruction.reads
+        if not isinstance(op, LayerNorm):
+            return None
+        if rows.ndim != 2:
+            raise UnsupportedError("layer_norm of anything but rows")
+        xhat, rstd = (instruction.work[n].reshape(len(rows), -1) for n in ("xhat", "rstd"))
+        if instruction.kind == "backward":
+            return _gradients(instruction, values, xhat, rstd)
+        x, scale, bias = values.read_each(instruction.reads)
+        y = values.write(instruction.writes[0], "layer_norm_")
+        kept = values.write(xhat, "xhat_"), values.write(rstd, "rstd_")
+        return [cls(x, scale, bias, y, *kept, op.eps)]
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout, count = writer.layout, self.x.columns
+        x, root = _entry(layout, self.x), "sqrtf" if layout.itemsize == 4 else "sqrt"
+        add = [f"total += {x};"]
+        square = [
+            f"vec apart = {x} - splat(mean);",
+            mask_lanes("apart", "0"),
+            "squares = multiply_add(apart, apart, squares);",
+        ]
+        value = "xhat" if self.scale is None else f"xhat * {_entry(layout, self.scale)}"
+        if self.bias is not None:
+            factor = "splat(1)" if self.scale is None else _entry(layout, self.scale)
+            value = f"multiply_add(xhat, {factor}, {_entry(layout, self.bias)})"
+        write = [
+            f"const vec xhat = ({x} - splat(mean)) * splat(rstd);",
+            *_stored(layout, self.y, value),
+            *_stored(layout, self.xhat, "xhat"),
+        ]
+        variance = f"sum_lanes(squares) / {count} + (real){self.eps!r}"
+        row = [
+            "vec total = {0}, squares = {0};",
+            *lane_loop(count, layout.lanes, add),
+            f"const real mean = sum_lanes(total) / {count};",
+            *lane_loop(count, layout.lanes, square),
+            f"const real rstd = 1 / {root}({variance});",
+            *lane_loop(count, layout.lanes, write),
+        ]
+        if self.rstd.stored:
+            row.append(f"*({layout.at(self.rstd, 'i', '0')}) = rstd;")
+        _add(writer, name, self, row)
+
+
+@dataclass(eq=False, repr=False)
+class LayerNormSlopes(Kernel):
+    """The gradient of what `LayerNorm` reads, the terms of that of its scale, or both."""
+
+    dy: MatrixValue
+    scale: MatrixValue | None
+    xhat: MatrixValue
+    rstd: MatrixValue
+    dx: MatrixValue | None
+    product: MatrixValue | None
+
+    def __post_init__(self) -> None:
+        self.writes = present(self.dx, self.product)
+        self.text = f"{self.writes[0].name} = gradient of {self.xhat.name}"
+        self.reads = present(self.dy, self.scale, self.xhat, self.rstd)
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> None:
+        """Return None: `LayerNormRows` takes both directions."""
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout, count = writer.layout, self.dy.columns
+        entry: list[Statement] = [
+            f"const vec dy = {_entry(layout, self.dy)}, xhat = {_entry(layout, self.xhat)};"
+        ]
+        h = "dy" if self.scale is None else f"dy * {_entry(layout, self.scale)}"
+        sums = [*entry]
+        if self.product is not None:
+            sums += _stored(layout, self.product, "dy * xhat")
+        if self.dx is None:
+            return _add(writer, name, self, lane_loop(count, layout.lanes, sums))
+        sums += [f"const vec h = {h};", "total += h;", "along = multiply_add(h, xhat, along);"]
+        slope = f"({h} - splat(mean) - xhat * splat(share)) * splat(rstd)"
+        row = [
+            "vec total = {0}, along = {0};",
+            *lane_loop(count, layout.lanes, sums),
+            f"const real mean = sum_lanes(total) / {count}, share = sum_lanes(along) / {count};",
+            f"const real rstd = *({layout.at(self.rstd, 'i', '0')});",
+            *lane_loop(count, layout.lanes, [*entry, *_stored(layout, self.dx, slope)]),
+        ]
+        return _add(writer, name, self, row)
+
+
+def _gradients(
+    instruction: InstructionLike, values: Values, xhat: Array, rstd: Array
+) -> list[Kernel]:
+    """Return the kernels of the backward rule: the sums of its vectors come last."""
+    dy, scale = values.read_each(instruction.reads)
+    kept = values.read(xhat), values.read(rstd)
+    dx, dscale, dbias = instruction.writes
+    terms = instruction.work["product"].reshape(xhat.shape)
+    product = None if dscale is None else values.write(terms, "d_scales_")
+    slope = None if dx is None else values.write(dx, "d_layer_norm_")
+    kernels: list[Kernel] = []
+    if slope or product:
+        kernels.append(LayerNormSlopes(dy, scale, *kept, slope, product))
+    if product is not None:
+        kernels.append(ColumnSum(product, values.write(dscale, "d_scale_")))
+    if dbias is not None:
+        kernels.append(ColumnSum(dy, values.write(dbias, "d_bias_")))
+    return kernels
+
+
+def _entry(layout: Layout, value: MatrixValue) -> str:
+    """Return the expression of a vector of a row, or of a vector that is the same for all rows."""
+    return load_vector(layout.at(value, "i" if value.rows > 1 else "0", "j"), "n")
+
+
+def _stored(layout: Layout, value: MatrixValue, vector: str) -> list[Statement]:
+    """Return the statement that stores a vector of a row, if any kernel reads the value."""
+    return [store(layout.at(value, "i", "j"), vector, "n")] if value.stored else []
+
+
+def _add(writer: Writer, name: str, kernel: Kernel, row: Sequence[Statement]) -> None:
+    rows = [ForLoop("i", "first", "last", row)]
+    writer.add(name, "rows", kernel.writes[0].rows, kernel.text, rows, kernel.reads, kernel.writes)

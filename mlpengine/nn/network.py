@@ -1,0 +1,175 @@
+"""Networks: parameters and their recording, and what computes outputs and gradients."""
+
+from threading import local
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from mlpengine.common.buffers import write_into
+from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
+from mlpengine.errors import ShapeError, TapeError, UsageError
+from mlpengine.nn.gradients import Gradients
+from mlpengine.nn.recording import Recordable
+from mlpengine.nn.scratch import Scratch
+from mlpengine.spec import Array, ArrayLike
+from mlpengine.tape.rematerialization import Rematerialization
+
+if TYPE_CHECKING:
+    from mlpengine.nn.compiled import CompiledMlp
+
+PREDICT_ROWS = 256
+"""Rows of one forward pass of `Network.predict`."""
+
+
+class Network(Recordable):
+    """Named parameters in one flat vector, and how outputs are computed from them.
+
+    `Mlp` is the ready-made one.  One's own is a subclass that gives its parameters to this
+    constructor and overrides `record`, which `TrainingStep` and `Loop` then train:
+
+    >>> from mlpengine import Adam, MeanSquaredError, TrainingStep
+    >>> from mlpengine.nn import Network
+    >>> class Gated(Network):
+    ...     def __init__(self, in_dim, width, **options):
+    ...         shapes = {"value.weight": (width, in_dim), "gate.weight": (width, in_dim)}
+    ...         shapes |= {"gate.bias": width, "out.weight": (1, width), "out.bias": 1}
+    ...         super().__init__(in_dim, shapes, **options)
+    ...
+    ...     def record(self, tape, x):
+    ...         p = tape.parameter
+    ...         gate = x.linear(p("gate.weight"), p("gate.bias")).sigmoid()
+    ...         h = tape.layer("gated", gate * x.linear(p("value.weight")))
+    ...         return tape.dropout(h, 0.1).linear(p("out.weight"), p("out.bias"))
+    >>> network = Gated(4, 16, seed=0)
+    >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
+
+    ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
+
+    Args:
+        in_shape: shape of a row of the input, or its number of features.
+        parameters: shapes by name, or arrays with the initial values.  Of those given by shape,
+            matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and vectors are
+            zeros.
+        initializer: one of `mlpengine.nn.INITIALIZERS`; by default Glorot's, uniform.
+        groups: names of parameters by group, for an optimizer's `groups`, beside the groups
+            ``weights`` (with two or more axes) and ``biases`` (all others).
+        seed: of the initial weights and of dropout.
+        dtype: float32 or float64, of everything.
+
+    Attributes:
+        params: all parameters.
+        rng: the generator that dropout draws from; `TrainingStep` sets its step.
+
+    Raises: UsageError for parameters, names or a seed that cannot be; DtypeError.
+    """
+
+    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
+    def scratch(
+        self,
+        batch_size: int,
+        *,
+        training: bool = True,
+        backend: str = "numpy",
+        rematerialization: Rematerialization = "keep",
+    ) -> Scratch:
+        """Return the buffers and bound calls of a forward pass over `batch_size` rows.
+
+        With `training` False dropout is left out and activations share memory.  `backend` is as for
+        `Program`.
+        """
+        return Scratch(
+            self,
+            batch_size,
+            training=training,
+            backend=backend,
+            rematerialization=rematerialization,
+        )
+
+    @called_as("mlp.gradients(32)")
+    def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
+        """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
+        return Gradients(self, batch_size, input_gradient=input_gradient)
+
+    @called_as("mlp.compile(batch_size=1); TrainingStep(mlp, loss, optimizer, 32) trains")
+    def compile(self, batch_size: int = 1) -> "CompiledMlp":
+        """Return the forward pass over `batch_size` rows, without dropout, as machine code.
+
+        Raises: CompileError if there is no compiler, or an op has no compiled rule.
+        """
+        from mlpengine.nn.compiled import CompiledMlp
+
+        return CompiledMlp(self.scratch(batch_size, training=False))
+
+    @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
+    def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
+        """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
+
+        Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
+        """
+        try:
+            own = scratch.mlp is self
+        except AttributeError:
+            refuse_arguments(self.forward, x, scratch)
+            raise
+        if not own:
+            raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
+        if x is not scratch.input:
+            write_into(scratch.input, np.asarray(x), "forward: x")
+        scratch.program.run()
+        return scratch.output
+
+    def __call__(self, *args: Any, **named: Any) -> NoReturn:
+        """Refuse, and say what computes outputs.  Raises: UsageError."""
+        raise UsageError(
+            f"{self._where}: a network is not called; write mlp.predict(x) for outputs, or mlp."
+            "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
+        )
+
+    @needs_arguments("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
+    def backward(self, scratch: Scratch, grads: Gradients) -> None:
+        """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
+        try:
+            bound = grads.bind(scratch)
+        except AttributeError:
+            refuse_arguments(self.backward, scratch, grads)
+            raise
+        bound.run()
+
+    @called_as("mlp.predict(x)")
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the output for `x` (rows, in_dim) as a new array, without dropout.
+
+        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
+        rounds depends on the number of rows, so that a row has the same bits in any two calls of
+        at least that many (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe to call
+        from several threads.  Raises: ShapeError or DtypeError.
+        """
+        rows = np.asarray(x)
+        if rows.shape[1:] != self.in_shape or rows.ndim != len(self.in_shape) + 1:
+            wanted = ", ".join(map(str, ("rows", *self.in_shape)))
+            advice = ""
+            if rows.shape == self.in_shape:
+                advice = "; for one row write predict([x])"
+            elif not rows.ndim:
+                advice = f", {quoted(x)}; mlpengine.load('runs/name').predict reads tables"
+            elif rows.ndim > 2 and len(self.in_shape) == 1:
+                advice = "; write predict(np.reshape(x, (len(x), -1)))"
+            raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
+        if not hasattr(self._thread, "scratch"):
+            self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
+        out = np.empty((len(rows), self.outputs), self.dtype)
+        for start in range(0, len(rows), PREDICT_ROWS):
+            start = max(0, min(start, len(rows) - PREDICT_ROWS))
+            part = rows[start : start + PREDICT_ROWS]
+            scratch = self._thread.scratch.for_rows(len(part))
+            out[start : start + len(part)] = self.forward(part, scratch)
+        return out
+
+    @cached_property
+    def _thread(self) -> local:
+        """Its ``scratch`` is that of `predict` in this thread."""
+        return local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "_thread"}

@@ -1,0 +1,279 @@
+"""What trains: named parameters in one flat vector, and the recording of an output from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlpengine.common.locks import cached_property
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.wording import plural, suggestion
+from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.ops import BatchNorm, Dropout, Philox
+from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
+from mlpengine.tape.flat import Flat
+from mlpengine.tape.tape import Node, RecordedLayer, Tape
+
+ShapeLike = int | Sequence[int]
+
+SHOWN_PARAMETERS = 20
+"""Number of parameters that an error message lists."""
+
+
+class Recording(NamedTuple):
+    """A network on a tape: its input, its output, and its layers, of which the last ends there."""
+
+    tape: Tape
+    input: Node
+    output: Node
+
+    @property
+    def layers(self) -> Sequence[RecordedLayer]:
+        """The layers, in forward order."""
+        return self.tape.layers
+
+    @property
+    def rates(self) -> frozenset[float]:
+        """The rates of its dropout."""
+        return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
+
+
+class Recordable(KnownAttributes):
+    """Named parameters, and how an output is recorded from them; `Network` adds the buffers."""
+
+    in_shape: tuple[int, ...]
+    params: Flat
+    rng: Philox
+
+    @called_as("super().__init__(4, {{'weight': (8, 4), 'bias': 8}})")
+    def __init__(
+        self,
+        in_shape: ShapeLike,
+        parameters: Mapping[str, ShapeLike | Array],
+        *,
+        initializer: str | None = None,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        seed: int = 0,
+        dtype: DTypeLike = "float32",
+    ) -> None:
+        kind = floating(dtype, self._where)
+        if not isinstance(parameters, Mapping) or not parameters:
+            raise UsageError(
+                f"{self._where}: parameters must be shapes by name, such as "
+                f"{{'weight': (8, 4), 'bias': 8}} (got {quoted(parameters)})"
+            )
+        self.in_shape = _shape(in_shape, f"{self._where}: in_shape")
+        values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
+        specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
+        try:
+            weights_rng, rng = np.random.default_rng(seed).spawn(2)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{self._where}: seed must be a whole number from 0 (got {seed!r})"
+            ) from error
+        self.params, self.rng = Flat(specs), Philox.drawn(rng)
+        self.params.frozen = self._fixed
+        self._groups = {group: tuple(names) for group, names in (groups or {}).items()}
+        for names in self._groups.values():
+            self._need_names(names, "groups")
+        self._initialize(initializer, weights_rng)
+        for name, value in values.items():
+            self.params.views[name][...] = value
+
+    def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
+        """Draw the initial values; all parameters are 0."""
+        for view in self.params.views.values():
+            if view.ndim > 1:
+                initialize(view.reshape(len(view), -1), initializer or suited_to(None), rng)
+
+    def record(self, tape: Tape, x: Node) -> Node:
+        """Record the network on `tape` and return its output (rows, outputs).
+
+        ``tape.parameter(name)`` is a parameter, ``tape.dropout(h, rate)`` dropout, and
+        ``tape.layer(name, h)`` gives what was computed a name for messages.  `x` (rows, ...) is the
+        input.  It is called once for each number of rows, so each row must depend on its own input
+        alone.
+        """
+        raise UsageError(f"{self._where}: record must be overridden, to return an output of {x!r}")
+
+    def recorded(self, batch_size: int, *, training: bool) -> Recording:
+        """Return the recording for a number of rows, without dropout unless `training`.
+
+        Raises: UsageError for what cannot be trained.
+        """
+        tape = Tape.over(self.params, self.rng if training else None)
+        x = tape.input((batch_size, *self.in_shape), self.dtype, name="input", wants_grad=True)
+        output = self.record(tape, x)
+        where = f"{self._where}: record"
+        spec = output.spec if isinstance(output, Node) else Spec((), np.dtype(bool))
+        if spec != Spec((batch_size, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
+            raise UsageError(
+                f"{where} must return a node {self.dtype.name}[{batch_size}, outputs] for "
+                f"{batch_size} rows (got {output!r})"
+            )
+        if not tape.layers or tape.layers[-1].output is not output:
+            tape.layer("output", output)
+        for layer in tape.layers:
+            if layer.output.spec.shape[:1] != (batch_size,):
+                raise UsageError(
+                    f"{where}: layer {layer.name!r} needs a row for each of the input "
+                    f"(got {layer.output.spec} for {batch_size} rows)"
+                )
+        for op in (record.op for record in tape.records):
+            if isinstance(op, BatchNorm):
+                raise UsageError(
+                    f"{where}: batch_norm is not for networks yet, whose rows must not depend on "
+                    f"each other; write h.layer_norm()"
+                )
+            if isinstance(op, Dropout) and op.rng is not self.rng:
+                raise UsageError(
+                    f"{where}: dropout must draw from the network's own generator; write "
+                    f"tape.dropout(h, {op.rate:g})"
+                )
+        read = {node.name for node in tape.parameters}
+        if unread := [name for name in self.params.specs if name not in read]:
+            raise UsageError(f"{where} must use every parameter (it leaves out {unread[0]!r})")
+        return Recording(tape, x, output)
+
+    @property
+    def _where(self) -> str:
+        """How messages begin."""
+        return type(self).__name__
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64, of everything."""
+        return self.params.flat.dtype
+
+    @cached_property
+    def outputs(self) -> int:
+        """Number of outputs of a row."""
+        return self.recorded(2, training=False).output.spec.shape[1]
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Names of parameters by group."""
+        views = self.params.views
+        weights = tuple(name for name, view in views.items() if view.ndim > 1)
+        biases = tuple(name for name, view in views.items() if view.ndim <= 1)
+        return {"weights": weights, "biases": biases, **self._groups}
+
+    @called_as("network.freeze(['name'])")
+    def freeze(self, names: Iterable[str]) -> None:
+        """Keep parameters of these names as they are, and train all others.
+
+        ``"block"`` names all parameters whose name begins with ``"block."``; an empty list
+        unfreezes all.  No backend computes the gradients of frozen parameters, which are zero, and
+        no optimizer moves or decays them.  Call this before making gradients, optimizer and
+        training step.
+
+        Raises: UsageError for a name that there is not, or if no parameter is left to train.
+        """
+        frozen = set(self._fixed)
+        for name in names:
+            own = {n for n in self.params.specs if n == name or n.startswith(f"{name}.")}
+            if not own:
+                self._need_names([name], "freeze")
+            frozen |= own
+        if frozen == self.params.specs.keys():
+            raise UsageError("freeze: a layer must be left to train (got all)")
+        self.params.frozen = frozenset(frozen)
+
+    def _need_names(self, names: Iterable[str], what: str) -> None:
+        """Raise UsageError for the first of `names` that is no parameter."""
+        for name in names:
+            if name not in self.params.specs:
+                raise UsageError(
+                    f"{self._where}: {what} must name parameters (got {name!r})"
+                    f"{suggestion(name, self.params.specs)}"
+                )
+
+    @property
+    def _fixed(self) -> frozenset[str]:
+        """The names of what is never trained."""
+        return frozenset()
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters by name (of an `Mlp`: ``0.weight``, ``0.bias``, ...)."""
+        return {name: view.copy() for name, view in self.params.views.items()}
+
+    @called_as("mlp.load_state_dict(other.state_dict()); Mlp.load(path) reads a file")
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Copy the parameters from `state`, all or none.
+
+        Raises: CheckpointError listing every missing, unknown or misshapen name.
+        """
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        check_arrays(self.params.specs, arrays)
+        for name, array in arrays.items():
+            self.params.views[name][...] = array
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description as JSON-able data; `TrainingStep.load` knows the network by it."""
+        return {
+            "network": type(self).__name__,
+            "in_shape": list(self.in_shape),
+            "dtype": self.dtype.name,
+            "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
+        }
+
+    def move_to(self, block: Array, row: int) -> None:
+        """Move the parameters into that row of `block`, before anything is bound to them."""
+        self.params.move_to(block, row)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({plural(len(self.params), 'parameter')}, {self.dtype.name})"
+
+
+def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
+    """Return what to write for arrays of which none has the name of a parameter, or ""."""
+    if len(own) != len(given) or {*own} & {*given}:
+        return ""
+    text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
+    prefix = given[0].removesuffix(own[0])
+    if {*given} == {prefix + name for name in own}:
+        return (
+            f"{text}; write mlp.load_state_dict({{name.removeprefix({prefix!r}): value "
+            f"for name, value in state.items()}})"
+        )
+    return (
+        f"{text}; if they are in this order, write "
+        "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))"
+    )
+
+
+def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None:
+    """Check that arrays are the parameters that `specs` describes.
+
+    Raises: CheckpointError listing what is missing, unknown or misshapen.
+    """
+    problems = [f"{name} is missing" for name in specs if name not in arrays]
+    for name, array in arrays.items():
+        spec = specs.get(name)
+        if spec is None:
+            problems.append(f"{name} is unknown")
+        elif not isinstance(array, np.ndarray):
+            problems.append(f"{name} must be an array")
+        elif array.shape != spec.shape:
+            problems.append(f"{name} must be {spec.shape} (got {array.shape})")
+        elif not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            problems.append(f"{name} must be {spec.dtype} (got {array.dtype})")
+    if problems and (advice := _advice_on_names([*specs], [*arrays])):
+        raise CheckpointError(f"parameters: {advice}")
+    if problems:
+        left = len(problems) - SHOWN_PARAMETERS
+        more = f"; {left:,} more" if left > 0 else ""
+        raise CheckpointError(
+            f"parameters: {'; '.join(problems[:SHOWN_PARAMETERS])}{more}; the names and shapes "
+            "must be those of mlp.state_dict()"
+        )
+
+
+def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
+    """Return the shape of an array, or a shape, which is a vector's if it is a number."""
+    given = shape.shape if isinstance(shape, np.ndarray) else shape
+    sizes = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):
+        raise UsageError(f"{where} must be a shape of whole numbers from 1 (got {quoted(shape)})")
+    return tuple(int(n) for n in sizes)

@@ -1,0 +1,211 @@
+"""A network of one's own: its parameters, its recording, its gradients, and what it refuses."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
+
+from mlpengine import Adam, Diagnostics, MeanSquaredError, Mlp, Population, TrainingStep
+from mlpengine.diagnostics.preflight import preflight
+from mlpengine.diagnostics.trial import Rows
+from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine.nn import Network
+
+MADE = [*NETWORKS]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_gradients_are_central_differences(name):
+    network = NETWORKS[name](seed=1, dtype="float64")
+    rng = np.random.default_rng(2)
+    flat = network.params.flat
+    flat += 0.1 * rng.standard_normal(flat.size)
+    x, y = rows(12, name, "float64")
+    scratch, grads = network.scratch(12), network.gradients(12, input_gradient=True)
+    loss = MeanSquaredError()
+
+    def value(inputs=x):
+        network.rng.step = 3  # the same dropout each time
+        return loss(network.forward(inputs, scratch), y, grads.d_output)
+
+    value()
+    network.backward(scratch, grads)
+    gradient, by_input = grads.flat.copy(), grads.d_input.copy()
+    start, step = flat.copy(), 1e-6
+    for place in network.params.places.values():
+        direction = np.zeros_like(flat)
+        direction[place] = rng.standard_normal(direction[place].shape)
+        ends = []
+        for sign in (1, -1):
+            flat[...] = start + sign * step * direction
+            ends.append(value())
+        flat[...] = start
+        assert gradient @ direction == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-8)
+    direction = rng.standard_normal(x.shape)
+    ends = [value(x + sign * step * direction) for sign in (1, -1)]
+    slope = (ends[0] - ends[1]) / (2 * step)
+    assert np.vdot(by_input, direction) == pytest.approx(slope, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_recording_names_its_layers_and_their_parameters(name):
+    network = NETWORKS[name]()
+    recording = network.recorded(4, training=True)
+    assert [layer.name for layer in recording.layers] == LAYERS[name]
+    assert sorted(n for layer in recording.layers for n in layer.parameters) == sorted(
+        network.params.specs
+    )
+    assert recording.layers[-1].output is recording.output
+    assert recording.rates == ({0.25} if name == "residual with dropout" else set())
+    assert not network.recorded(4, training=False).rates
+    assert network.outputs == recording.output.shape[1]
+
+
+def test_an_mlp_is_one_of_them():
+    recording = Mlp([4, 8, 3], dropout=0.5).recorded(5, training=True)
+    assert [layer.name for layer in recording.layers] == ["layer 0", "layer 1"]
+    assert [layer.parameters for layer in recording.layers] == [
+        ("0.weight", "0.bias"),
+        ("3.weight", "3.bias"),
+    ]
+    assert [layer.pre_activation.name[:6] for layer in recording.layers] == ["linear"] * 2
+
+
+def test_initial_values_are_arrays_or_drawn_by_the_seed():
+    one, same, other = Residual(seed=1), Residual(seed=1), Residual(seed=2)
+    np.testing.assert_array_equal(one.params.flat, same.params.flat)
+    views, others = one.params.views, other.params.views
+    assert (views["in.weight"] != others["in.weight"]).all()
+    assert (views["block 0.norm.scale"] == 1).all()
+    assert not views["block 0.up.bias"].any()
+    bound = (6 / (16 + IN_DIM)) ** 0.5  # Glorot and Bengio 2010, equation 16
+    assert 0.8 * bound < np.abs(views["in.weight"]).max() <= bound
+    kernels = {"kernels": (8, 3, 5, 5)}  # the fan in of images: 3 * 5 * 5
+    drawn = Network(4, kernels, initializer="lecun_normal").params.views["kernels"]
+    assert drawn.std() == pytest.approx(75**-0.5, rel=0.1)
+
+
+def test_groups_are_by_number_of_axes_and_by_name():
+    groups = Gated().groups
+    assert groups["weights"] == ("value.weight", "gate.weight", "out.weight")
+    assert groups["biases"] == ("gate.bias", "gate.temperature", "out.bias")
+    assert groups["gate"] == ("gate.weight",)
+
+
+def test_predictions_are_those_of_a_scratch_without_dropout():
+    network = NETWORKS["residual with dropout"](seed=1)
+    x, _ = rows(300)
+    expected = network.forward(x, network.scratch(300, training=False))
+    np.testing.assert_allclose(network.predict(x), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ShapeError, match=r"x must be \(rows, 6\) \(got \(6,\)\); for one row"):
+        network.predict(x[0])
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda n: pickle.loads(pickle.dumps(n))])
+def test_copies_have_parameters_of_their_own(again):
+    network = Gated(seed=1)
+    x, _ = rows(5)
+    expected = network.predict(x)
+    other = again(network)
+    network.params.flat[...] = 0
+    np.testing.assert_array_equal(other.predict(x), expected)
+    assert copy.copy(network).params is network.params
+
+
+def test_a_state_dict_goes_round():
+    one, other = Residual(seed=1), Residual(seed=2)
+    other.load_state_dict(one.state_dict())
+    np.testing.assert_array_equal(other.params.flat, one.params.flat)
+    with pytest.raises(CheckpointError, match=r"gate\.weight is unknown"):
+        one.load_state_dict(Gated().state_dict())
+
+
+def own(record, **parameters):
+    """Return a network of one input row of 3 with these parameters and this recording."""
+    parameters = parameters or {"w": (2, 3)}
+    kind = type("Own", (Network,), {"record": lambda self, tape, x: record(tape, x)})
+    return kind(3, parameters)
+
+
+def linear(tape, x):
+    return x.linear(tape.parameter("w"))
+
+
+REFUSED = {
+    "no parameters": (lambda: Network(3, {}), "Network: parameters must be shapes by name"),
+    "a shape of 0": (lambda: Network(3, {"w": (0, 3)}), "Network: w must be a shape of whole"),
+    "a seed": (lambda: Network(3, {"w": 3}, seed=-1), "Network: seed must be a whole number"),
+    "a group": (
+        lambda: Network(3, {"w": 3}, groups={"head": ["v"]}),
+        "Network: groups must name parameters (got 'v')",
+    ),
+    "an unknown name": (
+        lambda: own(lambda tape, x: x.linear(tape.parameter("wight"))).scratch(4),
+        "parameter: must be one of w (got 'wight')",
+    ),
+    "an unread parameter": (
+        lambda: own(linear, w=(2, 3), v=2).scratch(4),
+        "Own: record must use every parameter (it leaves out 'v')",
+    ),
+    "no output": (lambda: own(lambda tape, x: None).scratch(4), "(got None)"),
+    "a vector": (
+        lambda: own(lambda tape, x: linear(tape, x).sum(axis=1)).scratch(4),
+        "Own: record must return a node float32[4, outputs] for 4 rows",
+    ),
+    "another dtype": (
+        lambda: own(lambda tape, x: linear(tape, x).cast("float64")).scratch(4),
+        "Own: record must return a node float32[4, outputs] for 4 rows",
+    ),
+    "a sum as a layer": (
+        lambda: own(
+            lambda tape, x: tape.layer("s", linear(tape, x).sum(axis=0, keepdims=True)) + x[:, :2]
+        ).scratch(4),
+        "Own: record: layer 's' needs a row for each of the input",
+    ),
+    "one name twice": (
+        lambda: own(lambda tape, x: tape.layer("a", tape.layer("a", linear(tape, x)))).scratch(4),
+        "layer: names must differ (got 'a' twice)",
+    ),
+    "dropout of its own": (
+        lambda: own(lambda tape, x: linear(tape, x).dropout(0.5, np.random.default_rng(0))).scratch(
+            4
+        ),
+        "write tape.dropout(h, 0.5)",
+    ),
+    "batch norm": (
+        lambda: own(lambda tape, x: linear(tape, x).batch_norm()).scratch(4),
+        "Own: record: batch_norm is not for networks yet",
+    ),
+    "an unknown name to freeze": (
+        lambda: Gated().freeze(["gat"]),
+        "Gated: freeze must name parameters (got 'gat')",
+    ),
+    "all frozen": (lambda: own(linear).freeze(["w"]), "a layer must be left to train"),
+    "diagnostics": (
+        lambda: Diagnostics(Gated()),
+        "diagnostics: takes an Mlp, and no other network yet (got Gated(130 parameters, float32))",
+    ),
+    "preflight": (
+        lambda: next(preflight(Gated(), MeanSquaredError(), Rows(*rows(9)))),
+        "preflight: takes an Mlp, and no other network yet",
+    ),
+    "a population": (
+        lambda: Population(Gated(), 2),
+        "Population: mlp must be of the class Mlp (got Gated(130 parameters, float32))",
+    ),
+    "a step without record": (
+        lambda: TrainingStep(net := Network(3, {"w": 3}), MeanSquaredError(), Adam(net), 4),
+        "Network: record must be overridden",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_one_clear_error(name):
+    make, text = REFUSED[name]
+    with pytest.raises(MlpEngineError) as error:
+        make()
+    assert isinstance(error.value, UsageError | TapeError)
+    assert text in str(error.value)

@@ -1,0 +1,107 @@
+"""Networks as a user writes them: recorded on the tape, none of them a chain of dense layers."""
+
+import numpy as np
+
+from mlpengine.nn import Network
+
+IN_DIM = 6
+
+
+class Residual(Network):
+    """Blocks of layer norm, two dense layers and dropout, each added to what it reads."""
+
+    def __init__(self, width=16, blocks=2, outputs=2, dropout=0.0, **options):
+        self.blocks, self.dropout = blocks, dropout
+        parameters = {"in.weight": (width, IN_DIM), "in.bias": width}
+        for i in range(blocks):
+            parameters |= {
+                f"block {i}.norm.scale": np.ones(width),
+                f"block {i}.norm.bias": width,
+                f"block {i}.up.weight": (2 * width, width),
+                f"block {i}.up.bias": 2 * width,
+                f"block {i}.down.weight": (width, 2 * width),
+                f"block {i}.down.bias": width,
+            }
+        parameters |= {"out.weight": (outputs, width), "out.bias": outputs}
+        super().__init__(IN_DIM, parameters, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = tape.layer("in", x.linear(p("in.weight"), p("in.bias")))
+        for i in range(self.blocks):
+            block = f"block {i}"
+            z = h.layer_norm(p(f"{block}.norm.scale"), p(f"{block}.norm.bias"))
+            z = z.linear(p(f"{block}.up.weight"), p(f"{block}.up.bias")).relu()
+            z = tape.dropout(z, self.dropout)
+            z = z.linear(p(f"{block}.down.weight"), p(f"{block}.down.bias"))
+            h = tape.layer(block, h + z)
+        return h.linear(p("out.weight"), p("out.bias"))
+
+
+class Tied(Network):
+    """An autoencoder whose decoder has the transposed weights of its encoder."""
+
+    def __init__(self, width=4, **options):
+        shapes = {"weight": (width, IN_DIM), "code.bias": width, "bias": IN_DIM}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = tape.layer("code", x.linear(p("weight"), p("code.bias")).tanh())
+        return h @ p("weight") + p("bias")
+
+
+class Gated(Network):
+    """A gated linear unit whose gate has a learned temperature."""
+
+    def __init__(self, width=8, outputs=2, **options):
+        parameters = {
+            "value.weight": (width, IN_DIM),
+            "gate.weight": (width, IN_DIM),
+            "gate.bias": width,
+            "gate.temperature": np.full(width, 0.1),
+            "out.weight": (outputs, width),
+            "out.bias": outputs,
+        }
+        super().__init__(IN_DIM, parameters, groups={"gate": ["gate.weight"]}, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        gate = x.linear(p("gate.weight"), p("gate.bias")) * p("gate.temperature").exp()
+        h = tape.layer("gated", gate.sigmoid() * x.linear(p("value.weight")))
+        return h.linear(p("out.weight"), p("out.bias"))
+
+
+class Computed(Network):
+    """A dense layer whose weight is computed from parameters, and has as many rows as a batch."""
+
+    def __init__(self, rows=16, **options):
+        shapes = {"raw": (rows, IN_DIM), "out.weight": (2, rows), "out.bias": 2}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        h = x.linear(tape.parameter("raw").tanh()).relu()
+        return h.linear(tape.parameter("out.weight"), tape.parameter("out.bias"))
+
+
+NETWORKS = {
+    "residual": Residual,
+    "residual with dropout": lambda **options: Residual(dropout=0.25, **options),
+    "tied": Tied,
+    "gated": Gated,
+    "computed": Computed,
+}
+
+LAYERS = {
+    "residual": ["in", "block 0", "block 1", "output"],
+    "residual with dropout": ["in", "block 0", "block 1", "output"],
+    "tied": ["code", "output"],
+    "gated": ["gated", "output"],
+    "computed": ["output"],
+}
+
+
+def rows(count, name="residual", dtype="float32", seed=0):
+    """Return features and targets: of the autoencoder, the features themselves."""
+    x = np.random.default_rng(seed).standard_normal((count, IN_DIM)).astype(dtype)
+    return x, x.copy() if name == "tied" else np.sin(2 * x[:, :2])

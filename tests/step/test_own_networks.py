@@ -1,0 +1,336 @@
+"""Networks of one's own train by `TrainingStep` and `Loop` as an `Mlp` does, on each backend."""
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from own_networks import IN_DIM, NETWORKS, Gated, Residual, Tied, rows
+
+from mlpengine import Adam, AdamW, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine.errors import CheckpointError, NumericalError
+from mlpengine.models.task import NumberTarget, Regression, Split
+from mlpengine.optim import Group
+
+BATCH = 16
+WHOLE = {"residual", "residual with dropout"}
+"""Networks that are one program, update included; others have parts that NumPy computes."""
+
+BACKENDS = ("numpy", "compiled")
+
+
+def make_step(name, *, seed=1, dtype="float32", batch=BATCH, **options):
+    network = NETWORKS[name](seed=seed, dtype=dtype)
+    optimizer = AdamW(network, lr=1e-2, weight_decay=0.1)
+    options = {"clip_norm": 0.5, "backend": "numpy", **options}
+    return TrainingStep(network, MeanSquaredError(), optimizer, batch, **options)
+
+
+def losses_of(step, name, epochs=4, count=40):
+    """Train; the last batch of each epoch is a short one."""
+    x, y = rows(count, name, step.mlp.dtype)
+    starts = range(0, count, step.batch_size)
+    size = step.batch_size
+    return [step(x[i : i + size], y[i : i + size]) for _ in range(epochs) for i in starts]
+
+
+def layer_norm(x, scale, bias):
+    mean, deviation = x.mean(1, keepdims=True), np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    xhat = (x - mean) / deviation
+    return xhat * scale + bias, xhat, deviation
+
+
+def residual_gradients(p, x, y, blocks):
+    """Return loss and gradients of `Residual` without dropout, from the formulas, in NumPy."""
+    h, kept = x @ p["in.weight"].T + p["in.bias"], []
+    for b in (f"block {i}" for i in range(blocks)):
+        z, xhat, deviation = layer_norm(h, p[f"{b}.norm.scale"], p[f"{b}.norm.bias"])
+        u = z @ p[f"{b}.up.weight"].T + p[f"{b}.up.bias"]
+        kept.append((b, z, xhat, deviation, u))
+        h = h + np.maximum(u, 0) @ p[f"{b}.down.weight"].T + p[f"{b}.down.bias"]
+    error = h @ p["out.weight"].T + p["out.bias"] - y
+    d = 2 * error / error.size
+    g = {"out.weight": d.T @ h, "out.bias": d.sum(0)}
+    dh = d @ p["out.weight"]
+    for b, z, xhat, deviation, u in reversed(kept):
+        g[f"{b}.down.weight"], g[f"{b}.down.bias"] = dh.T @ np.maximum(u, 0), dh.sum(0)
+        du = dh @ p[f"{b}.down.weight"] * (u > 0)
+        g[f"{b}.up.weight"], g[f"{b}.up.bias"] = du.T @ z, du.sum(0)
+        dz = du @ p[f"{b}.up.weight"]
+        g[f"{b}.norm.scale"], g[f"{b}.norm.bias"] = (dz * xhat).sum(0), dz.sum(0)
+        dx = dz * p[f"{b}.norm.scale"]
+        dx = dx - dx.mean(1, keepdims=True) - xhat * (dx * xhat).mean(1, keepdims=True)
+        dh = dh + dx / deviation
+    g["in.weight"], g["in.bias"] = dh.T @ x, dh.sum(0)
+    return (error**2).mean(), g
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fifty_steps_are_those_of_plain_numpy(backend):
+    network = Residual(seed=3, dtype="float64")
+    p = network.state_dict()
+    m, v = ({name: np.zeros_like(value) for name, value in p.items()} for _ in range(2))
+    adam = Adam(network, lr=1e-2)
+    step = TrainingStep(network, MeanSquaredError(), adam, BATCH, clip_norm=0.5, backend=backend)
+    x, y = rows(BATCH, dtype="float64")
+    for t in range(1, 51):
+        loss, g = residual_gradients(p, x, y, network.blocks)
+        norm = np.sqrt(sum((one**2).sum() for one in g.values()))
+        for name, gradient in g.items():
+            gradient = gradient * min(1, 0.5 / (norm + 1e-6))
+            m[name] = 0.9 * m[name] + 0.1 * gradient
+            v[name] = 0.999 * v[name] + 0.001 * gradient**2
+            mean, square = m[name] / (1 - 0.9**t), v[name] / (1 - 0.999**t)
+            p[name] = p[name] - 1e-2 * mean / (np.sqrt(square) + 1e-8)
+        assert step(x, y) == pytest.approx(loss, rel=1e-9)
+        assert step.grad_norm == pytest.approx(norm, rel=1e-9)
+    for name, value in network.state_dict().items():
+        np.testing.assert_allclose(value, p[name], rtol=1e-7, atol=1e-9)
+
+
+def torch_forward(torch, network):
+    """Return the output for x and parameters of the networks that `torch` is compared on."""
+    f = torch.nn.functional
+
+    def residual(p, x):
+        h = f.linear(x, p["in.weight"], p["in.bias"])
+        for b in (f"block {i}" for i in range(network.blocks)):
+            z = f.layer_norm(h, h.shape[1:], p[f"{b}.norm.scale"], p[f"{b}.norm.bias"])
+            z = f.relu(f.linear(z, p[f"{b}.up.weight"], p[f"{b}.up.bias"]))
+            h = h + f.linear(z, p[f"{b}.down.weight"], p[f"{b}.down.bias"])
+        return f.linear(h, p["out.weight"], p["out.bias"])
+
+    def tied(p, x):
+        return torch.tanh(f.linear(x, p["weight"], p["code.bias"])) @ p["weight"] + p["bias"]
+
+    def gated(p, x):
+        gate = f.linear(x, p["gate.weight"], p["gate.bias"]) * p["gate.temperature"].exp()
+        h = torch.sigmoid(gate) * f.linear(x, p["value.weight"])
+        return f.linear(h, p["out.weight"], p["out.bias"])
+
+    return {Residual: residual, Tied: tied, Gated: gated}[type(network)]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["residual", "tied", "gated"])
+def test_fifty_steps_are_those_of_torch(name):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
+    network = NETWORKS[name](seed=3, dtype="float64")
+    p = {n: torch.tensor(v, requires_grad=True) for n, v in network.state_dict().items()}
+    theirs = torch.optim.Adam(p.values(), lr=1e-2)
+    forward = torch_forward(torch, network)
+    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=1e-2), BATCH, backend="numpy")
+    x, y = rows(BATCH, name, "float64")
+    for _ in range(50):
+        theirs.zero_grad()
+        loss = torch.nn.functional.mse_loss(forward(p, torch.tensor(x)), torch.tensor(y))
+        loss.backward()
+        theirs.step()
+        assert step(x, y) == pytest.approx(loss.item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_compiled_steps_agree_with_numpy(name):
+    for dtype, near in (("float32", 2e-4), ("float64", 1e-9)):
+        plain = make_step(name, dtype=dtype)
+        step = make_step(name, dtype=dtype, backend="compiled")
+        expected = losses_of(plain, name)
+        np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
+        assert expected[-3] < expected[0]  # on the same rows
+        assert (step.backend, step.not_compiled) == ("compiled", "")
+        assert step.fused == (name in WHOLE)
+        np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+
+
+@pytest.mark.parametrize("name", ["residual with dropout", "gated"])
+def test_threads_change_no_bit(name, monkeypatch):
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
+    one, two = (losses_of(step, name) for step in steps)
+    assert one == two
+    np.testing.assert_array_equal(*(step.mlp.params.flat for step in steps))
+    assert [step.threads_used for step in steps] == [1, 2]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["residual with dropout", "tied"])
+def test_many_steps_are_the_steps_one_by_one(name, backend):
+    x, y = rows(64, name)
+    order = np.random.default_rng(1).permutation(64)
+    many, one = make_step(name, backend=backend), make_step(name, backend=backend)
+    losses, norms = many.run_many(x, y, order)
+    for i, start in enumerate(range(0, 64, BATCH)):
+        batch = order[start : start + BATCH]
+        assert losses[i] == one(x[batch], y[batch])
+        assert norms[i] == one.grad_norm
+    np.testing.assert_array_equal(many.mlp.params.flat, one.mlp.params.flat)
+
+
+def loop_of(name, epochs, backend):
+    x, y = rows(60, name)
+    held_x, held_y = rows(20, name, seed=5)
+    count = y.shape[1]
+    task = Regression(NumberTarget([*map(str, range(count))], [0.0] * count, [1.0] * count))
+    parts = Split(x, y, y.astype("f8")), Split(held_x, held_y, held_y.astype("f8"))
+    return Loop(make_step(name, backend=backend), task, *parts, epochs=epochs, seed=7)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["residual with dropout", "gated"])
+def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
+    whole = loop_of(name, 6, backend)
+    result = whole.run()
+    first = loop_of(name, 3, backend)
+    first.run()
+    state = pickle.loads(pickle.dumps(first.state_dict()))
+    second = loop_of(name, 6, backend)
+    second.load_state_dict(state)
+    assert second.run().best_epoch == result.best_epoch
+    np.testing.assert_array_equal(second.step.mlp.params.flat, whole.step.mlp.params.flat)
+    losses = [row.validation["loss"] for row in whole.history.rows]
+    assert losses == [row.validation["loss"] for row in second.history.rows]
+    assert losses[-1] < losses[0]
+    held = whole.validation
+    expected = np.square(whole.step.mlp.predict(held.x) - held.y).mean()
+    assert min(losses) == pytest.approx(expected, rel=1e-5)  # of the best weights, without dropout
+
+
+@pytest.mark.parametrize("name", ["residual with dropout", "tied"])
+def test_a_step_continues_from_its_file_with_the_same_bits(name, tmp_path):
+    step, other = make_step(name), make_step(name, seed=2)
+    losses_of(step, name)
+    step.save(tmp_path / "step.safetensors")
+    other.load(tmp_path / "step.safetensors")
+    pickled, copied = pickle.loads(pickle.dumps(step)), copy.deepcopy(step)
+    expected = losses_of(step, name)
+    for continued in (other, pickled, copied):
+        assert losses_of(continued, name) == expected
+    with pytest.raises(CheckpointError, match="must be of the same network"):
+        make_step("gated").load(tmp_path / "step.safetensors")
+
+
+def growth(name, backend):
+    """Return how much more an epoch allocates at 16,384 rows a batch than at 1,024."""
+    peaks = []
+    for count in (1024, 16384):
+        step = make_step(name, batch=count, backend=backend)
+        bound = step.bound(count)
+        x, y = rows(count, name)
+        order = np.arange(count)
+        bound.gather((x, y, None), order)
+        step.run(bound)
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(3):
+                bound.gather((x, y, None), order)
+                step.run(bound)
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        finally:
+            tracemalloc.stop()
+    return peaks[1] - peaks[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["residual with dropout", "gated"])
+def test_a_step_allocates_nothing_that_grows(name, backend):
+    assert min(growth(name, backend) for _ in range(2)) < 1024
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("input", "the input is not, in row 5 of the batch"),
+        ("parameter", "block 1, forward: block 1.up.weight is not"),
+        ("output", "block 1, forward: its output is not, in rows 0, 1, 2, 3, 4 and 11 more"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_located_by_the_layers_name(place, text, backend):
+    step = make_step("residual", backend=backend)
+    x, y = rows(BATCH)
+    before = step.mlp.params.flat.copy()
+    if place == "input":
+        x[5, 1] = np.nan
+    elif place == "parameter":
+        step.mlp.params.views["block 1.up.weight"][0, 0] = np.inf
+    else:
+        step.mlp.params.views["block 1.down.weight"][...] = 1e38
+    with pytest.raises(NumericalError) as error:
+        step(x, y)
+    assert text in str(error.value)
+    assert step.optimizer.steps == 0
+    assert np.count_nonzero(step.mlp.params.flat == before) >= before.size - 512
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_frozen_names_keep_their_values(backend):
+    network = Residual(seed=1)
+    network.freeze(["in", "block 0", "out.bias"])
+    before = network.state_dict()
+    step = TrainingStep(network, MeanSquaredError(), Adam(network), BATCH, backend=backend)
+    losses_of(step, "residual", epochs=1)
+    moved = {name for name, value in network.state_dict().items() if (value != before[name]).any()}
+    assert moved == {n for n in before if n.startswith("block 1.")} | {"out.weight"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_groups_have_factors_of_their_own(backend):
+    network = Gated(seed=1)
+    before = network.state_dict()
+    optimizer = Sgd(network, lr=0.1, groups={"gate": Group(lr=0.0)})
+    step = TrainingStep(network, MeanSquaredError(), optimizer, BATCH, backend=backend)
+    losses_of(step, "gated", epochs=1)
+    moved = {name for name, value in network.state_dict().items() if (value != before[name]).any()}
+    assert moved == before.keys() - {"gate.weight"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_shards_add_up_to_the_gradient_of_the_batch(backend):
+    whole = make_step("residual with dropout")
+    parts = make_step("residual with dropout", shards=4, backend=backend)
+    name = "residual"
+    np.testing.assert_allclose(losses_of(parts, name), losses_of(whole, name), rtol=2e-4)
+
+
+def test_a_dropout_schedule_scales_the_rates():
+    share = [1.0]
+    step = make_step("residual with dropout", dropout_schedule=lambda _: share[0])
+    plain, none = make_step("residual with dropout"), make_step("residual")
+    x, y = rows(BATCH)
+    assert step(x, y) == plain(x, y)
+    share[0] = 0.0
+    step.mlp.params.flat[...] = none.mlp.params.flat
+    assert step(x, y) == none(x, y)
+
+
+def test_balanced_rematerialization_changes_no_bit():
+    steps = [
+        make_step("residual with dropout", rematerialization=kind) for kind in ("keep", "balanced")
+    ]
+    keep, balanced = (losses_of(step, "residual") for step in steps)
+    assert keep == balanced
+    sizes = [step.bound(BATCH).scratch.planned_bytes for step in steps]
+    assert sizes[1] <= sizes[0]
+
+
+def test_an_mlp_recorded_by_hand_has_the_bits_of_the_ready_made_one():
+    class Chain(Residual):
+        def __init__(self):
+            shapes = {"0.weight": (8, IN_DIM), "0.bias": 8, "2.weight": (2, 8), "2.bias": 2}
+            super(Residual, self).__init__(IN_DIM, shapes)
+
+        def record(self, tape, x):
+            p = tape.parameter
+            h = x.linear(p("0.weight"), p("0.bias")).relu()
+            return h.linear(p("2.weight"), p("2.bias"))
+
+    mlp, chain = Mlp([IN_DIM, 8, 2], seed=4), Chain()
+    chain.load_state_dict(mlp.state_dict())
+    for backend in BACKENDS:
+        ours, theirs = (
+            TrainingStep(n, MeanSquaredError(), Adam(n), BATCH, backend=backend)
+            for n in (mlp, chain)
+        )
+        assert losses_of(ours, "residual") == losses_of(theirs, "residual")
