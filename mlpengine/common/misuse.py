@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from inspect import Parameter, currentframe, signature
+from inspect import Parameter, currentframe, getattr_static, signature
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -41,7 +41,8 @@ class KnownAttributes:
         super().__init_subclass__(**kwargs)
         cls._known = set()
         for name, text in vars(cls).get("_elsewhere", {}).items():
-            setattr(cls, name, _Elsewhere(name, text))
+            if isinstance(getattr_static(cls, name, None), _Elsewhere | None):
+                setattr(cls, name, _Elsewhere(name, text))
 
     def __setattr__(self, name: str, value: Any) -> None:
         kind = type(self)

@@ -110,7 +110,7 @@ class Recordable(KnownAttributes):
         if spec != Spec((batch_size, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
             raise UsageError(
                 f"{where} must return a node {self.dtype.name}[{batch_size}, outputs] for "
-                f"{batch_size} rows (got {output!r})"
+                f"{plural(batch_size, 'row')} (got {output!r})"
             )
         if not tape.layers or tape.layers[-1].output is not output:
             tape.layer("output", output)
@@ -118,7 +118,7 @@ class Recordable(KnownAttributes):
             if layer.output.spec.shape[:1] != (batch_size,):
                 raise UsageError(
                     f"{where}: layer {layer.name!r} needs a row for each of the input "
-                    f"(got {layer.output.spec} for {batch_size} rows)"
+                    f"(got {layer.output.spec} for {plural(batch_size, 'row')})"
                 )
         for op in (record.op for record in tape.records):
             if isinstance(op, BatchNorm):

@@ -145,7 +145,7 @@ def test_compiled_steps_agree_with_numpy(name):
 
 @pytest.mark.parametrize("name", ["residual with dropout", "gated"])
 def test_threads_change_no_bit(name, monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.TERMS_PER_THREAD", 1)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
     steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
     one, two = (losses_of(step, name) for step in steps)
     assert one == two
