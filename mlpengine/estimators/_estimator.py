@@ -47,7 +47,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
 from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
-from mlpengine.settings.features import TaskName as TaskKind
+from mlpengine.settings.features import TaskName
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -423,7 +423,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         names = None if names is None else [str(name) for name in names]
         table = Table.from_arrays(dense_rows(x[rows]).astype(np.float64), names=names)
         target = values[rows, 0].astype(np.float64)
-        task: TaskKind = "regression" if isinstance(self._task(), Regression) else "classification"
+        task: TaskName = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)
         return [leak_verdict(leak, "leave it out of X", [leak.column]) for leak in leaks]
 

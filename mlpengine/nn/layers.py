@@ -13,13 +13,13 @@ from mlpengine.errors import UsageError
 from mlpengine.nn.front import Front
 from mlpengine.ops import (
     REGISTRY,
+    Activation,
     Elementwise,
     FormulaActivation,
     GradOp,
     LearnedActivation,
     Linear,
 )
-from mlpengine.ops import Activation as ActivationOp
 from mlpengine.ops.softmax import AlongAxis
 from mlpengine.spec import Spec
 from mlpengine.tape.tape import Node, Tape
@@ -29,7 +29,7 @@ class ActivationNames(Sequence[str]):
     """The names of activations: ``identity``, the element-wise ones and the softmaxes."""
 
     def __getitem__(self, index: Any) -> Any:
-        registered = (n for n, op in REGISTRY.items() if issubclass(op, ActivationOp | AlongAxis))
+        registered = (n for n, op in REGISTRY.items() if issubclass(op, Activation | AlongAxis))
         return ("identity", *sorted(registered))[index]
 
     def __len__(self) -> int:

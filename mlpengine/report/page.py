@@ -26,8 +26,7 @@ from .charts import (
     shades,
     training_charts,
 )
-from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
-from .markup import score_text as exact
+from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .svg import grid, strip
 
 TASK_PHRASES = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
@@ -158,11 +157,11 @@ def _compared(known: Data) -> str:
         return ""
     name = shown_name(metric)
     plain = rows["constant"][metric]
-    text = f"A constant prediction has {name} {exact(plain['value'])}"
+    text = f"A constant prediction has {name} {score_text(plain['value'])}"
     if "linear" not in rows:
         return f"{text}."
     straight = rows["linear"]
-    text += f", a linear one {exact(straight[metric]['value'])}. "
+    text += f", a linear one {score_text(straight[metric]['value'])}. "
     ahead, error = straight["ahead"]["value"], straight["ahead"]["error"]
     if ahead is None or error is None:
         return text

@@ -16,8 +16,7 @@ from mlpengine.models.metrics import higher_is_better
 from .chart_types import Chart, array_of
 from .charts import by_epoch, sweep_charts
 from .collect import REPORT_FORMAT, Collected, RunData, plain_data
-from .markup import DASH, Content, Markup, joined, number, shortened, tag, with_error
-from .markup import score_text as exact
+from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
 from .redaction import without_directories
@@ -256,7 +255,7 @@ def sweep_page(data: Mapping[str, Any]) -> str:
     text = f"A sweep of {plural(len(data['trials']), 'trial')} ({counts})."
     best = data["best"]
     if best:
-        text += f" The best is trial {best['number']}, with {metric} {exact(best['value'])}."
+        text += f" The best is trial {best['number']}, with {metric} {score_text(best['value'])}."
     lead.append(tag("p", text))
     if data.get("score"):
         score, where = data["score"], PART_PHRASES[data["score"]["part"]]
