@@ -353,6 +353,12 @@ MISTAKES = {
         "got 5",
         "write training={'epochs': 5}",
     ),
+    "a misspelled key of fit": (
+        lambda: mlpengine.fit(COLUMNS, target="price", epoch=2),
+        "fit: epoch may be training.epochs",
+        "got 2",
+        "write training={'epochs': 2}",
+    ),
     "fit as in scikit-learn": (
         lambda: mlpengine.fit(COLUMNS, target="price", hidden_layer_sizes=[5]),
         "fit: hidden_layer_sizes is model.hidden",
