@@ -256,7 +256,13 @@ class Mlp(Network):
         if not own:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if x is not scratch.input:
-            write_into(scratch.input, np.asarray(x), "forward: x")
+            try:
+                write_into(scratch.input, np.asarray(x), "forward: x")
+            except ShapeError as error:
+                rows, *columns = np.shape(x) or (0,)
+                fits = rows and (*columns,) == self.sizes[:1]
+                advice = f"; write mlp.scratch(batch_size={rows})" if fits else ""
+                raise ShapeError(f"{error}{advice}") from None
         scratch.program.run()
         return scratch.output
 

@@ -591,6 +591,12 @@ MISTAKES = {
         "float32[8, 4]",
         "write mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)",
     ),
+    "more rows than the scratch": (
+        lambda: by_hand("mlp.forward([[0.0] * 4] * 16, scratch)"),
+        "forward: x: shape must be (8, 4)",
+        "got (16, 4)",
+        "write mlp.scratch(batch_size=16)",
+    ),
     "no scratch": (
         lambda: by_hand("mlp.forward(X)"),
         "Mlp.forward: needs x, scratch",
@@ -977,6 +983,13 @@ def test_a_text_file_is_not_read_as_a_model(name, kind, tmp_path):
     for load, error in ((mlpengine.load, UsageError), (Mlp.load, CheckpointError)):
         with pytest.raises(error, match=f"begins with 'area,rooms': a {kind}, not a mo"):
             load(tmp_path / name)
+
+
+@pytest.mark.parametrize("start", [b"PK\3\4\0\0model/data.pkl\x80\2", b"\x80\2\x8a\n"])
+def test_a_file_of_pytorch_is_named(start, tmp_path):
+    (tmp_path / "model.pt").write_bytes(start + bytes(range(256)))
+    with pytest.raises(CheckpointError, match="looks like a file of PyTorch; write"):
+        Mlp.load(tmp_path / "model.pt")
 
 
 def public_signatures():
