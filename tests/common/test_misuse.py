@@ -910,6 +910,25 @@ MISTAKES = {
         "'realmlp'",
         "write model={'preset': 'realmlp'}",
     ),
+    "PyTorch's activation": (
+        lambda: mlpengine.ReLU,
+        "module 'mlpengine'",
+        "'ReLU'",
+        "write Mlp([4, 8, 3], activation='relu')",
+    ),
+    "PyTorch's layer": (
+        lambda: nn.Linear,
+        "module 'mlpengine.nn'",
+        "'Linear'",
+        "write Mlp([4, 8, 3])",
+    ),
+    "PyTorch's network": (lambda: nn.Sequential, "'mlpengine.nn'", "'Sequential'", "write Mlp([4"),
+    "PyTorch's weight": (
+        lambda: parts()[0].weight,
+        "'Mlp'",
+        "'weight'",
+        "write mlp.weights and mlp.biases",
+    ),
     "PyTorch's optimizer": (
         lambda: mlpengine.SGD,
         "module 'mlpengine'",
