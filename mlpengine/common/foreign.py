@@ -265,3 +265,16 @@ _SENTENCES = {
 
 ABSENT = {name: text for names, text in _SENTENCES.items() for name in names.split()}
 """What is said of arguments of other libraries that a function has under no name."""
+
+_LAYERS = {
+    "relu gelu silu elu selu leakyrelu prelu tanh sigmoid softplus mish": (
+        "activations are names: write Mlp([4, 8, 3], activation='relu')"
+    ),
+    "linear dense layer module sequential": (
+        "the sizes of a network make its layers: write Mlp([4, 8, 3])"
+    ),
+    "dropout": "a network has it: write Mlp([4, 8, 3], dropout=0.1)",
+}
+
+LAYERS = {name: text for names, text in _LAYERS.items() for name in names.split()}
+"""What is said of the names that layers and activations have in other libraries."""

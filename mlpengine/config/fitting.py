@@ -16,7 +16,7 @@ from mlpengine.common.wording import html_table, plural
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
-from mlpengine.config.problems import path_of
+from mlpengine.config.problems import near_path, path_of
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
@@ -272,12 +272,14 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
                 f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
                 f"{key}={SECTION_EXAMPLES[key]}"
             )
-        if key not in Config.model_fields and path:
+        says = "is" if path else "may be"
+        path = path or near_path(key, Config)
+        if key not in Config.model_fields and path and len(path) > 1:
             inner = value
             for part in reversed(path[1:]):
                 inner = {part: inner}
             raise UsageError(
-                f"{NAME}: {key} is {dotted(path)} of a config (got {quoted(value)}); write "
+                f"{NAME}: {key} {says} {dotted(path)} of a config (got {quoted(value)}); write "
                 f"{path[0]}={inner!r}"
             )
 

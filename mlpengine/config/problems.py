@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mlpengine.common.foreign import SYNONYMS
-from mlpengine.common.wording import hint, suggestion
+from mlpengine.common.wording import hint, nearest, suggestion
 from mlpengine.config.options import Named, Section, Short
 from mlpengine.config.reader import Document, KeyPath, dotted
 
@@ -198,6 +198,12 @@ def path_of(key: int | str, model: type[BaseModel], near: KeyPath = ()) -> KeyPa
     names = key, *SYNONYMS.get(str(key).lower(), "").split()
     paths = [path for path in _paths(model) if path[-1] in names]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
+
+
+def near_path(key: str, model: type[BaseModel]) -> KeyPath | None:
+    """Return the path of the key whose name is nearest, or None."""
+    near = nearest(key, (str(path[-1]) for path in _paths(model)))
+    return path_of(near, model) if near else None
 
 
 def _description(model: type[BaseModel], path: KeyPath) -> str:

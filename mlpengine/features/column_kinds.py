@@ -113,6 +113,18 @@ def odd_row(column: Column) -> int | None:
     return int(odd[0]) if len(odd) else int(np.flatnonzero(rows == usual)[0])
 
 
+def odd_texts(column: Column) -> list[str]:
+    """Return the texts of a column, in this part of the rows or another, that are no numbers."""
+    return [level for level in column.levels if not _is_number(level)]
+
+
+def gap_advice(cell: str) -> str:
+    """Return the option that reads a cell as missing, if it is spelled as gaps are, or ""."""
+    from mlpengine.tables.detect import GAPS  # which reading alone needs
+
+    return f", or set data.na_values: [{cell!r}]" if cell.lower() in GAPS else ""
+
+
 def _spelling(level: str) -> str:
     if _is_number(level):
         return "number"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.features.column_kinds import odd_row
+from mlpengine.features.column_kinds import gap_advice, odd_row
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
@@ -138,10 +138,11 @@ def check_numeric(table: Table, name: str) -> None:
     column = table[name]
     if column.kind == "text" and not column.missing.all():
         row = odd_row(column)
-        cell = "other rows hold text" if row is None else f"{column.cell(row)!r:.60}"
+        cell = "" if row is None else column.cell(row)
+        shown = "other rows hold text" if row is None else f"{cell!r:.60}"
         raise DataError(
-            f"{table.where(name, row)}: a number is needed ({cell}); correct the cell, or leave it "
-            "empty"
+            f"{table.where(name, row)}: a number is needed ({shown}); correct the cell, or leave "
+            f"it empty{gap_advice(cell)}"
         )
 
 

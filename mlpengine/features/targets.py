@@ -9,11 +9,13 @@ import numpy as np
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import (
+    gap_advice,
     is_binary,
     kind_of,
     marked_number,
     odd_row,
     odd_target_row,
+    odd_texts,
     task_of,
 )
 from mlpengine.settings.features import Standardizing, TaskName
@@ -225,9 +227,11 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
     column = table[name]
     row = odd_target_row(column)
     if row is not None:
+        cell = column.cell(row)
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
-            f"({column.cell(row)!r:.60}); correct or empty the cell, or set task to classification"
+            f"({cell!r:.60}); correct or empty the cell{gap_advice(cell)}, or set task to "
+            "classification"
         )
     if kind_of(column) == "text":
         count = len(column.distinct())
@@ -353,10 +357,17 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
     _complete(table, name, role)
     column = table[name]
     if column.kind not in ("number", "boolean"):
-        row = (odd_row(column) if column.kind == "text" else None) or 0
-        advice = "; write a date as days or seconds since some day" if column.kind == "date" else ""
-        cell = f"{column.cell(row)!r:.60}"
-        raise DataError(f"{table.where(name, row)}: {role} must be a number ({cell}){advice}")
+        row: int | None
+        advice, row, odd = "write a date as days or seconds since some day", 0, odd_texts(column)
+        if column.kind == "text":
+            row = odd_row(column)
+        cell = odd[0] if row is None and odd else column.cell(row or 0)
+        if column.kind == "text":
+            advice = f"correct the cell{gap_advice(cell)}"
+            if role == "the target" and len(odd) == len(column.levels):
+                advice = "for classes write data.task: classification"
+        where = table.where(name, row)
+        raise DataError(f"{where}: {role} must be a number ({cell!r:.60}); {advice}")
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(values) < 1e38))
     if len(wrong):

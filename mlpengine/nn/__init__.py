@@ -1,5 +1,8 @@
 """Networks, their buffers and their gradients."""
 
+from typing import TYPE_CHECKING
+
+from mlpengine.common.lazy import lazy_names
 from mlpengine.nn.front import Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import INITIALIZERS
@@ -9,3 +12,6 @@ from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 
 __all__ = ["ACTIVATIONS", "INITIALIZERS", "Front", "Gradients", "Mlp", "Network", "Scratch"]
+
+if not TYPE_CHECKING:  # which would take any name for one of this module
+    __getattr__, _ = lazy_names(__name__, {})

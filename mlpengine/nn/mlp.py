@@ -86,7 +86,9 @@ class Mlp(Network):
         "predict_proba": "predict returns logits; MlpClassifier has it",
         "requires_grad_": "write mlp.freeze([0])",
         "zero_grad": "none is needed, backward overwrites the gradients",
-        **dict.fromkeys(("coefs_", "intercepts_"), "write mlp.weights and mlp.biases"),
+        **dict.fromkeys(
+            ("weight", "bias", "coefs_", "intercepts_"), "write mlp.weights and mlp.biases"
+        ),
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }
 

@@ -115,7 +115,13 @@ class Network(Recordable):
         if not own:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if x is not scratch.input:
-            write_into(scratch.input, np.asarray(x), "forward: x")
+            try:
+                write_into(scratch.input, np.asarray(x), "forward: x")
+            except ShapeError as error:
+                rows, *shape = np.shape(x) or (0,)
+                fits = rows and (*shape,) == self.in_shape
+                advice = f"; write mlp.scratch(batch_size={rows})" if fits else ""
+                raise ShapeError(f"{error}{advice}") from None
         scratch.program.run()
         return scratch.output
 

@@ -8,6 +8,7 @@ shapes and bytes (safetensors does not notice a flipped bit).
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
         metadata = json.loads(text, parse_constant=_refuse_constant)
         same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
     except _UNREADABLE as error:
-        cause = first_line(path) or error
+        cause = first_line(path) or _of_pytorch(path) or error
         raise CheckpointError(f"{path}: must be a readable safetensors file ({cause})") from error
     header: Any = metadata.get("header") if isinstance(metadata, dict) else None
     if not isinstance(header, dict) or metadata.keys() != {"header", "sha256"}:
@@ -77,6 +78,21 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if not same_text or digest(arrays, header) != metadata["sha256"]:
         raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
     return arrays, header
+
+
+def _of_pytorch(path: Path) -> str:
+    """Return what to write for a file that PyTorch saved, a pickle alone or in a ZIP, or ""."""
+    with suppress(OSError):
+        with path.open("rb") as file:
+            start = file.read(200)
+        zipped = start[:2] == b"PK" and b"data.pkl" in start
+        pickled = start[:1] == b"\x80" and start[1:2] in b"\2\3\4\5"
+        if zipped or (pickled and start[8:9] != b"{"):  # as in safetensors, after a length
+            return (
+                "it looks like a file of PyTorch; write mlp.load_state_dict({name: value.numpy() "
+                "for name, value in torch.load(path).items()})"
+            )
+    return ""
 
 
 def check_finite(

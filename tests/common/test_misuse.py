@@ -353,6 +353,12 @@ MISTAKES = {
         "got 5",
         "write training={'epochs': 5}",
     ),
+    "a misspelled key of fit": (
+        lambda: mlpengine.fit(COLUMNS, target="price", epoch=2),
+        "fit: epoch may be training.epochs",
+        "got 2",
+        "write training={'epochs': 2}",
+    ),
     "fit as in scikit-learn": (
         lambda: mlpengine.fit(COLUMNS, target="price", hidden_layer_sizes=[5]),
         "fit: hidden_layer_sizes is model.hidden",
@@ -584,6 +590,12 @@ MISTAKES = {
         "Mlp.forward: scratch must be of the class Scratch",
         "float32[8, 4]",
         "write mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)",
+    ),
+    "more rows than the scratch": (
+        lambda: by_hand("mlp.forward([[0.0] * 4] * 16, scratch)"),
+        "forward: x: shape must be (8, 4)",
+        "got (16, 4)",
+        "write mlp.scratch(batch_size=16)",
     ),
     "no scratch": (
         lambda: by_hand("mlp.forward(X)"),
@@ -898,6 +910,25 @@ MISTAKES = {
         "'realmlp'",
         "write model={'preset': 'realmlp'}",
     ),
+    "PyTorch's activation": (
+        lambda: mlpengine.ReLU,
+        "module 'mlpengine'",
+        "'ReLU'",
+        "write Mlp([4, 8, 3], activation='relu')",
+    ),
+    "PyTorch's layer": (
+        lambda: nn.Linear,
+        "module 'mlpengine.nn'",
+        "'Linear'",
+        "write Mlp([4, 8, 3])",
+    ),
+    "PyTorch's network": (lambda: nn.Sequential, "'mlpengine.nn'", "'Sequential'", "write Mlp([4"),
+    "PyTorch's weight": (
+        lambda: parts()[0].weight,
+        "'Mlp'",
+        "'weight'",
+        "write mlp.weights and mlp.biases",
+    ),
     "PyTorch's optimizer": (
         lambda: mlpengine.SGD,
         "module 'mlpengine'",
@@ -971,6 +1002,13 @@ def test_a_text_file_is_not_read_as_a_model(name, kind, tmp_path):
     for load, error in ((mlpengine.load, UsageError), (Mlp.load, CheckpointError)):
         with pytest.raises(error, match=f"begins with 'area,rooms': a {kind}, not a mo"):
             load(tmp_path / name)
+
+
+@pytest.mark.parametrize("start", [b"PK\3\4\0\0model/data.pkl\x80\2", b"\x80\2\x8a\n"])
+def test_a_file_of_pytorch_is_named(start, tmp_path):
+    (tmp_path / "model.pt").write_bytes(start + bytes(range(256)))
+    with pytest.raises(CheckpointError, match="looks like a file of PyTorch; write"):
+        Mlp.load(tmp_path / "model.pt")
 
 
 def public_signatures():

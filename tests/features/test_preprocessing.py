@@ -362,7 +362,18 @@ FITS = {
     "missing target": (HEAD + ROWS + "1,1,u,\n", {}, "line 32, column 'y': the target is missing"),
     "infinite target": (HEAD + ROWS + "1,1,u,inf\n", {}, "'y': the target must be finite"),
     "one bad cell": (HEAD + ROWS + "1o,1,u,2\n", {}, "line 32, column 'a': a number is needed"),
-    "text target": (HEAD + ROWS, {"target": "w", "task": "regression"}, "must be a number"),
+    "a gap": (HEAD + ROWS + "n.a.,1,u,2\n", {}, "leave it empty, or set data.na_values: ['n.a.']"),
+    "a gap in the target": (
+        HEAD + ROWS + "1,1,u,n.a.\n",
+        {"task": "regression"},
+        "line 32, column 'y': the target must be a number ('n.a.'); correct the cell, or set "
+        "data.na_values: ['n.a.']",
+    ),
+    "text target": (
+        HEAD + ROWS,
+        {"target": "w", "task": "regression"},
+        "must be a number ('u'); for classes write data.task: classification",
+    ),
     "no such target": (HEAD + ROWS, {"target": "z"}, "the config needs column 'z'"),
     "no such column": (HEAD + ROWS, {"drop": ["aa"]}, "column 'aa' (did you mean 'a'?)"),
     "nothing left": (HEAD + ROWS, {"drop": ["a", "b", "w"]}, "no column is left"),

@@ -98,6 +98,12 @@ def test_the_cell_unlike_the_others_is_blamed(name):
             fit_target(full, ["y"], task, standardize=True)
 
 
+def test_a_text_that_is_in_another_part_is_blamed_without_a_line():
+    part = Table({"y": Column(np.zeros(3, np.int32), "text", ("1", "n.a."))}, "t", first_line=2)
+    with pytest.raises(DataError, match=r"^t: column 'y': the target must be a number \('n.a.'\)"):
+        fit_target(part, ["y"], "regression", standardize=True)
+
+
 def test_a_missing_weight_is_called_a_weight():
     table = Table({"w": Column(np.array([1.0, np.nan]))}, "t", first_line=2)
     with pytest.raises(DataError, match="line 3, column 'w': the sample weight is missing here;"):
