@@ -76,6 +76,11 @@ def missing(path: Path, what: str) -> UsageError:
     return UsageError(f"{path}: there is no such {what}{near}")
 
 
+def is_run(directory: Path) -> bool:
+    """Return whether a directory is that of a run, which has begun."""
+    return (directory / "config.resolved.yaml").is_file()
+
+
 def not_a_run(directory: Path) -> UsageError:
     """Return the error of a command that names a directory that is no run, with the runs in it."""
     inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
@@ -90,7 +95,7 @@ def _models(directory: Path) -> list[str]:
         return [
             one.name
             for one in sorted(directory.iterdir())
-            if one.suffix == ".safetensors" or (one / "config.resolved.yaml").is_file()
+            if one.suffix == ".safetensors" or is_run(one)
         ]
     return []
 

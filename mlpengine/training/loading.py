@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.common.files import checked_path, first_line, missing, not_a_run
+from mlpengine.common.files import checked_path, first_line, is_run, missing, not_a_run
 from mlpengine.common.misuse import called_as
 from mlpengine.errors import CheckpointError, RunError, UsageError
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
-from mlpengine.training.run_directory import LOCK_FILE
 
 
 @called_as("mlpengine.load('runs/name')")
@@ -34,7 +33,7 @@ def load(run: str | Path) -> Model:
     if (run / MODEL_FILE).is_file():
         return Model.load(run / MODEL_FILE)
     checkpoint = Checkpoints(run / CHECKPOINTS).newest()
-    if checkpoint is None and (run / LOCK_FILE).is_file():
+    if checkpoint is None and is_run(run):
         raise RunError(f"{run}: holds no model and no checkpoint; the run was stopped before one")
     if checkpoint is None:
         raise not_a_run(run)
