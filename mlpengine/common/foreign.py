@@ -276,5 +276,5 @@ _LAYERS = {
     "dropout": "a network has it: write Mlp([4, 8, 3], dropout=0.1)",
 }
 
-LAYERS = {name: text for names, text in _LAYERS.items() for name in names.split()}
+FOREIGN_LAYERS = {name: text for names, text in _LAYERS.items() for name in names.split()}
 """What is said of the names that layers and activations have in other libraries."""

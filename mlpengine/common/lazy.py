@@ -32,11 +32,11 @@ def lazy_names(
 
     def place_of(name: str) -> str:
         """Return where a name is, or the nearest one, for a message."""
-        from mlpengine.common.foreign import LAYERS  # which no import needs
+        from mlpengine.common.foreign import FOREIGN_LAYERS  # which no import needs
         from mlpengine.common.wording import suggestion
 
-        if name.lower() in LAYERS:
-            return f"; {LAYERS[name.lower()]}"
+        if name.lower() in FOREIGN_LAYERS:
+            return f"; {FOREIGN_LAYERS[name.lower()]}"
         for part in rooms:
             if name in getattr(import_module(f"{package}.{part}"), "__all__", ()):
                 return f"; it is in {package}.{part}"

@@ -14,7 +14,7 @@ from mlpengine.ops._softmax_loss import SoftmaxLoss
 from mlpengine.ops.loss import VALUE, need_rows
 from mlpengine.spec import Array, Calls, Spec, call
 
-SUM_TOLERANCE = 1e-3
+PROBABILITY_TOLERANCE = 1e-3
 """How far a row of probabilities may be from a sum of 1, or below 0."""
 
 TABLE_CLASSES = 256
@@ -139,10 +139,10 @@ def _check_probabilities(where: str, target: Array) -> None:
     """
     with np.errstate(all="ignore"):
         off = target.dot(ones(target.shape[1], target.dtype)) - 1
-        if off.dot(off) <= SUM_TOLERANCE**2 and target.min() >= 0:
+        if off.dot(off) <= PROBABILITY_TOLERANCE**2 and target.min() >= 0:
             return
         sums, lowest = target.sum(axis=1), target.min(axis=1)
-        wrong = (np.abs(sums - 1) > SUM_TOLERANCE) | (lowest < -SUM_TOLERANCE)
+        wrong = (np.abs(sums - 1) > PROBABILITY_TOLERANCE) | (lowest < -PROBABILITY_TOLERANCE)
         rows = np.flatnonzero(wrong & np.isfinite(sums))
     if rows.size:
         row = rows[0]
