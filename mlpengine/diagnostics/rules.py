@@ -264,7 +264,7 @@ def lr_low(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def dead(diagnostics: Diagnostics) -> Verdict | None:
-    """Rectifier units that never fire, while there is something left to learn."""
+    """Dead (dying) units: rectifiers that never fire, while there is something left to learn."""
     shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
     number, share = worst(shares)
     if not share > DEAD:

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
-from mlpengine.export._c import to_c
+from mlpengine.export._model_c import to_c
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors

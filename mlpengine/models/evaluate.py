@@ -13,8 +13,8 @@ from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
 from mlpengine.spec import Array, Spec
+from mlpengine.step.fault import bad_rows
 from mlpengine.step.fused_loop import WORK_AT_ONCE
-from mlpengine.step.nonfinite import bad_rows
 from mlpengine.step.ranks import Ranks
 
 if TYPE_CHECKING:

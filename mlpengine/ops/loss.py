@@ -138,9 +138,9 @@ class Loss(GradOp):
             except (AttributeError, TypeError):
                 refuse_arguments(self.__call__, output, target, d_output, sample_weight)
                 raise
+            self.check_target(target)
             bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")
-        self.check_target(target)
         if bound.sample_weight is not None:
             weights = np.asarray(sample_weight)
             write_into(bound.sample_weight, weights, f"{self.name}: sample_weight")

@@ -15,7 +15,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array, Call
-from mlpengine.step.nonfinite import Fault, bad_rows, listed_rows, locate_nonfinite
+from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor

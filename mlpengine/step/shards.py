@@ -24,7 +24,7 @@ from mlpengine.optim import Optimizer
 from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, Call, call
 from mlpengine.step.bound_step import BoundStep, StepData
-from mlpengine.step.nonfinite import Fault
+from mlpengine.step.fault import Fault
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shared_update import SharedUpdate, share_update
 from mlpengine.tape.flat import Flat

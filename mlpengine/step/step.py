@@ -64,6 +64,8 @@ class _Result:
     norm: float = nan
     clipped: float = nan
     clipped_steps: int = 0
+    checked: bool = False
+    """Whether the first targets were checked."""
 
 
 class TrainingStep(KnownAttributes):
@@ -253,8 +255,14 @@ class TrainingStep(KnownAttributes):
                 raise
             bound = self.bound(len(rows))
             bound.write(rows, target, weights)
-        self.loss.check_target(target)
+        if not self._result.checked:
+            self._check_target(target)
         return self.run(bound)
+
+    def _check_target(self, target: Array) -> None:
+        """Raise IndexRangeError for the first targets of the step if they are no probabilities."""
+        self.loss.check_target(target)
+        self._result.checked = True
 
     def _not_rows(self, x: ArrayLike, rows: Array, target: Array) -> str:
         """Return the message for features that are not (rows, in_dim)."""
@@ -415,7 +423,8 @@ class TrainingStep(KnownAttributes):
             )
         if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
-        self.loss.check_target(data[1])
+        if not self._result.checked:
+            self._check_target(data[1])
         return order.size // self.batch_size
 
     def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:

@@ -25,13 +25,13 @@ from mlpengine.optim import PlateauSchedule
 from mlpengine.settings import EarlyStopping
 from mlpengine.spec import Array
 from mlpengine.step.bound_step import BoundStep
+from mlpengine.step.fault import bad_rows
 from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps, compiled_steps
-from mlpengine.step.nonfinite import bad_rows
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
-from mlpengine.training.nonfinite import NonfiniteRule
+from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 CHECKED_ROWS = 512
 """Training rows for which the outputs of the final weights must be finite."""

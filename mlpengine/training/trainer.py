@@ -55,7 +55,7 @@ from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.ensemble_loop import SEED_STRIDE, EnsembleLoop
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.nonfinite import NonfiniteRule
+from mlpengine.training.nonfinite_rule import NonfiniteRule
 from mlpengine.training.starting import copy_weights
 
 SMALL_STEP = 2**20

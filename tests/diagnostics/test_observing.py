@@ -16,7 +16,7 @@ from mlpengine.models.task import Classification, Split
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop
-from mlpengine.training.nonfinite import NonfiniteRule
+from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 
 def part(rows=130, seed=0):

@@ -5,7 +5,7 @@ import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.errors import CheckpointError, NumericalError, UsageError
-from mlpengine.training.nonfinite import NonfiniteRule
+from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 
 def failing_step(place):

@@ -34,7 +34,7 @@ from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop
-from mlpengine.training.nonfinite import NonfiniteRule
+from mlpengine.training.nonfinite_rule import NonfiniteRule
 from mlpengine_cli.main import COMMANDS, group
 
 SETTINGS = [

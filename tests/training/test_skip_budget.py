@@ -13,7 +13,7 @@ from mlpengine.step.state import pack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, SkipBudget
-from mlpengine.training.nonfinite import NonfiniteRule
+from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""Location of the first number that is not finite."""
+"""Location of the first number that is not finite; `TrainingStep` makes the sentence around it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

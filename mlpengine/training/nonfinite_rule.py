@@ -9,7 +9,7 @@ from mlpengine.errors import CheckpointError, NumericalError
 from mlpengine.models.task import RowOrigins
 from mlpengine.settings.training import Action, TrainingSettings
 from mlpengine.spec import Array
-from mlpengine.step.nonfinite import SHOWN_ROWS
+from mlpengine.step.fault import SHOWN_ROWS
 from mlpengine.step.step import TrainingStep
 
 
