@@ -280,14 +280,18 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
     return {name: options for name, options in sections.items() if options}
 
 
-_built: list[list[str]] = []
+def _names() -> list[list[str]]:
+    return [list(registry) for registry, _ in FAMILIES.values()]
+
+
+_built = _names()
 
 
 def current_config() -> type[Config]:
     """Return `Config`, built again where a loss, an optimizer or another family has grown."""
-    names = [list(registry) for registry, _ in FAMILIES.values()]
+    names = _names()
     if names != _built:
-        for section in (TrainingSection, Config) if _built else ():
+        for section in (TrainingSection, Config):
             section.model_rebuild(force=True)
         _built[:] = names
     return Config

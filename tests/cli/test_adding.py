@@ -1,6 +1,8 @@
 """What is added from outside, in one class, is known everywhere that built-in ones are."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +135,14 @@ def nested(key: str, value: Any) -> dict[str, Any]:
     for name in reversed(key.split(".")):
         value = {name: value}
     return value
+
+
+def test_what_is_added_before_the_first_config_is_known_too():
+    """Before, a family that had grown since the import was taken for what configs were made of."""
+    code = "import mlpengine.config.schema as s; from test_adding import heavy_ball; heavy_ball(); "
+    code += "assert 'heavy_ball' in str(s.json_schema())"
+    path = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 @pytest.mark.parametrize("what", ADDED)
