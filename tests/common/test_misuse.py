@@ -976,7 +976,10 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("call", "where", "given", "right"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_where_it_is_and_what_to_write(call, where, given, right):
+def test_a_mistake_is_told_where_it_is_and_what_to_write(
+    call, where, given, right, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # a clone has runs after the first command of the README
     with pytest.raises((MlpEngineError, AttributeError)) as caught:  # NotFittedError is one
         call()
     message = str(caught.value)
