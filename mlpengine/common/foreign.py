@@ -148,7 +148,7 @@ SYNONYMS = {
     "init_method": "initializer",
     "n": "count",
     "n_members": "count",
-    "n_estimators": "count members",
+    "n_estimators": "count",
     "init": "initializer",
     "act": "activation",
     "activation_fn": "activation",
@@ -232,7 +232,7 @@ _SENTENCES = {
     "from_logits": "losses take outputs before softmax or sigmoid; leave it out",
     "bias use_bias": "all layers have biases; leave it out",
     "batch_norm batchnorm norm layer_norm normalization": (
-        "an Mlp has no normalization; leave it out, or use mlpengine.tape.layer_norm in a Program"
+        "an Mlp has no normalization; leave it out, or use mlpengine.tape.layer_norm in a Network"
     ),
     "verbose disp": "progress is what callbacks show; leave it out",
     "shuffle": "the rows are shuffled in each epoch; leave it out",
