@@ -13,7 +13,8 @@ import numpy as np
 
 from mlpengine.common.files import missing
 from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.wording import plural, redacted
+from mlpengine.common.redaction import redacted, without_directories
+from mlpengine.common.wording import plural
 from mlpengine.config import load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
@@ -36,7 +37,6 @@ from mlpengine.training.samples import read_series
 from .chart_types import thinned
 from .columns import data_of
 from .predictions import hardest_of, predictions_of
-from .redaction import without_directories
 
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.palette import LIGHT, shown_name
+from mlpengine.common.redaction import without_directories
 from mlpengine.common.wording import plural
 from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
@@ -19,7 +20,6 @@ from .collect import REPORT_FORMAT, Collected, RunData, plain_data
 from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
-from .redaction import without_directories
 from .svg import grid, strip
 
 SHOWN_TRIALS, TRIAL_KEYS = 40, 9

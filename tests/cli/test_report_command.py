@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from small import SMALL
 
+from mlpengine.common.redaction import without_directories
 from mlpengine.errors import CheckpointError
 from mlpengine.models.model import Model
 from mlpengine.report import page
-from mlpengine.report.redaction import without_directories
 
 WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]
