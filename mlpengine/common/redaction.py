@@ -74,6 +74,13 @@ _DIRECTORIES = re.compile(
 )
 
 
+def shown_path(path: Path) -> Path:
+    """Return a path as a page may show it: below the working directory, relative, or its name."""
+    here = Path.cwd()
+    path = path.relative_to(here) if path.is_relative_to(here) else path
+    return Path(path.name) if path.is_absolute() else path
+
+
 def without_directories(value: Any) -> Any:
     """Return texts, also in lists and mappings, with each absolute path as its last part."""
     if isinstance(value, str):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.palette import LIGHT, shown_name
-from mlpengine.common.redaction import without_directories
+from mlpengine.common.redaction import shown_path, without_directories
 from mlpengine.common.wording import plural
 from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
@@ -230,7 +230,7 @@ def collect_sweep(
         "format": REPORT_FORMAT,
         "kind": "sweep",
         "name": name,
-        "path": without_directories(str(path)),
+        "path": str(shown_path(path)),
         "metric": outcome["metric"],
         "trials": [{k: v for k, v in t.items() if k != "run_dir"} for t in outcome["trials"]],
         "best": without_directories(chosen),
