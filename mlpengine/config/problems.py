@@ -229,15 +229,12 @@ def _section_at(path: KeyPath, data: Any, model: type[BaseModel]) -> type[BaseMo
                 return None
             data, section = data[name], kind
             continue
-        name = next((one.default for one in _parts(field) if isinstance(one, Named)), None)
-        if isinstance(data, str):
-            name = data
-        elif isinstance(data, dict):
-            name = data.get("name", "formula" if "formula" in data else name)
+        whole = next((one.complete(data) for one in _parts(field) if isinstance(one, Named)), None)
+        name = whole.get("name") if isinstance(whole, dict) else None
         sections = [*_members(field)]
-        named = [s for s in sections if "name" in s.model_fields]
-        named = [s for s in named if s.model_fields["name"].default == name]
-        section = next(iter([*named, *sections]), None)
+        names = [getattr(s.model_fields.get("name"), "default", None) for s in sections]
+        place = names.index(name) if name in names else 0
+        section = sections[place] if sections else None
     return section
 
 
