@@ -208,9 +208,11 @@ def averages(results: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     whole = counts[counts == len(methods)].index
     chosen = chosen.set_index(["table", "split"]).loc[lambda f: f.index.isin(whole)].reset_index()
     keys = ["table", "method", "kind", "classes"]
-    return chosen.groupby(keys)[["error", "seconds", "rows", "split"]].agg(
-        {"error": "mean", "seconds": "mean", "rows": "mean", "split": "nunique"}
-    ).reset_index()
+    return (
+        chosen.groupby(keys)[["error", "seconds", "rows", "split"]]
+        .agg({"error": "mean", "seconds": "mean", "rows": "mean", "split": "nunique"})
+        .reset_index()
+    )
 
 
 def geometric_mean(values: pd.Series) -> float:
@@ -261,9 +263,7 @@ def elos(means: pd.DataFrame) -> pd.Series:
     return BenchmarkEvaluator(columns_to_agg_extra=[]).compute_elo(frame)["elo"]
 
 
-def run(
-    table: Contest, split: int, name: str, method: Method, out: Path, label: str
-) -> None:
+def run(table: Contest, split: int, name: str, method: Method, out: Path, label: str) -> None:
     """Fit a method on one split, and keep its scores and predictions."""
     train, test = table.parts(split)
     problem = table.problem
