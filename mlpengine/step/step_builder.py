@@ -14,8 +14,9 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
-from mlpengine.backends.compiled.lower import lower, need_batch_rows
+from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
+from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
@@ -159,7 +160,8 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
 
     Of work arrays, in which the rows need not come first, programs use none but arrays of rows.
     """
-    arrays = [*instruction.reads, *instruction.writes]
+    arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
+    arrays += instruction.writes
     places = [None if a is None else (address_of(a), *a.shape[1:]) for a in arrays]
     return [*places, *((address_of(a),) for a in instruction.work.values())]
 
@@ -212,6 +214,7 @@ class _StepParts:
             dtype=self.scratch.mlp.dtype,
             batch=self.scratch.batch_size,
             threads=self.threads,
+            parameters=self.scratch.mlp.params.flat,
             names=self._names(),
             **update,
         )
@@ -263,8 +266,9 @@ class _StepParts:
 
     def _is_supported(self, instructions: Sequence[InstructionLike]) -> bool:
         """Return whether the instructions can be one program."""
+        batch = Batch(self.scratch.batch_size, (), self.scratch.mlp.params.flat)
         try:
-            need_batch_rows(lower(instructions, 1, {}).kernels, self.scratch.batch_size, ())
+            lower(instructions, 1, {}, batch, self.scratch.mlp.dtype.itemsize)
         except UnsupportedError:
             return False
         return True

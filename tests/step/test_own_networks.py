@@ -14,7 +14,7 @@ from mlpengine.models.task import NumberTarget, Regression, Split
 from mlpengine.optim import Group
 
 BATCH = 16
-WHOLE = {"residual", "residual with dropout"}
+WHOLE = {*NETWORKS}
 """Networks that are one program, update included; others have parts that NumPy computes."""
 
 BACKENDS = ("numpy", "compiled")
