@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from dags import dags
+from hypothesis import HealthCheck, Phase, given, settings
 
 from mlpengine import Program, Tape
 from mlpengine.backends.compiled import UnsupportedError, available_targets, compile_program
@@ -12,6 +14,7 @@ from mlpengine.ops import REGISTRY, Linear, Softmax
 from mlpengine.tape.binding import Instruction
 
 ROWS, COLUMNS = 7, 13
+RANDOM_ROWS = 5
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -51,6 +54,51 @@ def test_kernels_of_rows_agree_with_their_ops(dtype):
     near = 2e-5 if dtype == "float32" else 5e-14
     for array, wanted in zip(kept, expected, strict=True):
         np.testing.assert_allclose(array, wanted, rtol=near, atol=10 * near)
+
+
+def compiled_and_numpy(tape, outputs, threads):
+    """Return what a program computes compiled, values and gradients, and in NumPy."""
+    program = Program(tape, *outputs, backend="numpy")
+    rng = np.random.default_rng(5)
+    for buffer in program.inputs.values():
+        buffer[...] = rng.standard_normal(buffer.shape)
+    program.forward()
+    seeds = [rng.standard_normal(n.shape) for n in outputs]
+    program.backward(seeds if len(seeds) > 1 else seeds[0])
+    kept = [*map(program.value, outputs), program.grads.flat]
+    expected, found = [array.copy() for array in kept], []
+    for number in threads:
+        executor = compile_program(
+            program.instructions,
+            dtype=np.dtype("f8"),
+            batch=RANDOM_ROWS,
+            threads=number,
+            parameters=program.params.flat,
+        )
+        for array in kept:
+            array.fill(np.nan)
+        assert executor.step() == 0
+        found.append([array.copy() for array in kept])
+    return found, expected
+
+
+@given(dags(batch=RANDOM_ROWS))
+@settings(
+    max_examples=6,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],  # each example is compiled twice; shrinking would take minutes
+    suppress_health_check=list(HealthCheck),
+)
+def test_random_graphs_agree_with_numpy_on_one_thread_and_three(dag):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
+        (alone, together), expected = compiled_and_numpy(*dag, threads=(1, 3))
+    for one, other, wanted in zip(alone, together, expected, strict=True):
+        assert one.tobytes() == other.tobytes()
+        np.testing.assert_allclose(
+            one, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max(initial=1)
+        )
 
 
 def bound_instruction(op, reads, out):

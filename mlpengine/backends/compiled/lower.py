@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mlpengine.backends.compiled.batch_products import BatchProduct
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.dropout import Draw
 from mlpengine.backends.compiled.elementwise import Map
@@ -19,6 +20,7 @@ from mlpengine.backends.values import Batch, Kind, MatrixValue, UnsupportedError
 
 KERNELS: list[type[Kernel]] = [
     Product,
+    BatchProduct,
     ColumnSum,
     EntryLossRows,
     CrossEntropyRows,
@@ -65,6 +67,7 @@ def lower(
         _need_order(kernels)
         if any(v.array.dtype.kind == "f" and v.array.itemsize != itemsize for v in values.all):
             raise UnsupportedError("numbers of several dtypes")
+    kernels = _needed(kernels)
     kernels = [*_draws(kernels), *fuse([k for k in kernels if not isinstance(k, Draw)])]
     mark_stored(kernels)
     values.place(lanes, _any_length(kernels, lanes))
@@ -101,7 +104,10 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
         made = "rows"
     over = kernel.reads if kernel.called_in == "reduce" else kernel.writes
     in_batch = kernel.called_in in ("rows", "reduce")
-    if not kernel.any_phase and not in_batch or in_batch and over and not batch.times(over[0].rows):
+    allowed = kernel.any_phase
+    if in_batch:
+        allowed = not over or batch.times(over[0].rows) > 0
+    if not allowed:
         raise UnsupportedError(f"{kernel.text}, in other rows than the batch's")
     for value in kernel.writes:
         value.kind = made
@@ -117,6 +123,17 @@ def _need_order(kernels: Sequence[Kernel]) -> None:
         for j in range(i):
             if order[i] < order[j] and _overwrites(kernel, kernels[j]):
                 raise UnsupportedError(f"{kernel.text}, where {kernels[j].text} reads")
+
+
+def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels without those whose results nothing reads, and nobody sees."""
+    needed, read = list[Kernel](), set[MatrixValue]()
+    for kernel in reversed(kernels):
+        ends = isinstance(kernel, LossRows) or not kernel.writes
+        if ends or any(value.final or value in read for value in kernel.writes):
+            needed.append(kernel)
+            read.update(kernel.reads)
+    return needed[::-1]
 
 
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:

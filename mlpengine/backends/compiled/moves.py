@@ -73,8 +73,10 @@ class Move(Kernel):
         """Return what repeats `source`, of a `shape`, along the axes of 1 in the shape of `out`."""
         lead = out.array.ndim - len(shape)
         strides = [0 if n == 1 else s for n, s in zip(shape, contiguous(shape), strict=True)]
-        given = [*zip(out.array.shape, contiguous(out.array.shape), (0,) * lead + (*strides,))]
-        axes = [Axis(n, (to, by)) for n, to, by in given]
+        ends = contiguous(out.array.shape), (*(0,) * lead, *strides)
+        axes = [
+            Axis(n, both) for n, both in zip(out.array.shape, zip(*ends, strict=True), strict=True)
+        ]
         part = _by_rows(source, axes, (0, 0), out, count, factor)
         return cls(out, [part], f"{out.name} = {source.name} repeated", count)
 

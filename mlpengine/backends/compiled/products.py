@@ -44,7 +44,7 @@ class Product(MatrixProduct, Kernel):
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
         op = instruction.op
         if isinstance(op, MatMul):
-            return cls._lower_matmul(instruction, values)
+            return cls.of_matrices(instruction, values)
         if not isinstance(op, Linear):
             return None
         if instruction.kind != "backward":
@@ -69,8 +69,11 @@ class Product(MatrixProduct, Kernel):
         return kernels
 
     @classmethod
-    def _lower_matmul(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products of `MatMul`, whose forms are those of `Linear` by other operands."""
+    def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
+        """Return the products of a rule of `MatMul`: those of `Linear`, by other operands.
+
+        All axes but the last are rows of a; b is one matrix.
+        """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "matmul_")

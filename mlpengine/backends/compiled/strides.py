@@ -31,7 +31,7 @@ def fit_axes(axes: Iterable[Axis], values: Sequence[MatrixValue]) -> list[Axis]:
     """
     fitted = [*axes]
     for k, value in enumerate(values):
-        columns, split, span = value.columns, list[Axis](), 0
+        columns, split = value.columns, list[Axis]()
         for length, strides in fitted:
             step, inside = strides[k], length
             if 0 < step < columns <= step * (length - 1):
