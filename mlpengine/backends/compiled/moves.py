@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.compiled.strides import Axis, contiguous, fit_axes, nest, place
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.backends.values import Kind, MatrixValue, UnsupportedError, Values
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -52,11 +52,12 @@ class Move(Kernel):
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None
-        copies = [_copied(call) for call in calls]
-        if any(copy is None for copy in copies):
+        copies = [copy for call in calls if (copy := _copied(call)) is not None]
+        if len(copies) < len(calls):
             return None
         read = [values.read(a) for a in _arrays(instruction.reads)]
-        kind = next((k for k in ("sums", "rows") if any(v.kind == k for v in read)), "parameters")
+        kinds: tuple[Kind, ...] = ("sums", "rows", "parameters")
+        kind = next((k for k in kinds if any(v.kind == k for v in read)), kinds[-1])
         moves = []
         for array in _arrays(instruction.writes):
             out = values.write(array, f"{op.name if op else 'zeros'}_", kind)
@@ -122,8 +123,9 @@ def _copied(call: Any) -> tuple[Array, Array | None] | None:
         to, source = call.args
         return to, source
     array = getattr(call.func, "__self__", None)
-    clears = isinstance(array, np.ndarray) and call.func == array.fill and call.args == (0,)
-    return (array, None) if clears else None
+    if isinstance(array, np.ndarray) and call.func == array.fill and call.args == (0,):
+        return array, None
+    return None
 
 
 def _lies_in(part: Array, array: Array) -> bool:
