@@ -16,7 +16,7 @@ from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
 from mlpengine.backends.compiled.sums import RowSums
-from mlpengine.backends.values import Batch, Kind, MatrixValue, UnsupportedError, Values
+from mlpengine.backends.values import Batch, MatrixValue, Origin, UnsupportedError, Values
 
 KERNELS: list[type[Kernel]] = [
     Product,
@@ -92,8 +92,8 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
     Raises: UnsupportedError if it can only go over the rows of a batch, and these are others.
     """
-    kinds: set[Kind] = {value.kind for value in kernel.reads}
-    made: Kind = "sums"
+    kinds: set[Origin] = {value.kind for value in kernel.reads}
+    made: Origin = "sums"
     if "sums" in kinds:
         kernel.called_in = "finish"
     elif kinds == {"parameters"} or not (kinds or isinstance(kernel, Draw)):
