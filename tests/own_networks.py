@@ -254,6 +254,27 @@ class Convolution(Network):
         return h.reshape(x.shape[0], -1).linear(tape.parameter("out.weight"))
 
 
+class BatchNormed(Network):
+    """A convolution over a row as an image, with batch norm."""
+
+    def __init__(self, channels=3, **options):
+        parameters = {
+            "filters": (channels, 1, 1, 3),
+            "norm.scale": np.ones(channels),
+            "norm.bias": channels,
+            "out.weight": (2, 4 * channels),
+        }
+        buffers = {"norm.mean": channels, "norm.variance": np.ones(channels)}
+        super().__init__((1, 1, IN_DIM), parameters, buffers=buffers, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.conv2d(p("filters"))
+        h = tape.batch_norm(h, p("norm.scale"), p("norm.bias"), running="norm").relu()
+        h = tape.layer("convolution", h)
+        return h.reshape(x.shape[0], -1).linear(p("out.weight"))
+
+
 NETWORKS = {
     "residual": Residual,
     "residual with dropout": lambda **options: Residual(dropout=0.25, **options),

@@ -6,14 +6,19 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from own_networks import SEVERAL, Gated, TwoTables, rows
+from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
 
 from mlpengine import Adam, AdamW, EarlyStopping, Loop, MeanSquaredError, TrainingStep
 from mlpengine.errors import MlpEngineError, NumericalError
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
+from mlpengine.ops import Normal, Philox
+from mlpengine.tape import Program, Tape
 
 BATCH = 16
+WHOLE = {"two tables"}
+"""Networks that are one program, update included; others have parts that NumPy computes."""
+
 BACKENDS = ("numpy", "compiled")
 
 
@@ -80,6 +85,7 @@ def test_compiled_steps_agree_with_numpy(name):
         np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
         assert min(expected[-3:]) < expected[0]
         assert (step.backend, step.not_compiled) == ("compiled", "")
+        assert step.fused == (name in WHOLE)
         assert step.losses == pytest.approx(plain.losses, rel=near)
         weights = step.loss.weights
         total = sum(weights[n] * v for n, v in step.losses.items())
@@ -274,3 +280,171 @@ def test_one_input_and_several_outputs():
     first = step(x[:, :3], {"a": y, "b": y})
     assert [step(x[:, :3], {"a": y, "b": y}) for _ in range(20)][-1] < first
     assert [*network.predict(x[:, :3])] == ["a", "b"]
+
+
+def images(count, dtype="float32", seed=0):
+    """Return images of one row, of different brightness and contrast, and targets."""
+    x, y = rows(count, dtype=dtype, seed=seed)
+    return (3 * x + 2).reshape(count, 1, 1, -1).astype(dtype), y
+
+
+def normed_step(seed=1, dtype="float32", **options):
+    network = BatchNormed(seed=seed, dtype=dtype)
+    options = {"backend": "numpy", **options}
+    return TrainingStep(network, MeanSquaredError(), AdamW(network, lr=1e-2), BATCH, **options)
+
+
+def trained(step, count=40, epochs=3):
+    x, y = images(count, step.mlp.dtype)
+    size = step.batch_size
+    return [
+        step(x[i : i + size], y[i : i + size]) for _ in range(epochs) for i in range(0, count, size)
+    ]
+
+
+def test_batch_norm_averages_in_training_and_predicts_by_its_averages():
+    step = normed_step(dtype="float64")
+    network, (x, y) = step.mlp, images(40, "float64")
+    mean, variance = np.zeros(3), np.ones(3)
+    for batch in (slice(0, 16), slice(16, 32), slice(32, 40)):
+        filters = network.params.views["filters"].copy()[:, 0, 0]
+        step(x[batch], y[batch])
+        windows = np.lib.stride_tricks.sliding_window_view(x[batch, 0, 0], 3, axis=1)
+        h = windows @ filters.T  # rows, places, channels
+        mean = 0.9 * mean + 0.1 * h.mean(axis=(0, 1))
+        variance = 0.9 * variance + 0.1 * h.reshape(-1, 3).var(axis=0, ddof=1)
+    p = network.state_dict()
+    np.testing.assert_allclose(p["norm.mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(p["norm.variance"], variance, rtol=1e-12)
+    windows = np.lib.stride_tricks.sliding_window_view(x[:, 0, 0], 3, axis=1)
+    h = windows @ p["filters"][:, 0, 0].T
+    h = (h - mean) / np.sqrt(variance + 1e-5) * p["norm.scale"] + p["norm.bias"]
+    h = np.maximum(h, 0).transpose(0, 2, 1).reshape(len(x), -1)
+    np.testing.assert_allclose(network.predict(x), h @ p["out.weight"].T, rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_batch_norm_trains_saves_and_resumes(backend, tmp_path):
+    step, other = normed_step(backend=backend), normed_step(seed=2, backend=backend)
+    losses = trained(step)
+    np.testing.assert_allclose(losses, trained(normed_step()), rtol=2e-4)
+    assert losses[-3] < losses[0]
+    step.save(tmp_path / "step.safetensors")
+    other.load(tmp_path / "step.safetensors")
+    x, _ = images(9)
+    np.testing.assert_array_equal(step.mlp.predict(x), other.mlp.predict(x))
+    assert trained(step) == trained(other)
+    np.testing.assert_array_equal(step.mlp.params.flat, other.mlp.params.flat)
+    assert step.mlp.groups["biases"] == ("norm.scale", "norm.bias")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_loop_with_batch_norm_continues_with_the_same_bits(backend):
+    def loop(epochs):
+        train, held = (Split(x, y, y) for x, y in (images(40), images(20, seed=3)))
+        return Loop(normed_step(backend=backend), LossOnly(), train, held, epochs=epochs, seed=7)
+
+    whole, first, second = loop(6), loop(3), loop(6)
+    whole.run()
+    first.run()
+    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    second.run()
+    np.testing.assert_array_equal(second.step.mlp.params.flat, whole.step.mlp.params.flat)
+    held, network = whole.validation, whole.step.mlp
+    best = min(row.validation["loss"] for row in whole.history.rows)
+    assert best == pytest.approx(np.square(network.predict(held.x) - held.y).mean(), rel=1e-5)
+
+
+def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were():
+    step = normed_step()
+    trained(step)
+    before = step.mlp.params.flat.copy()
+    x, y = images(BATCH)
+    x[3] = np.nan
+    with pytest.raises(NumericalError, match="the input is not, in row 3"):
+        step(x, y)
+    np.testing.assert_array_equal(step.mlp.params.flat, before)
+
+
+def test_shards_refuse_batch_norm():
+    with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
+        normed_step(shards=4)
+
+
+def torch_losses(torch, name, network, steps):
+    """Return the losses of so many steps of Adam from the network's weights, by PyTorch."""
+    f = torch.nn.functional
+    x, y = data(name, BATCH, network.dtype) if name in SEVERAL else images(BATCH, network.dtype)
+    trainable = [n for n in network.params.specs if n not in network.params.frozen]
+    p = {n: torch.tensor(v, requires_grad=n in trainable) for n, v in network.state_dict().items()}
+    optimizer = torch.optim.Adam([p[n] for n in trainable], lr=1e-2)
+
+    def two_tables(_):
+        image = torch.tensor(x["image"]).reshape(BATCH, -1)
+        h = f.linear(torch.tensor(x["left"]), p["left"]) + f.linear(image, p["image"], p["bias"])
+        h = torch.tanh(h)
+        price = f.mse_loss(f.linear(h, p["price.weight"]), torch.tensor(y["price"]))
+        logits = f.linear(h, p["class.weight"], p["class.bias"])
+        return price + 0.3 * f.cross_entropy(logits, torch.tensor(y["class"]))
+
+    def variational(step):
+        def dense(name, h):
+            return f.linear(h, p[f"{name}.weight"], p[f"{name}.bias"])
+
+        z = torch.tensor(samples(network, step))
+        mean, logs = dense("code", torch.tanh(dense("in", torch.tensor(x)))).chunk(2, dim=1)
+        kl = 0.5 * (mean**2 + logs.exp() - logs - 1).sum(dim=1)
+        code = mean + torch.exp(logs / 2) * z
+        again = dense("out", torch.tanh(dense("up", code)))
+        return f.mse_loss(again, torch.tensor(x)) + 0.01 * kl.mean()
+
+    def batch_normed(_):
+        running = p["norm.mean"], p["norm.variance"]
+        h = f.conv2d(torch.tensor(x), p["filters"])
+        h = f.batch_norm(h, *running, p["norm.scale"], p["norm.bias"], training=True)
+        return f.mse_loss(f.linear(torch.relu(h).flatten(1), p["out.weight"]), torch.tensor(y))
+
+    forward = {"two tables": two_tables, "variational": variational}.get(name, batch_normed)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = forward(step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n: v.detach().numpy() for n, v in p.items()}
+
+
+def samples(network, step):
+    """Return the numbers that `Autoencoder` draws in a step."""
+    op = Normal(Philox(network.rng.seed, step))
+    tape = Tape()
+    given = [tape.constant(np.full((BATCH, 2), n, network.dtype)) for n in (0, 1)]
+    return Program(tape, tape.apply(op, *given)).forward()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-9), ("float32", 2e-3)])
+@pytest.mark.parametrize("name", [*SEVERAL, "batch norm"])
+def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
+    for backend in BACKENDS:
+        losses, weights = MeanSquaredError(), None
+        if name in SEVERAL:
+            make, losses, weights, _ = SEVERAL[name]
+            network, (x, y) = make(seed=3, dtype=dtype), data(name, BATCH, dtype)
+        else:
+            network, (x, y) = BatchNormed(seed=3, dtype=dtype), images(BATCH, dtype)
+        expected, parameters = torch_losses(torch, name, network, 100)
+        step = TrainingStep(
+            network,
+            losses,
+            Adam(network, lr=1e-2),
+            BATCH,
+            loss_weights=weights,
+            backend=backend,
+            dropout_schedule=lambda _: 0.0,
+        )
+        np.testing.assert_allclose([step(x, y) for _ in range(100)], expected, rtol=near)
+        for name_, value in network.state_dict().items():
+            np.testing.assert_allclose(value, parameters[name_], rtol=100 * near, atol=near)
