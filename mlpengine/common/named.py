@@ -18,7 +18,7 @@ class NamedRows:
 
     As in a data frame, a name gives one array, and anything else these rows of all of them; `len`
     is the number of rows.  A shape of the empty name stands for the only array there is, which
-    `joined` returns alone.
+    `one_or_named` returns alone.
 
     >>> rows = NamedRows({"left": np.zeros((4, 2)), "right": np.ones((4, 3))})
     >>> len(rows), rows["right"].shape, rows[1:3]["left"].shape
@@ -71,7 +71,7 @@ def need_names(values: Any, names: Mapping[str, Any], where: str) -> None:
         raise ShapeError(f"{where} must have the names {wanted} (got {given})")
 
 
-def joined(values: Mapping[str, Any]) -> Any:
+def one_or_named(values: Mapping[str, Any]) -> Any:
     """Return the only array, whose name is empty, or all as `NamedRows`."""
     return values[""] if "" in values else NamedRows(values)
 
@@ -83,14 +83,14 @@ def as_rows(value: Any) -> Any:
     return NamedRows(value) if isinstance(value, Mapping) else np.asarray(value)
 
 
-def by_name(value: Any) -> dict[str, Any]:
-    """Return what `joined` has joined."""
+def arrays_by_name(value: Any) -> dict[str, Any]:
+    """Return what `one_or_named` has joined."""
     return value.arrays if isinstance(value, NamedRows) else {"": value}
 
 
 def arrays_in(*values: Any) -> list[Any]:
     """Return the arrays of arrays, `NamedRows` and None, which stays, in order."""
-    return [array for value in values for array in by_name(value).values()]
+    return [array for value in values for array in arrays_by_name(value).values()]
 
 
 def row_specs(value: Any, rows: int) -> Any:
@@ -102,7 +102,7 @@ def row_specs(value: Any, rows: int) -> Any:
 
 def check_rows(value: Any, rows: int, where: str) -> None:
     """Raise ShapeError unless every array has so many rows."""
-    for name, array in by_name(value).items():
+    for name, array in arrays_by_name(value).items():
         if array is not None and array.shape[:1] != (rows,):
             place = f"{where}[{name!r}]" if name else where
             raise ShapeError(f"{place} needs {plural(rows, 'row')} (shape {array.shape})")

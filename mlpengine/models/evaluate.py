@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlpengine.common.locks import cached_property
-from mlpengine.common.named import NamedRows, arrays_in, joined, row_specs
+from mlpengine.common.named import NamedRows, arrays_in, one_or_named, row_specs
 from mlpengine.common.wording import plural
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import Network, Scratch
 from mlpengine.ops import REGISTRY
 from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
-from mlpengine.ops.loss_sum import BoundLossSum, LossSum
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
 from mlpengine.spec import Array
 from mlpengine.step.fault import bad_rows
@@ -61,7 +61,9 @@ class Scorer:
     ) -> None:
         self.loss, self.task = loss, task
         sizes = outputs if isinstance(outputs, Mapping) else {"": outputs}
-        self._buffer = joined({n: np.empty((FORWARD_ROWS, k), dtype) for n, k in sizes.items()})
+        self._buffer = one_or_named(
+            {n: np.empty((FORWARD_ROWS, k), dtype) for n, k in sizes.items()}
+        )
         self._bound: dict[tuple[int, bool], BoundLoss] = {}
 
     def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
@@ -106,7 +108,7 @@ class Scorer:
         for call in bound.calls:
             call()
         values = [float(bound.value)]
-        if isinstance(self.loss, LossSum) and isinstance(bound, BoundLossSum):
+        if isinstance(self.loss, LossSum):
             values += self.loss.values(bound).values()
         return values
 

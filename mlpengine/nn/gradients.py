@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.buffers import quiet_runner, zeros
 from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
-from mlpengine.common.named import by_name, joined
+from mlpengine.common.named import arrays_by_name, one_or_named
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
@@ -44,7 +44,7 @@ class GradientMemory:
         d_input = None
         if input_gradient:
             shapes = mlp.in_shapes.items()
-            d_input = joined({n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes})
+            d_input = one_or_named({n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes})
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
 
 
@@ -122,7 +122,7 @@ class Gradients(KnownAttributes):
             self.views[name].fill(0.0)  # once: no backward writes them
         gradients = {n.index: self.views[n.name] for n in wanted}
         if self.d_input is not None:
-            slots = by_name(self.d_input)
+            slots = arrays_by_name(self.d_input)
             for name, node in recording.inputs.items():
                 wanted.append(node)
                 gradients[node.index] = slots[name]
@@ -134,7 +134,7 @@ class Gradients(KnownAttributes):
         ]
         memory = self._memory
         plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
-        slots = by_name(self.d_output)
+        slots = arrays_by_name(self.d_output)
         seeds = {node.index: slots[name] for name, node in recording.outputs.items()}
         backward = Backward(plan, scratch.program, gradients, seeds, memory.arena)
         memory.arena, memory.storages = backward.arena, memory.storages or plan.storages

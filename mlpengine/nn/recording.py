@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.common.buffers import zeros
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
-from mlpengine.common.named import joined
+from mlpengine.common.named import one_or_named
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.nn.initializers import initialize, suited_to
@@ -228,7 +228,7 @@ class Recordable(KnownAttributes):
     def empty_outputs(self, rows: int) -> Any:
         """Return new zeros for the outputs of so many rows, `NamedRows` if they have names."""
         sizes = self.out_sizes
-        return joined({name: zeros(Spec((rows, n), self.dtype)) for name, n in sizes.items()})
+        return one_or_named({name: zeros(Spec((rows, n), self.dtype)) for name, n in sizes.items()})
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.named import by_name, joined
+from mlpengine.common.named import arrays_by_name, one_or_named
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
@@ -62,12 +62,12 @@ class Scratch(KnownAttributes):
         )
         leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
-            given = by_name(input)
+            given = arrays_by_name(input)
             leaves |= {node.index: given[n] for n, node in self.recording.inputs.items()}
         self.program: Forward = Forward(plan, leaves, backend, arena)
         value, recording = self.program.value, self.recording
-        self.input: Array = joined({n: value(node) for n, node in recording.inputs.items()})
-        self.output: Array = joined({n: value(node) for n, node in recording.outputs.items()})
+        self.input: Array = one_or_named({n: value(node) for n, node in recording.inputs.items()})
+        self.output: Array = one_or_named({n: value(node) for n, node in recording.outputs.items()})
         self.calls = self.program.calls
         self._shorter: dict[int, Scratch] = {}
 

@@ -1,7 +1,7 @@
 """The base of all losses: ops whose value is one number, callable in hand-written loops."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -47,7 +47,8 @@ class BoundLoss(Uncopyable):
 
     `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
     empty if the loss was bound without `d_output`.  The value is a sum over rows divided by
-    `mean_rows`.
+    `mean_rows`.  Of a `LossSum`, `parts` are the losses by output, each times its weight, and
+    `sums` the calls that add their values, the last of `forward`; `target` then is by name.
     """
 
     output: Array
@@ -58,6 +59,8 @@ class BoundLoss(Uncopyable):
     forward: tuple[Call, ...]
     backward: tuple[Call, ...]
     mean_rows: float
+    parts: "Mapping[str, BoundLoss]" = field(default_factory=dict)
+    sums: tuple[Call, ...] = ()
     _quietly: Callable[..., None] = field(default_factory=quiet_runner, repr=False)
 
     @cached_property

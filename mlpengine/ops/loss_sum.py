@@ -1,7 +1,6 @@
 """Several losses, one for each output of a network, and their weighted sum."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -13,19 +12,6 @@ from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.spec import Array, Call, Spec, call
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BoundLossSum(BoundLoss):
-    """Several losses on fixed buffers; `target` has the targets of those that take some.
-
-    Attributes:
-        parts: the losses by output, each times its weight.
-        sums: the calls that add their values, the last of `forward`.
-    """
-
-    parts: Mapping[str, BoundLoss]
-    sums: tuple[Call, ...]
 
 
 class LossSum:
@@ -86,7 +72,7 @@ class LossSum:
         target: Mapping[str, Spec] | None = None,
         mean_rows: int | None = None,
         memory: Any = None,
-    ) -> BoundLossSum:
+    ) -> BoundLoss:
         """Bind the losses to outputs and gradients by name, as `Loss.bind` does each of them."""
         rows = len(output)
         mean_rows = rows if mean_rows is None else mean_rows
@@ -106,7 +92,7 @@ class LossSum:
         total = np.zeros((), np.float64) if memory is None else memory.value
         sums: list[Call] = [call(np.copyto, total, next(iter(parts.values())).value)]
         sums += [call(np.add, total, part.value, total) for part in [*parts.values()][1:]]
-        return BoundLossSum(
+        return BoundLoss(
             output,
             d_output,
             NamedRows({name: parts[name].target for name in self.targets}),  # type: ignore[arg-type]
@@ -119,7 +105,7 @@ class LossSum:
             sums=tuple(sums),
         )
 
-    def values(self, bound: BoundLossSum) -> dict[str, float]:
+    def values(self, bound: BoundLoss) -> dict[str, float]:
         """Return the value of each loss without its weight, after a replay."""
         return {n: float(part.value) / self.weights[n] for n, part in bound.parts.items()}
 

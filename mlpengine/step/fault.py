@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.named import arrays_in, by_name
+from mlpengine.common.named import arrays_by_name, arrays_in
 from mlpengine.errors import TapeError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
@@ -55,7 +55,7 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
         if rows:
             yield Fault(f"{place} is not, in {listed_rows(rows)} of the batch", rows)
 
-    for name, values in by_name(scratch.input).items():
+    for name, values in arrays_by_name(scratch.input).items():
         for text, rows in rows_of(values, f"the input {name!r}" if name else "the input"):
             column = np.flatnonzero(~np.isfinite(values[rows[0] - first]))[0]
             row = "" if len(rows) == 1 else f"row {rows[0]}, "

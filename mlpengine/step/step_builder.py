@@ -20,12 +20,12 @@ from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
 from mlpengine.common.locks import cached_property
-from mlpengine.common.named import NamedRows, arrays_in, by_name, row_specs
+from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
-from mlpengine.ops.loss_sum import BoundLossSum, LossSum
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.spec import Array, Call
 from mlpengine.step.auto_backend import NUMPY_RUNS
@@ -91,7 +91,7 @@ class StepBuilder:
         """Return the calls up to the gradients, without an update."""
         parts = self._parts(scratch, grads, mean_rows)
         if compiled and (program := parts.program()):
-            calls = (parts.checked(program), *parts.sums)
+            calls = (parts.checked(program), *parts.bound_loss.sums)
             return parts.kind(scratch, grads, parts.bound_loss, calls, program=program)
         return self._with_calls(parts, compiled=compiled)
 
@@ -222,7 +222,7 @@ class _StepParts:
         """The losses of the outputs."""
         whole, loss = self.bound_loss, self.loss
         each = [(loss, whole, 1.0)]
-        if isinstance(loss, LossSum) and isinstance(whole, BoundLossSum):
+        if isinstance(loss, LossSum):
             each = [(loss.losses[n], part, loss.weights[n]) for n, part in whole.parts.items()]
         return [
             LossInstruction(
@@ -234,11 +234,6 @@ class _StepParts:
             )
             for op, bound, weight in each
         ]
-
-    @property
-    def sums(self) -> tuple[Call, ...]:
-        """The calls that add the values of several losses."""
-        return self.bound_loss.sums if isinstance(self.bound_loss, BoundLossSum) else ()
 
     @property
     def kind(self) -> type[BoundStep]:
@@ -284,7 +279,7 @@ class _StepParts:
 
     def _names(self) -> dict[int, str]:
         """Return names for the generated code, by address."""
-        inputs, targets = by_name(self.scratch.input), by_name(self.bound_loss.target)
+        inputs, targets = arrays_by_name(self.scratch.input), arrays_by_name(self.bound_loss.target)
         names = {
             address_of(array): f"{kind}_{name}" if name else kind
             for kind, arrays in (("input", inputs), ("target", targets))
@@ -310,7 +305,7 @@ class _StepParts:
                     yield from instruction.calls
                 else:
                     yield from self._calls_of(instruction)
-        yield from self.sums
+        yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
@@ -330,9 +325,8 @@ class _StepParts:
 
     def _calls_of(self, loss: InstructionLike) -> Sequence[Call]:
         """Return the calls of one of the losses."""
-        if not isinstance(self.bound_loss, BoundLossSum):
-            return self.bound_loss.calls
-        bounds = zip(self.losses, self.bound_loss.parts.values(), strict=True)
+        parts = self.bound_loss.parts or {"": self.bound_loss}
+        bounds = zip(self.losses, parts.values(), strict=True)
         return next(bound.calls for each, bound in bounds if each is loss)
 
     def checked(self, program: Executor) -> Call:

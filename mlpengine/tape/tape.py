@@ -176,8 +176,8 @@ class Tape(KnownAttributes):
         after it; training moves them by the share `momentum`.
         """
         parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
-        views = [self.params.views[node.name] for node in parts]
-        statistics = RunningStatistics.over(*views, momentum)
+        mean, variance = (self.params.views[node.name] for node in parts)
+        statistics = RunningStatistics.over(mean, variance, momentum)
         y: Node = self.apply(BatchNorm(statistics, self.rng is not None, eps), x, scale, bias)
         return y
 

@@ -190,8 +190,9 @@ def test_sample_weights_weigh_every_loss():
     weights = np.repeat(np.float32([0, 2]), BATCH // 2)
     step = make_step("two tables", weighted=True, dropout_schedule=lambda _: 0.0)
     half = make_step("two tables", batch=BATCH // 2, dropout_schedule=lambda _: 0.0)
-    rest = slice(BATCH // 2, None)
-    assert step(x, y, weights) == pytest.approx(half(part(x, rest), part(y, rest)), rel=1e-5)
+    second = slice(BATCH // 2, None)
+    expected = half(part(x, second), part(y, second))
+    assert step(x, y, weights) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_number_that_is_not_finite_is_located_by_the_inputs_name():
