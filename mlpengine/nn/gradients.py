@@ -124,11 +124,7 @@ class Gradients(KnownAttributes):
             wanted.append(recording.input)
             gradients[recording.input.index] = self.d_input
         trained = dependents(recording.tape.records, wanted)
-        retained = [
-            layer.pre_activation
-            for layer in recording.layers
-            if layer.pre_activation.index in trained
-        ]
+        retained = [node for node in recording.traced if node.index in trained]
         memory = self._memory
         plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
         seeds = {recording.output.index: self.d_output}

@@ -26,7 +26,7 @@ from mlpengine.nn.layers import (
     record_layers,
 )
 from mlpengine.nn.network import Network
-from mlpengine.nn.recording import Recordable, check_arrays
+from mlpengine.nn.recording import check_arrays
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
@@ -410,13 +410,6 @@ class Mlp(Network):
         ]
         total = ("in all", "", "", self.dtype.name, f"{len(self.params):,}")
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
-
-
-def need_mlp(network: Recordable, where: str) -> Mlp:
-    """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
-    if not isinstance(network, Mlp):
-        raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")
-    return network
 
 
 class Architecture(TypedDict):

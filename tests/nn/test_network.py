@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
-from mlpengine import Adam, Diagnostics, MeanSquaredError, Mlp, Population, TrainingStep
-from mlpengine.diagnostics.preflight import preflight
-from mlpengine.diagnostics.trial import Rows
+from mlpengine import Adam, MeanSquaredError, Mlp, Population, TrainingStep
 from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn import Network
 
@@ -183,14 +181,6 @@ REFUSED = {
         "Gated: freeze must name parameters (got 'gat')",
     ),
     "all frozen": (lambda: own(linear).freeze(["w"]), "a layer must be left to train"),
-    "diagnostics": (
-        lambda: Diagnostics(Gated()),
-        "diagnostics: takes an Mlp, and no other network yet (got Gated(130 parameters, float32))",
-    ),
-    "preflight": (
-        lambda: next(preflight(Gated(), MeanSquaredError(), Rows(*rows(9)))),
-        "preflight: takes an Mlp, and no other network yet",
-    ),
     "a population": (
         lambda: Population(Gated(), 2),
         "Population: mlp must be of the class Mlp (got Gated(130 parameters, float32))",
