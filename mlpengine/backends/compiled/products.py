@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
 from mlpengine.backends.compiled.statements import ForLoop
-from mlpengine.backends.compiled.tiles import (
+from mlpengine.backends.compiled.tile_loops import (
     group_count,
     group_size,
     product_statements,

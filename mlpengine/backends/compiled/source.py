@@ -24,6 +24,7 @@ from mlpengine.backends.compiled.statements import (
     print_head,
 )
 from mlpengine.backends.compiled.target import CompileTarget
+from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.backends.values import MatrixValue
@@ -121,7 +122,7 @@ def make_source(
         *_output_defines(layout, writer.output, gathered),
         *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
         *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
-        *_in_first_unit(map(_header, ("norm", *(("update", "clip") if update else ())))),
+        *_in_first_unit(map(_header, ("update", "norm", "clip") if update else ())),
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
         *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
@@ -147,7 +148,7 @@ def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[
     if single:
         yield "#define REAL_IS_FLOAT"
     yield f"#define BYTES {target.vector_bytes}"
-    yield f"#define TILE_ROWS {target.highest_tile}"
+    yield f"#define TILE_ROWS {highest_tile(target)}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
     yield f"#define CHUNK {NORM_CHUNK}"
 
@@ -161,7 +162,7 @@ def _step_defines(
     *,
     ranks: bool,
 ) -> Iterator[str]:
-    """Yield the definitions that gather.h, step.h, clip.h and ranks.h require."""
+    """Yield the definitions that gather.h, step.h, norm.h, clip.h and ranks.h require."""
     if gathered:
         yield "#define GATHERS"
     for number, buffer in enumerate(gathered):

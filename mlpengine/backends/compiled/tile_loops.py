@@ -1,5 +1,7 @@
 """Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
 
+The sizes of tiles and panels are chosen in `tiling`.
+
 A tile is up to `Tiling.height` rows by two vectors of c, held in registers for `depth_block`
 terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
 read sequentially for every leading dimension; a group of panels stays in the second-level cache.
