@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.backends.compiled.emitter import emit, useful_threads
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.lower import lower, need_batch_rows
+from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import (
     CFunction,
@@ -27,7 +27,7 @@ from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
-from mlpengine.backends.values import MatrixValue
+from mlpengine.backends.values import Batch, MatrixValue
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -80,24 +80,29 @@ def make_source(
     clipping: Clipping,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
+    parameters: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
-    `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
+    `gathered` are up to three buffers that the loop over many steps fills by rows, and `parameters`
+    the flat vector of all, which tells where there are none what does not change with the rows.
+    `threads` is the
     maximum number of threads, of which small shapes use fewer.  With `ranks` the program is an
     update that ranks on one machine can share out.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     layout = Layout(target, dtype.itemsize)
-    lowered = lower(instructions, layout.lanes, names or {})
-    need_batch_rows(lowered.kernels, batch, gathered)
+    rows = Batch(batch, gathered, parameters)
+    lowered = lower(instructions, layout.lanes, names or {}, rows, dtype.itemsize)
     threads = useful_threads(lowered.kernels, threads)
     writer = emit(lowered, layout, batch, threads)
     functions = [*writer.functions]
     chunked = writer.chunk < batch
     in_turn = threads == 1 and not chunked
     phases: list[Phase] = [] if ranks else ["prepare", "rows", "reduce"]
+    if any(function.phase == "finish" for function in functions):
+        phases.insert(1, "finish")
     functions += [_phase(writer.functions, phase, in_turn=in_turn) for phase in phases]
     for number, buffer in enumerate(gathered):
         if buffer is not None:
@@ -261,6 +266,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
         "prepare": "const struct part part",
         "rows": "const struct part part, const int64_t first, const int64_t last",
         "reduce": "const struct part part, const int64_t begin, const int64_t end",
+        "finish": "const struct part part",
     }[phase]
     merged = {"rows": ("rows", "reduce"), "reduce": ()} if in_turn else {}
     called = [f for f in functions if f.phase in merged.get(phase, (phase,))]
@@ -269,7 +275,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
     for trains, group in groupby(enumerate(called), key=lambda each: each[1].trains):
         block: list[Statement] = []
         for i, function in group:
-            if phase == "rows" and any(map(function.waits_for, called[since:i])):
+            if phase != "reduce" and any(map(function.waits_for, called[since:i])):
                 block.append("barrier(part);")
                 since = i
             block.append(function.call)
@@ -278,10 +284,15 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
         "prepare": "What is packed once a step, before the rows",
         "rows": "Forward, loss and backward of some rows",
         "reduce": "Sums over the rows begin to end",
+        "finish": "What follows from the sums over all rows",
     }[phase]
     if phase == "rows":
         rows_of_part = "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;"
         calls = [rows_of_part, "(void)stop, (void)begin, (void)end;", *calls]
+    last = "rows" if in_turn else "reduce"
+    if phase == last and any(function.phase == "finish" for function in functions):
+        finish: list[Statement] = ["barrier(part);", "finish(table, workspace, part);"]
+        calls.append(If("part.trains" if in_turn else "end == part.rows", finish))
     return CFunction(phase, phase, (), calls, text, parameters)
 
 
