@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.common.locks import cached_property
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.saving import Saved
 from mlpengine.ops import BatchNorm, Dropout, Philox
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
@@ -61,7 +62,7 @@ class Recording(NamedTuple):
         return [*ends, *(y for y in mixed if y not in ends)]
 
 
-class Recordable(KnownAttributes):
+class Recordable(Saved):
     """Named parameters, and how an output is recorded from them; `Network` adds the buffers."""
 
     in_shape: tuple[int, ...]

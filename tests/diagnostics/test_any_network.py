@@ -14,7 +14,7 @@ from mlpengine.nn import Network
 from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
-KNOWN = ("residual", "tied", "gated")
+KNOWN = ("residual", "tied", "gated", "siamese", "variational")
 """Networks whose gradients of rows follow from a backward."""
 
 
