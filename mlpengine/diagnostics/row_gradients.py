@@ -5,6 +5,7 @@ matrix product reads it, and a vector where element-wise ops and layer norm do.
 """
 
 from collections.abc import Mapping
+from math import prod
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -16,11 +17,15 @@ from mlpengine.ops import Elementwise, LayerNorm, Linear, MatMul
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
 
+MAX_TOKENS = 256
+"""Vectors of a row, of which an outer product has one, whose inner products are computed."""
+
 
 class RowGradient(NamedTuple):
     """The gradients of rows at one place: factor * outer(left, right), or left without `right`.
 
-    Shapes: left (batch, m), right (batch, n).
+    Shapes: left (batch, m), right (batch, n); with a further axis, (batch, tokens, m) and (batch,
+    tokens, n), they are the sums of the outer products over the tokens.
     """
 
     left: Array
@@ -55,7 +60,9 @@ class RowGradients:
         for record in reversed(scratch.program.plan.records):
             self._add(record)
         for node in trained:
-            self.places[node.name] = self._places.get(node.index, [])
+            self.places[node.name] = places = self._places.get(node.index, [])
+            if len({place.right is None for place in places}) > 1:
+                raise UsageError(f"{node.name!r} is read by ops of two kinds")
 
     def _add(self, record: Record) -> None:
         """Add the gradients of what `record` reads besides rows."""
@@ -93,13 +100,13 @@ class RowGradients:
     def _gradient(self, record: Record, position: int, slope: Array) -> RowGradient:
         op, x = record.op, record.operands[position]
         if isinstance(op, Linear) and position == 1:
-            return RowGradient(slope, self._value(record, record.operands[0]), op.factor)
+            rows = self._value(record, record.operands[0])
+            return RowGradient(_by_token(slope), _by_token(rows), op.factor)
         if isinstance(op, MatMul) and position == 1:
             return RowGradient(self._value(record, record.operands[0]), slope)
         if isinstance(op, Linear | LayerNorm) and position == 2:
-            return RowGradient(slope)
-        if x is None or x.spec.shape != slope.shape[1:]:
-            self._refuse(record, "reads in another shape than a row's")
+            return self._summed(slope, slope.shape[-1:])
+        assert x is not None
         out = np.zeros_like(slope)
         if isinstance(op, LayerNorm) and position == 1:
             xhat = self._work(record, {})["xhat"].reshape(slope.shape)
@@ -108,7 +115,19 @@ class RowGradients:
             self.calls += self._entries(record, position, slope, out)
         else:
             self._refuse(record, "has no rule for single rows of")
-        return RowGradient(out)
+        return self._summed(out, x.spec.shape)
+
+    def _summed(self, slope: Array, shape: tuple[int, ...]) -> RowGradient:
+        """Return the gradient of what is broadcast from `shape` to a row of `slope`."""
+        own = (*[1] * slope.ndim, *shape)[1 - slope.ndim :]  # aligned at the right
+        axes = tuple(n for n in range(1, slope.ndim) if own[n - 1] != slope.shape[n])
+        if not axes:
+            return RowGradient(slope.reshape(len(slope), -1))
+        total = np.zeros((len(slope), *own), slope.dtype)
+        kept = tuple(n for n in range(slope.ndim) if n not in axes)
+        narrow = total.reshape([slope.shape[n] for n in kept])
+        self.calls.append(call(np.add.reduce, slope, axes, None, narrow))
+        return RowGradient(total.reshape(len(slope), -1))
 
     def _entries(self, record: Record, position: int, slope: Array, out: Array) -> Calls:
         """Yield the calls of an element-wise op that write its gradient, not summed over rows."""
@@ -139,12 +158,19 @@ class RowGradients:
         return self._scratch.program.value(x)
 
     def _need_rows(self, record: Record, x: Value) -> None:
-        """Refuse values of which each row is not one vector of the same row of the batch."""
+        """Refuse values whose first axis is not that of the rows of the batch."""
+        shape, longer = x.spec.shape, self._longer[x.index].spec.shape
         batch = self._scratch.batch_size
-        lengths = len(x.spec.shape), x.spec.shape[0], self._longer[x.index].spec.shape[0]
-        if lengths != (2, batch, batch + 1):
-            self._refuse(record, "acts on more axes than rows and columns with")
+        if len(shape) < 2 or (shape[0], longer[0]) != (batch, batch + 1):
+            self._refuse(record, "mixes rows with")
+        if prod(shape[1:-1]) > MAX_TOKENS:
+            self._refuse(record, f"acts on more than {MAX_TOKENS} tokens of a row with")
 
     def _refuse(self, record: Record, what: str) -> NoReturn:
         names = (x.name for x in record.operands if x is not None and x.index not in self._rows)
         raise UsageError(f"{record.op.name} {what} {next(names)!r}")
+
+
+def _by_token(array: Array) -> Array:
+    """Return (batch, n) as it is, and (batch, ..., n) as (batch, tokens, n)."""
+    return array if array.ndim == 2 else array.reshape(len(array), -1, array.shape[-1])

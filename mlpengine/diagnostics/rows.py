@@ -184,9 +184,13 @@ class _Products:
         sums: dict[int, tuple[Array, list[Array]]] = {}
         for gradients in places.values():
             for one, other in combinations_with_replacement(gradients, 2):
-                product = self.of(one.left, other.left)
                 factor = one.factor * other.factor * (1 if one is other else 2)
-                scale = np.array(factor, product.dtype)
+                scale = np.array(factor, one.left.dtype)
+                if one.left.ndim == 3 or other.left.ndim == 3:
+                    product = self._of_tokens(one, other)
+                    sums[address_of(product)] = product, [scale]
+                    continue
+                product = self.of(one.left, other.left)
                 if one.right is not None and other.right is not None:
                     right = self.of(one.right, other.right)
                     if factor != 1:
@@ -196,6 +200,20 @@ class _Products:
                     scale = right
                 sums.setdefault(address_of(product), (product, []))[1].append(scale)
         return [*sums.values()]
+
+    def _of_tokens(self, one: RowGradient, other: RowGradient) -> Array:
+        """Return the memory of the inner products of sums of outer products over tokens."""
+        products = []
+        for a, b in ((one.left, other.left), (one.right, other.right)):
+            assert a is not None
+            assert b is not None
+            left, right = (x.reshape(len(x), -1, x.shape[-1]) for x in (a, b))
+            products.append(np.zeros((len(a), left.shape[1], right.shape[1]), a.dtype))
+            self.calls.append(call(np.matmul, left, right.transpose(0, 2, 1), products[-1]))
+        total = np.zeros(len(products[0]), products[0].dtype)
+        self.calls.append(call(np.multiply, *products, products[0]))
+        self.calls.append(call(np.add.reduce, products[0], (1, 2), None, total))
+        return total
 
 
 class NoiseScale:

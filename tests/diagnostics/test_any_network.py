@@ -14,7 +14,7 @@ from mlpengine.nn import Network
 from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
-KNOWN = ("residual", "tied", "gated", "siamese", "variational")
+KNOWN = ("residual", "tied", "gated", "siamese", "variational", "mixture", "attention")
 """Networks whose gradients of rows follow from a backward."""
 
 
