@@ -1,7 +1,7 @@
 """The calls of a training step, which is compiled as a whole, in part, or not."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -98,9 +98,10 @@ class StepBuilder:
         """
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
+        split: Iterable[tuple[Sequence[InstructionLike], str]]
         split = [(parts.instructions, "" if whole else "not compiled")]
         if compiled and not whole:
-            split = [*parts.split()]
+            split = parts.split()
         number = 0
         for instructions, problem in split:
             number += not problem
@@ -256,9 +257,12 @@ class _StepParts:
         for instructions, problem in self.split():
             if not problem:
                 yield self.checked(self.compile(instructions))
-            for instruction in instructions if problem else ():
-                own = isinstance(instruction, Instruction)
-                yield from instruction.calls if own else self.bound_loss.calls
+                continue
+            for instruction in instructions:
+                if isinstance(instruction, Instruction):
+                    yield from instruction.calls
+                else:
+                    yield from self.bound_loss.calls
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
