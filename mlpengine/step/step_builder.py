@@ -298,23 +298,15 @@ class _StepParts:
         """
         for instructions, problem in self.split():
             if not problem:
-<<<<<<< HEAD
-                yield self.checked(self.compile(instructions))
-=======
                 threads = 1 if _memory_is_shared(instructions) else self.threads
                 yield self.checked(self.compile(instructions, threads=threads))
->>>>>>> r-core
                 continue
             for instruction in instructions:
                 if isinstance(instruction, Instruction):
                     yield from instruction.calls
                 else:
-<<<<<<< HEAD
-                    yield from self.bound_loss.calls
-=======
                     yield from self._calls_of(instruction)
         yield from self.bound_loss.sums
->>>>>>> r-core
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
