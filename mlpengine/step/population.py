@@ -16,7 +16,7 @@ from mlpengine.common.buffers import zeros
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
-from mlpengine.nn.mlp import Mlp
+from mlpengine.nn import TabularNetwork
 from mlpengine.nn.recording import check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
@@ -37,7 +37,7 @@ SHORTEST = 16
 _log = logging.getLogger("mlpengine")
 
 
-class Population(KnownAttributes, Sequence[Mlp]):
+class Population(KnownAttributes, Sequence[TabularNetwork]):
     """Networks of the architecture and dtype of `mlp`, with their parameters in one block.
 
     Member k has the bits of ``Mlp(..., seed=seeds[k])`` made with the options of `mlp`, whose own
@@ -54,7 +54,9 @@ class Population(KnownAttributes, Sequence[Mlp]):
     """
 
     @called_as("Population(mlp, 8)")
-    def __init__(self, mlp: Mlp, count: int, *, seeds: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, mlp: TabularNetwork, count: int, *, seeds: Sequence[int] | None = None
+    ) -> None:
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds
@@ -82,13 +84,13 @@ class Population(KnownAttributes, Sequence[Mlp]):
         return len(self._members)
 
     @overload
-    def __getitem__(self, k: int) -> Mlp: ...
+    def __getitem__(self, k: int) -> TabularNetwork: ...
     @overload
-    def __getitem__(self, k: slice) -> tuple[Mlp, ...]: ...
-    def __getitem__(self, k: int | slice) -> Mlp | tuple[Mlp, ...]:
+    def __getitem__(self, k: slice) -> tuple[TabularNetwork, ...]: ...
+    def __getitem__(self, k: int | slice) -> TabularNetwork | tuple[TabularNetwork, ...]:
         return self._members[k]
 
-    def __iter__(self) -> Iterator[Mlp]:
+    def __iter__(self) -> Iterator[TabularNetwork]:
         return iter(self._members)
 
     @called_as("population.predict(x)")
@@ -390,7 +392,7 @@ def _one_each(name: str, value: float | Sequence[float], members: int) -> list[f
 
 
 def _make_optimizer(
-    optimizer: Callable[..., Optimizer], member: Mlp, settings: Mapping[str, float]
+    optimizer: Callable[..., Optimizer], member: TabularNetwork, settings: Mapping[str, float]
 ) -> Optimizer:
     made = optimizer(member, **settings) if callable(optimizer) else None
     if not isinstance(made, Optimizer) or made.params is not member.params:

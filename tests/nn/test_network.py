@@ -193,7 +193,7 @@ REFUSED = {
     ),
     "a population": (
         lambda: Population(Gated(), 2),
-        "Population: mlp must be of the class Mlp (got Gated(130 parameters, float32))",
+        "Population: mlp must be of the class TabularNetwork (got Gated(130 parameters, float32))",
     ),
     "a step without record": (
         lambda: TrainingStep(net := Network(3, {"w": 3}), MeanSquaredError(), Adam(net), 4),
