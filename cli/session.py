@@ -14,9 +14,10 @@ from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
 from mlpengine.common.files import missing, read_file, remove_unfinished
+from mlpengine.common.redaction import redacted
 from mlpengine.common.structure import conform, finite
 from mlpengine.common.system import peak_bytes
-from mlpengine.common.wording import differing, redacted
+from mlpengine.common.wording import differing
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.standing import held_out, score_of, standing_of

@@ -1,4 +1,8 @@
-"""Signals that end training: the first ends it after the step, the second at once."""
+"""Signals that end training: the first ends it after the step, the second at once.
+
+The exit codes are those of `mlpengine.common.system`.  What is attached is the `stop` of a loop, at
+whose end `mlpengine.training.checkpoint` saves.
+"""
 
 import os
 import signal

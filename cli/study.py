@@ -21,14 +21,12 @@ import numpy as np
 
 from mlpengine.common import system
 from mlpengine.common.files import write_all, writing
-from mlpengine.common.wording import redacted
+from mlpengine.common.redaction import redacted, with_values, without_values
 from mlpengine.config.sweep import (
     JOURNAL,
     SETTINGS,
     SpaceSection,
     SweepSection,
-    with_values,
-    without_values,
 )
 from mlpengine.errors import MlpEngineError, RunError, UsageError, importing
 from mlpengine.models.metrics import higher_is_better

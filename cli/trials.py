@@ -1,4 +1,7 @@
-"""The trials of a sweep: each an ordinary run in a directory below the sweep's."""
+"""The trials of a sweep: each an ordinary run in a directory below the sweep's.
+
+Which trial a worker runs, and whether one whose worker died is tried again, `study` decides.
+"""
 
 import json
 from contextlib import closing

@@ -3,6 +3,7 @@
 import numpy as np
 
 from mlpengine.nn import Network
+from mlpengine.tape import cat
 
 IN_DIM = 6
 
@@ -84,12 +85,114 @@ class Computed(Network):
         return h.linear(tape.parameter("out.weight"), tape.parameter("out.bias"))
 
 
+class Mixture(Network):
+    """A soft mixture of experts: each row has its own weights of what they compute."""
+
+    def __init__(self, experts=3, width=5, **options):
+        self.shape = experts, width
+        parameters = {
+            "gate.weight": (experts, IN_DIM),
+            "experts.weight": (experts * width, IN_DIM),
+            "experts.scale": np.ones((experts, 1)),
+            "out.weight": (2, width),
+        }
+        super().__init__(IN_DIM, parameters, **options)
+
+    def record(self, tape, x):
+        p, (experts, width) = tape.parameter, self.shape
+        gate = x.linear(p("gate.weight")).softmax().reshape(x.shape[0], experts, 1)
+        each = x.linear(p("experts.weight")).reshape(x.shape[0], experts, width)
+        h = (gate * (each * p("experts.scale")).tanh()).sum(axis=1)
+        return tape.layer("mixture", h).linear(p("out.weight"))
+
+
+class Attention(Network):
+    """Self-attention over 16 tokens, each with a learned place, and the mean of what it finds."""
+
+    def __init__(self, tokens=16, width=4, **options):
+        self.shape = tokens, width
+        parameters = {
+            "embed.weight": (tokens * width, IN_DIM),
+            "places": (tokens, width),
+            **{f"{name}.weight": (width, width) for name in ("query", "key", "value")},
+            "norm.scale": np.ones(width),
+            "out.weight": (2, width),
+        }
+        super().__init__(IN_DIM, parameters, **options)
+
+    def record(self, tape, x):
+        p, (tokens, width) = tape.parameter, self.shape
+        h = x.linear(p("embed.weight")).reshape(x.shape[0], tokens, width) + p("places")
+        query, key, value = (h.linear(p(f"{n}.weight")) for n in ("query", "key", "value"))
+        near = (query @ key.transpose(0, 2, 1) * width**-0.5).softmax()
+        h = tape.layer("attention", (h + near @ value).layer_norm(p("norm.scale")))
+        return h.mean(axis=1).linear(p("out.weight"))
+
+
+class Siamese(Network):
+    """Two halves of a row through the same layers, and how far apart they come out."""
+
+    def __init__(self, width=8, **options):
+        parameters = {
+            "weight": (width, IN_DIM // 2),
+            "bias": width,
+            "out.weight": (2, width),
+            "out.bias": 2,
+        }
+        super().__init__(IN_DIM, parameters, **options)
+
+    def record(self, tape, x):
+        p, half = tape.parameter, IN_DIM // 2
+        one, other = (
+            part.linear(p("weight"), p("bias")).tanh() for part in (x[:, :half], x[:, half:])
+        )
+        return (one - other).abs().linear(p("out.weight"), p("out.bias"))
+
+
+class Variational(Network):
+    """The body of a variational autoencoder: what it reads again, and its divergence per row."""
+
+    def __init__(self, width=3, **options):
+        parameters = {
+            "encoder.weight": (2 * width, IN_DIM),
+            "encoder.bias": 2 * width,
+            "decoder.weight": (IN_DIM - 1, width),
+            "decoder.bias": IN_DIM - 1,
+        }
+        super().__init__(IN_DIM, parameters, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        mean, logs = x.linear(p("encoder.weight"), p("encoder.bias")).chunk(2, axis=1)
+        code = mean + (logs * 0.5).exp() * x[:, :3]  # in place of random numbers
+        again = code.linear(p("decoder.weight"), p("decoder.bias"))
+        apart = (mean * mean + logs.exp() - logs - 1).mean(axis=1, keepdims=True) * 0.5
+        return cat([again, apart], axis=1)
+
+
+class Convolution(Network):
+    """A small convolution over a row: a part that has no compiled rule."""
+
+    def __init__(self, channels=3, **options):
+        parameters = {"filters": np.full((channels, 1, 1, 3), 0.3), "out.weight": (2, 4 * channels)}
+        super().__init__(IN_DIM, parameters, **options)
+
+    def record(self, tape, x):
+        h = x.reshape(x.shape[0], 1, 1, IN_DIM).conv2d(tape.parameter("filters")).relu()
+        return h.reshape(x.shape[0], -1).linear(tape.parameter("out.weight"))
+
+
 NETWORKS = {
     "residual": Residual,
     "residual with dropout": lambda **options: Residual(dropout=0.25, **options),
     "tied": Tied,
     "gated": Gated,
     "computed": Computed,
+    "mixture": Mixture,
+    "attention": Attention,
+    "siamese": Siamese,
+    "variational": Variational,
+    "convolution": Convolution,
 }
 
 LAYERS = {
@@ -98,10 +201,15 @@ LAYERS = {
     "tied": ["code", "output"],
     "gated": ["gated", "output"],
     "computed": ["output"],
+    "mixture": ["mixture", "output"],
+    "attention": ["attention", "output"],
+    "siamese": ["output"],
+    "variational": ["output"],
+    "convolution": ["output"],
 }
 
 
 def rows(count, name="residual", dtype="float32", seed=0):
     """Return features and targets: of the autoencoder, the features themselves."""
     x = np.random.default_rng(seed).standard_normal((count, IN_DIM)).astype(dtype)
-    return x, x.copy() if name == "tied" else np.sin(2 * x[:, :2])
+    return x, x.copy() if name in ("tied", "variational") else np.sin(2 * x[:, :2])

@@ -5,10 +5,10 @@ kernels are fused and reordered by their operands, independently of the memory t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,40 @@ class UnsupportedError(Exception):
     """There is no compiled rule for this; NumPy computes it instead."""
 
 
+Kind = Literal["parameters", "rows", "sums"]
+"""What a value follows from: parameters alone, the rows of a batch, or sums over all of them."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What of a program's arrays belongs to the rows of a batch.
+
+    Attributes:
+        rows: number of rows.
+        gathered: the buffers of the batch, from which all other values of its rows follow; or none
+            of them if they are not known.
+        parameters: the flat vector of all parameters.
+    """
+
+    rows: int
+    gathered: Sequence[Array | None] = ()
+    parameters: Array | None = None
+
+    def kind_of(self, leaf: Array) -> Kind:
+        """Return what an array follows from that the program does not write."""
+        given = [array for array in self.gathered if array is not None]
+        if given:
+            return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
+        if self.parameters is not None and _share_memory(leaf, self.parameters):
+            return "parameters"
+        return "rows" if leaf.ndim > 1 and self.times(len(leaf)) else "parameters"
+
+    def times(self, rows: int) -> int:
+        """Return how many of `rows` rows belong to each row of the batch; 0 if none."""
+        times, others = divmod(rows, max(self.rows, 1))
+        return 0 if others else times
+
+
 @dataclass(eq=False)
 class MatrixValue:
     """A matrix: the last axis of an array as columns, all others together as rows.
@@ -29,7 +63,7 @@ class MatrixValue:
     `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
     replay.  A `mask` is that of a dropout, whose random bytes are in memory.  `padded` values are
     stored in the program's workspace, with rows padded to whole vectors; the others in `array`
-    itself.
+    itself.  `kind` tells what it follows from.
     """
 
     name: str
@@ -39,6 +73,7 @@ class MatrixValue:
     padded: bool = False
     stored: bool = True
     mask: Dropout | None = None
+    kind: Kind = "rows"
 
     @cached_property
     def rows(self) -> int:
@@ -71,43 +106,87 @@ def padded_length(columns: int, lanes: int) -> int:
 
 @dataclass(eq=False)
 class Values:
-    """The values of an instruction list, read in its order."""
+    """The values of an instruction list, read in its order.
+
+    Attributes:
+        batch: the rows that the program is for; None if it does not matter which ones they are.
+        reshaped: pairs of a value and the same numbers in another shape, in which an instruction
+            reads them; the instruction before has left them there.
+    """
 
     names: Mapping[int, str]
+    batch: Batch | None = None
     all: list[MatrixValue] = field(default_factory=list)
+    reshaped: list[tuple[MatrixValue, MatrixValue]] = field(default_factory=list)
     _current: list[MatrixValue] = field(default_factory=list)
 
     def read(self, array: Array) -> MatrixValue:
-        """Return the value that `array` holds now.
+        """Return the value that `array` holds now; of one axis, it may be a column of rows.
 
         Raises: UnsupportedError if it holds parts of several, or is not contiguous.
         """
         _require_plain(array)
-        fresh = MatrixValue(self._name("x", array), array)
+        fresh = MatrixValue(self._name("x", array), array.reshape(array.shape or 1))
+        other = None
         for value in self._current:
-            same = value.address == fresh.address and value.array.nbytes == array.nbytes
-            if same and value.columns == fresh.columns:
-                return value
-            if value.overlaps(fresh) and array.nbytes:
+            if value.address == fresh.address and value.array.nbytes == array.nbytes:
+                column = array.ndim == 1 and (value.rows, value.columns) == (array.size, 1)
+                if value.columns == fresh.columns or column:
+                    return value
+                other = other or value
+            elif value.overlaps(fresh) and array.nbytes:
                 raise UnsupportedError(f"{array.shape} reads a part of {value!r}")
+        if other is not None:
+            fresh.written, fresh.kind = True, other.kind
+            self.reshaped.append((other, fresh))
+        elif self.batch is not None:
+            fresh.kind = self.batch.kind_of(array)
         return self._add(fresh)
 
     def read_each(self, arrays: Iterable[Array | None]) -> list[Any]:
         """Return the values that arrays hold now, None for one that is left out."""
         return [None if array is None else self.read(array) for array in arrays]
 
-    def write(self, array: Array | None, role: str) -> MatrixValue:
-        """Return a new value that `array` holds from now on."""
+    def write(self, array: Array | None, role: str, kind: Kind | None = None) -> MatrixValue:
+        """Return a new value that `array` holds from now on.
+
+        With a `kind` of rows an array of one axis becomes a column of them.
+        """
         assert array is not None
         _require_plain(array)
-        fresh = MatrixValue(self._name(role, array), array, written=True)
+        shape = array.shape or (1,)
+        if kind == "rows" and len(shape) == 1:
+            shape = (*shape, 1)
+        fresh = MatrixValue(self._name(role, array), array.reshape(shape), written=True)
+        fresh.kind = kind or "rows"
         self._current = [v for v in self._current if not v.overlaps(fresh)]
         return self._add(fresh)
 
+    def make(self, shape: tuple[int, ...], like: MatrixValue, role: str) -> MatrixValue:
+        """Return a new value of `shape`, of the dtype and kind of another, that no array holds."""
+        array = np.empty(shape, like.array.dtype)  # whose memory nothing uses
+        value = MatrixValue(f"{role}{len(self.all)}", array, written=True, kind=like.kind)
+        self.all.append(value)
+        return value
+
+    def count(self, value: MatrixValue) -> int:
+        """Return the number of rows of the batch in a value: 1 if it has none.
+
+        Raises: UnsupportedError for other rows than the batch's.
+        """
+        if value.kind != "rows":
+            return 1
+        if self.batch is None:
+            return len(value.array)
+        if not self.batch.times(len(value.array)):
+            raise UnsupportedError(f"{value!r}, in other rows than the batch's")
+        return self.batch.rows
+
     def finish(self) -> None:
         """Mark the values that must be in the caller's arrays after the replay."""
+        copies = {copy for _, copy in self.reshaped}
         for value in self._current:
-            value.final = value.written
+            value.final = value.written and value not in copies
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
         """Assign the values whose rows are not whole vectors to the workspace.
@@ -137,5 +216,11 @@ class Values:
 def _require_plain(array: Array) -> None:
     if not array.flags.c_contiguous:
         raise UnsupportedError("arrays must be contiguous")
-    if array.dtype not in (np.float32, np.float64, np.int64) or array.ndim < 1:
-        raise UnsupportedError(f"dtype {array.dtype}, {array.ndim} axes")
+    if array.dtype not in (np.float32, np.float64, np.int64):
+        raise UnsupportedError(f"dtype {array.dtype}")
+
+
+def _share_memory(array: Array, other: Array) -> bool:
+    """Return whether two contiguous arrays have bytes in common."""
+    first, second = address_of(array), address_of(other)
+    return first < second + other.nbytes and second < first + array.nbytes

@@ -1,6 +1,5 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from html import escape
@@ -26,38 +25,6 @@ def printable(text: str) -> str:
         c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
         for c in text
     )
-
-
-ENVIRONMENT_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-"""An environment variable in the URL of a database, which stands for its password, say."""
-
-_URL = re.compile(
-    r"""(?P<scheme>\w[\w+.-]+:/{1,2})(?P<user>[^\s"\\]*@)?"""
-    r"""(?P<host>\[[^\]\s"]*\]|[^\s/?\#":\\]*)(?P<port>:[^\s/?\#"\\]*)?"""
-)
-_SECRET = re.compile(
-    r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))[^&\s"'\\]+"""
-)
-
-
-def redacted(text: str) -> str:
-    """Return text, such as a URL or a command line, with ``***`` for each password in it.
-
-    A password stands before the ``@`` of a URL, or in its place: ``scheme://user:password``; or
-    after ``password=`` and the like.  A port is a number.  The name of an environment variable,
-    ``${NAME}``, is no password.
-    """
-    return _SECRET.sub(r"\1***", _URL.sub(_without_password, text))
-
-
-def _without_password(url: re.Match[str]) -> str:
-    user, port = url["user"] or "", url["port"] or ""
-    name, _, password = user.removesuffix("@").partition(":")
-    if password and not ENVIRONMENT_VARIABLE.fullmatch(password):
-        user = f"{name}:***@"
-    if not re.fullmatch(r":(\d*\W*|\$\{\w+\}\W*)", port):
-        port = port and ":***"
-    return f"{url['scheme']}{user}{url['host']}{port}"
 
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:

@@ -45,7 +45,9 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
         match issue["type"]:
             case "missing":
                 path = (*path, *issue["loc"][-1:])
-                document.report(path, f"this key is required ({_description(model, path)})")
+                document.report(
+                    path, f"this key is required ({_description(path, document.data, model)})"
+                )
             case "extra_forbidden":
                 document.report(path, _unknown_key(path, document.data, model))
             case "rule":
@@ -59,7 +61,7 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
     for path, texts in expected.items():
         value = _value_at(path, document.data)
         text = f"must be {' or '.join(texts)} (got {shown_value(value)})"
-        if _is_switch(model, path):
+        if _is_switch(path, document.data, model):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
             text += _advice(path, value, text, names[path])
@@ -155,9 +157,10 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     *parent, key = path
     section = _value_at(tuple(parent), data)
     before = ["", *section][[*section].index(key)]
-    valid = list(_fields(model, tuple(parent), data))
+    options = _section_at(tuple(parent), data, model)
+    valid = list(options.model_fields) if options else []
     if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
-        if _takes(list, model, (*parent, before)):
+        if _takes(list, (*parent, before), data, model):
             return f"a list needs brackets: write {before}: [{section[before]}, {key}]"
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
@@ -171,21 +174,15 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     return f"unknown key (valid here: {', '.join(valid)}){near.partition(':')[0]}"
 
 
-def _takes(kind: type, model: type[BaseModel], path: KeyPath) -> bool:
+def _takes(kind: type, path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
     """Return whether an option may be a value of a type such as list."""
-    for key in path[:-1]:
-        model = next(_members(model.model_fields[str(key)]))
-    return any(get_origin(one) is kind for one in _parts(model.model_fields[str(path[-1])]))
+    field = _field_at(path, data, model)
+    return field is not None and any(get_origin(one) is kind for one in _parts(field))
 
 
-def _is_switch(model: type[BaseModel], path: KeyPath) -> bool:
+def _is_switch(path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
     """Return whether true and false are short forms of the section at `path`."""
-    field: FieldInfo | None = None
-    for key in path:
-        field = model.model_fields.get(str(key))
-        if field is None:
-            return False
-        model = next(_members(field), model)
+    field = _field_at(path, data, model)
     shorts = [one for one in _parts(field) if isinstance(one, Short)] if field else []
     return any(one.schema == {"type": "boolean"} for one in shorts)
 
@@ -206,28 +203,39 @@ def near_path(key: str, model: type[BaseModel]) -> KeyPath | None:
     return path_of(near, model) if near else None
 
 
-def _description(model: type[BaseModel], path: KeyPath) -> str:
-    for key in path[:-1]:
-        model = next(_members(model.model_fields[str(key)]))
-    return model.model_fields[str(path[-1])].description or "it has no default"
+def _description(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
+    field = _field_at(path, data, model)
+    return (field and field.description) or "it has no default"
 
 
-def _fields(model: type[BaseModel], path: KeyPath, data: Any) -> Iterator[str]:
-    """Yield the valid keys of the section at `path`; of a named option, those of its name."""
+def _field_at(path: KeyPath, data: Any, model: type[BaseModel]) -> FieldInfo | None:
+    """Return the field of the key at `path`, or None."""
+    section = _section_at(path[:-1], data, model)
+    return section.model_fields.get(str(path[-1])) if section and path else None
+
+
+def _section_at(path: KeyPath, data: Any, model: type[BaseModel]) -> type[BaseModel] | None:
+    """Return the section at `path`, of a named option that of its name, or None."""
+    section: type[BaseModel] | None = model
     keys = iter(path)
     for key in keys:
+        field = section.model_fields.get(str(key)) if section else None
+        if field is None:
+            return None
         data = data[key]
-        field = model.model_fields[str(key)]
         if get_origin(field.annotation) is dict:  # a section for each name
-            data, model = data[next(keys)], get_args(field.annotation)[1]
+            kind, name = get_args(field.annotation)[1], next(keys, None)
+            if name is None or not issubclass(kind, BaseModel):
+                return None
+            data, section = data[name], kind
             continue
-        members = {
-            m.model_fields["name"].default: m for m in _members(field) if "name" in m.model_fields
-        }
-        default = next((one.default for one in _parts(field) if isinstance(one, Named)), None)
-        name = data.get("name", "formula" if "formula" in data else default)
-        model = members[name] if name in members else next(_members(field))
-    yield from model.model_fields
+        whole = next((one.complete(data) for one in _parts(field) if isinstance(one, Named)), None)
+        name = whole.get("name") if isinstance(whole, dict) else None
+        sections = [*_members(field)]
+        names = [getattr(s.model_fields.get("name"), "default", None) for s in sections]
+        place = names.index(name) if name in names else 0
+        section = sections[place] if sections else None
+    return section
 
 
 def _members(field: FieldInfo) -> Iterator[type[BaseModel]]:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mlpengine.common.redaction import with_values
 from mlpengine.config.load import ConfigFile, Override, load_config, problems_with
-from mlpengine.config.sweep import SpaceSection, SweepSection, with_values
+from mlpengine.config.sweep import SpaceSection, SweepSection
 from mlpengine.errors import UsageError
 
 FIXED = (

@@ -1,20 +1,15 @@
 """The section `sweep`: which keys vary over which values, and how trials are chosen."""
 
-import os
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from mlpengine.common.fields import Count, Positive
-from mlpengine.common.wording import ENVIRONMENT_VARIABLE
 from mlpengine.config.options import Section, rule
-from mlpengine.errors import UsageError
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 """The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
@@ -33,34 +28,6 @@ def _storage(text: str) -> str:
         raise PydanticCustomError(
             "storage", "{expected}", {"expected": "'journal' or a URL of a database"}
         )
-    return text
-
-
-def with_values(storage: str) -> str:
-    """Return the URL of a database with the values of environment variables for each ``${NAME}``.
-
-    A value is quoted where a URL quotes: before the ``@``, and after the question mark.
-    Raises: UsageError for a variable that is not set.
-    """
-    unset = [name for name in ENVIRONMENT_VARIABLE.findall(storage) if name not in os.environ]
-    if unset:
-        raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
-    user, at, host = storage.rpartition("@")
-    place, mark, options = host.partition("?")
-    user, options = (
-        ENVIRONMENT_VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
-    )
-    place = ENVIRONMENT_VARIABLE.sub(lambda v: os.environ[v[1]], place)
-    return f"{user}{at}{place}{mark}{options}"
-
-
-def without_values(text: str, storage: str) -> str:
-    """Return a message about a database with ``${NAME}`` for each value that the URL took."""
-    for name in ENVIRONMENT_VARIABLE.findall(storage):
-        value = os.environ.get(name, "")
-        for one in filter(None, (value, quote(value, ""))):
-            parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)
-            text = f"${{{name}}}".join(parts)
     return text
 
 

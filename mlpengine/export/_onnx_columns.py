@@ -14,8 +14,7 @@ from mlpengine.features.bins import Bins
 from mlpengine.features.categories import Category
 from mlpengine.features.computed import ComputedColumn
 from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
-from mlpengine.features.sources import _PERIODS as PERIODS
-from mlpengine.features.sources import Source
+from mlpengine.features.sources import PERIODS, Source
 from mlpengine.formula import onnx_node, variable, where
 from mlpengine.spec import Array
 

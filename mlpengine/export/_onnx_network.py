@@ -15,6 +15,7 @@ from mlpengine.ops import (
     Cast,
     Cat,
     Chunk,
+    Conv2d,
     Elementwise,
     GradOp,
     LayerNorm,
@@ -23,6 +24,7 @@ from mlpengine.ops import (
     MapLookup,
     MatMul,
     Max,
+    MaxPool2d,
     Mean,
     Min,
     PeriodicEmbedding,
@@ -186,6 +188,23 @@ def _embedding(writer: _Writer, record: Record, op: Any, x: str, *operands: str)
     return node("Concat", x, node("Reshape", waves, flat), axis=1)
 
 
+def _convolution(writer: _Writer, record: Record, op: Conv2d, x: str, w: str, b: str = "") -> str:
+    options = {"strides": _pair(op.stride), "dilations": _pair(op.dilation), "group": op.groups}
+    bias = [b] if b else []
+    return writer.node("Conv", x, w, *bias, pads=_pair(op.padding) * 2, **options)
+
+
+def _max_pool(writer: _Writer, record: Record, op: MaxPool2d, x: str) -> str:
+    kernel = _pair(op.kernel)
+    strides = kernel if op.stride is None else _pair(op.stride)
+    pads = _pair(op.padding) * 2
+    return writer.node("MaxPool", x, kernel_shape=kernel, strides=strides, pads=pads)
+
+
+def _pair(size: int | tuple[int, int]) -> list[int]:
+    return [size, size] if isinstance(size, int) else [*size]
+
+
 def _cat(writer: _Writer, record: Record, op: Cat, *xs: str) -> str:
     return writer.node("Concat", *xs, axis=op.axis)
 
@@ -270,10 +289,12 @@ RULES: dict[type, Callable[..., str | list[str]]] = {
     Cast: lambda _writer, _record, _op, x: x,  # all numbers are float32
     Cat: _cat,
     Chunk: _chunk,
+    Conv2d: _convolution,
     LayerNorm: _layer_norm,
     Linear: _linear,
     MapLookup: _section,
     MatMul: _matmul,
+    MaxPool2d: _max_pool,
     PeriodicEmbedding: _embedding,
     Reduction: _reduction,
     Reshape: _reshape,

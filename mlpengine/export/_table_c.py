@@ -27,8 +27,7 @@ from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.features import Preprocessor
 from mlpengine.features.computed import ComputedColumn
 from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
-from mlpengine.features.sources import _PERIODS as PERIODS
-from mlpengine.features.sources import Source
+from mlpengine.features.sources import PERIODS, Source
 from mlpengine.formula import c_statements, variable, where
 from mlpengine.models.model import Model
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression

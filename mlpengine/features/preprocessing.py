@@ -269,17 +269,6 @@ class Preprocessor:
                 unknown[category.column] = len(rows), table[category.column].cell(int(rows[0]))
         return unknown
 
-    def unknown_remarks(self, unknown: Mapping[str, tuple[int, str]]) -> list[str]:
-        """Return a line for each column of `unknown_texts`."""
-        why = f"new, or in fewer than {plural(self.options.min_count, 'training row')}"
-        if self.options.max_levels is not None:
-            why += f", or not among the {self.options.max_levels} most frequent"
-        return [
-            f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
-            f"such as {text!r:.60} ({why})"
-            for name, (count, text) in unknown.items()
-        ]
-
     def stream(
         self,
         table: Table,

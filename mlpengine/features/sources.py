@@ -14,9 +14,11 @@ LIMIT = 1e100
 """Numbers beyond this are refused: their squares would overflow the statistics."""
 
 _DAY = 86_400.0
-# length, and how far into its first period 1970 began: a Thursday, with weeks from Monday
-_PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-DATE_PARTS = frozenset(f"{period} {wave}" for period in _PERIODS for wave in ("sin", "cos"))
+PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
+"""The periods of dates: the length in seconds, and how far into its first one 1970 began: on a
+Thursday, with weeks from Monday.  Waves in them follow from here, in exports too."""
+
+DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
 """The parts of a date that a `Source` may read."""
 
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
@@ -43,7 +45,7 @@ class Source:
     @property
     def length(self) -> float:
         """Seconds of the period of a part."""
-        return _PERIODS[self.part.split()[0]][0]
+        return PERIODS[self.part.split()[0]][0]
 
     def read(self, table: Table, rows: slice | Array) -> Array:
         """Return the raw float64 values of some rows, NaN where missing."""
@@ -52,7 +54,7 @@ class Source:
             return values - _floats(table, self.minus, rows)
         if self.part:
             period, wave = self.part.split()
-            length, start = _PERIODS[period]
+            length, start = PERIODS[period]
             angle = 2 * np.pi * (((values + start) % length) / length)
             return np.sin(angle) if wave == "sin" else np.cos(angle)
         return values
@@ -68,7 +70,7 @@ def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
         sources.append(Source(name))
         values = table[name].values
         known = values[~np.isnan(values)]
-        for period, (length, start) in _PERIODS.items():
+        for period, (length, start) in PERIODS.items():
             steps = np.unique(((known + start) % length) // (length / 12))
             if len(steps) > 1:
                 sources += [Source(name, f"{period} sin"), Source(name, f"{period} cos")]

@@ -1,4 +1,4 @@
-"""How far new rows are from those that training saw."""
+"""How far new rows are from those that training saw: texts, numbers, missing cells, drift."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -50,7 +50,7 @@ class NewRows:
 
     def lines(self) -> list[str]:
         """Return a line for each thing that training did not see."""
-        lines = self._preprocessor.unknown_remarks(self._texts)
+        lines = unknown_remarks(self._preprocessor, self._texts)
         lines += far_remarks(self._preprocessor, self._far)
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
@@ -63,6 +63,21 @@ class NewRows:
                     f"than in training ({_percent(share)})"
                 )
         return lines
+
+
+def unknown_remarks(
+    preprocessor: Preprocessor, unknown: Mapping[str, tuple[int, str]]
+) -> list[str]:
+    """Return a line for each column of `Preprocessor.unknown_texts`."""
+    options = preprocessor.options
+    why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
+    if options.max_levels is not None:
+        why += f", or not among the {options.max_levels} most frequent"
+    return [
+        f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
+        f"such as {text!r:.60} ({why})"
+        for name, (count, text) in unknown.items()
+    ]
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:

@@ -189,11 +189,11 @@ def expm1_below_0(x: Array, factor: float, out: Array, workspace: Array) -> Call
 # dominates.  The errors of the fits are 2e-17 (float64) and 6e-10 (float32).  The substitution is
 # that of Shepherd and Laframboise 1981, Mathematics of Computation 36, p. 249.
 _CENTER = 4.0
-_SINGLE = (
+TAIL_SINGLE = (
     0.000517948884, -0.0005045072227, -0.01008151466, 0.02960110124, -0.07228264662,
     0.1242295895, -0.1704180492, 0.09440955432,
 )  # fmt: skip
-_DOUBLE = (
+TAIL_DOUBLE = (
     -2.937582190108851e-07, -2.1702928440787017e-06, -4.53476373343744e-06,
     6.719493309597361e-06, 3.2466482329984035e-05, -4.181450784089393e-05,
     -0.00018477121180645199, 0.0006398940389323332, 0.0005078998182259286,
@@ -214,7 +214,7 @@ def normal_tail(z: Array, out: Array, u: Array) -> Calls:
     yield call(np.add, z, constant_like(_CENTER, z), u)
     yield call(np.divide, constant_like(2 * _CENTER, z), u, u)
     yield call(np.subtract, constant_like(1.0, z), u, u)
-    first, second, *others = _SINGLE if z.dtype == np.float32 else _DOUBLE
+    first, second, *others = TAIL_SINGLE if z.dtype == np.float32 else TAIL_DOUBLE
     yield call(np.multiply, u, constant_like(first, z), out)
     yield call(np.add, out, constant_like(second, z), out)
     for coefficient in others:

@@ -342,25 +342,25 @@ def _one_against_rest(target: Array, scores: Array) -> list[tuple[Array, Array]]
 
 
 def _average_precision(positive: Array, score: Array, weight: Array | None) -> float:
-    order = np.argsort(-score, kind="stable")
-    rows = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)[order]
-    last_of_ties = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    true = np.cumsum(rows * positive[order])[last_of_ties]
-    taken = np.cumsum(rows)[last_of_ties]
+    true, false = _ranked_weights(positive, score, weight)
     if true[-1] == 0:
         return float("nan")
-    share = np.divide(true, taken, out=np.zeros_like(true), where=taken > 0)
+    share = np.divide(true, true + false, out=np.zeros_like(true), where=true > 0)
     return float(np.sum(np.diff(true, prepend=0.0) * share) / true[-1])
 
 
 def _area(positive: Array, score: Array, weight: Array | None) -> float:
-    """Return the area under the ROC curve of one class; rows of equal score are one point."""
+    """Return the area under the ROC curve of one class."""
+    true, false = (np.append(0.0, counts) for counts in _ranked_weights(positive, score, weight))
+    if true[-1] == 0 or false[-1] == 0:
+        return float("nan")
+    return float(np.trapezoid(true, false) / (true[-1] * false[-1]))
+
+
+def _ranked_weights(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Return the weights of rows of a class, and of others, down to each score, highest first."""
     order = np.argsort(-score, kind="stable")
     rows = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)[order]
     positive = positive[order]
     last_of_ties = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    true = np.append(0.0, np.cumsum(rows * positive)[last_of_ties])
-    false = np.append(0.0, np.cumsum(rows * ~positive)[last_of_ties])
-    if true[-1] == 0 or false[-1] == 0:
-        return float("nan")
-    return float(np.trapezoid(true, false) / (true[-1] * false[-1]))
+    return np.cumsum(rows * positive)[last_of_ties], np.cumsum(rows * ~positive)[last_of_ties]

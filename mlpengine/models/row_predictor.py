@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.common.buffers import quiet_runner
 from mlpengine.features import Preprocessor
 from mlpengine.features.one_row import RowEncoder
-from mlpengine.features.unlike import far_remarks
+from mlpengine.features.unlike import far_remarks, unknown_remarks
 from mlpengine.nn import Network
 from mlpengine.spec import Array
 from mlpengine.tables.frames import is_cell
@@ -68,7 +68,8 @@ class RowPredictor:
         texts = {name: (1, text) for name, text in encoder.unknown.items() if name not in reported}
         far = {name: (1, f"{cell:g}") for name, cell in encoder.far.items() if name not in reported}
         self._reported |= texts.keys() | far.keys()
-        lines = self._preprocessor.unknown_remarks(texts) + far_remarks(self._preprocessor, far)
+        lines = unknown_remarks(self._preprocessor, texts)
+        lines += far_remarks(self._preprocessor, far)
         for line in lines:
             _log.warning("warning: %s; later ones are not reported", line)
 

@@ -35,6 +35,7 @@ class CompiledMlp:
                 scratch.program.instructions,
                 dtype=mlp.dtype,
                 batch=scratch.batch_size,
+                parameters=mlp.params.flat,
                 names=names,
             )
         except UnsupportedError as reason:

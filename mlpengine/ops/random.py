@@ -1,4 +1,4 @@
-"""Ops that draw random numbers, from a generator that the caller passes."""
+"""Ops that draw random numbers, from a generator that the caller passes (`philox`)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""The charts of runs and sweeps, made from the data of a report."""
+"""The charts of runs and sweeps, made from the data of a report.
+
+The color of a curve is a number, from 1, of those in `mlpengine.common.palette`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -13,7 +13,8 @@ import numpy as np
 
 from mlpengine.common.files import missing
 from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.wording import plural, redacted
+from mlpengine.common.redaction import redacted, shown_path, without_directories
+from mlpengine.common.wording import plural
 from mlpengine.config import load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
@@ -36,7 +37,6 @@ from mlpengine.training.samples import read_series
 from .chart_types import thinned
 from .columns import data_of
 from .predictions import hardest_of, predictions_of
-from .redaction import without_directories
 
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
@@ -151,7 +151,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
-        "path": str(_shown(run.path)),
+        "path": str(shown_path(run.path)),
         "name": run.path.name,
         "ending": run.result.get("ending"),
         "failure": run.failure,
@@ -208,7 +208,7 @@ def collect_model(path: Path) -> dict[str, Any]:
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "model",
-        "path": without_directories(str(path)),
+        "path": str(shown_path(path)),
         "name": path.name,
         "card": known,
     }
@@ -382,14 +382,9 @@ def settings_of(run: RunData, environment: Mapping[str, Any]) -> dict[str, Any]:
         "shortened": len(text) > CONFIG_LENGTH,
         "seed": config.seed if config else None,
         "command": shlex.join([*first, *words[1:]]) if words else "",
-        "again": shlex.join(["mlpengine", "train", str(_shown(run.path) / RESOLVED)]),
+        "again": shlex.join(["mlpengine", "train", str(shown_path(run.path) / RESOLVED)]),
         **{k: v for k, v in environment.items() if k != "command"},
     }
-
-
-def _shown(path: Path) -> Path:
-    """Return a path as a page may show it: without the directories above an absolute one."""
-    return Path(path.name) if path.is_absolute() else path
 
 
 def plain_data(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.palette import LIGHT, shown_name
+from mlpengine.common.redaction import shown_path, without_directories
 from mlpengine.common.wording import plural
 from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
@@ -19,7 +20,6 @@ from .collect import REPORT_FORMAT, Collected, RunData, plain_data
 from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
-from .redaction import without_directories
 from .svg import grid, strip
 
 SHOWN_TRIALS, TRIAL_KEYS = 40, 9
@@ -230,7 +230,7 @@ def collect_sweep(
         "format": REPORT_FORMAT,
         "kind": "sweep",
         "name": name,
-        "path": without_directories(str(path)),
+        "path": str(shown_path(path)),
         "metric": outcome["metric"],
         "trials": [{k: v for k, v in t.items() if k != "run_dir"} for t in outcome["trials"]],
         "best": without_directories(chosen),

@@ -109,7 +109,7 @@ class BoundStep(Uncopyable):
         target = self.loss.target
         if target.dtype.kind == "f" and len(rows := bad_rows(target)):
             numbers = (rows + first).tolist()
-            return Fault(f"the target is not, in {listed_rows(numbers)}", numbers)
+            return Fault(f"the target is not, in {listed_rows(numbers)} of the batch", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
     def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:

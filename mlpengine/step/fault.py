@@ -49,7 +49,7 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
     def rows_of(array: Array, place: str) -> Iterator[Fault]:
         rows = (bad_rows(array) + first).tolist()
         if rows:
-            yield Fault(f"{place} is not, in {listed_rows(rows)}", rows)
+            yield Fault(f"{place} is not, in {listed_rows(rows)} of the batch", rows)
 
     for text, rows in rows_of(scratch.input, "the input"):
         column = np.flatnonzero(~np.isfinite(scratch.input[rows[0] - first]))[0]
@@ -77,7 +77,7 @@ def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
 
 
 def listed_rows(rows: Sequence[int]) -> str:
-    """Return the rows in words, such as "rows 3, 5 and 7 more of the batch"."""
+    """Return the rows in words, such as "rows 3, 5 and 7 more"."""
     shown = ", ".join(map(str, rows[:SHOWN_ROWS]))
     more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
-    return f"row{'s' if len(rows) > 1 else ''} {shown}{more} of the batch"
+    return f"row{'s' if len(rows) > 1 else ''} {shown}{more}"

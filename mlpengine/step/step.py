@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
     from mlpengine.backends.compiled import Executor
+    from mlpengine.step.step_builder import StepBuilder
 
 
 _BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_update")
@@ -567,6 +568,16 @@ class TrainingStep(KnownAttributes):
         """Whether a step, update included, is one call into machine code."""
         return self._full.fused is not None
 
+    def summary(self) -> str:
+        """Return a table of the instructions of a full batch's step, and what computes each.
+
+        That is a compiled program or NumPy, which runs between programs what has no compiled rule.
+        """
+        compiled = self.backend == "compiled"
+        lines = [*self._builder().describe(self._full, compiled=compiled)]
+        width = max(len(where) for where, _ in lines)
+        return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
+
     def emit_c(self) -> str:
         """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.
 
@@ -606,16 +617,18 @@ class TrainingStep(KnownAttributes):
         return measure
 
     def _bind(self, rows: int) -> BoundStep:
-        from mlpengine.step.step_builder import StepBuilder  # slow, and few imports need it
-
-        settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
-        builder = StepBuilder(*settings, self._target)
         whole = self._bound.get(self.batch_size)
         compiled = self.backend == "compiled"
-        bound, problem = builder.build(self._buffers, rows, whole, compiled=compiled)
+        bound, problem = self._builder().build(self._buffers, rows, whole, compiled=compiled)
         if problem:
             self.backend, self.not_compiled = "numpy", problem
         return bound
+
+    def _builder(self) -> "StepBuilder":
+        from mlpengine.step.step_builder import StepBuilder  # slow, and few imports need it
+
+        settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
+        return StepBuilder(*settings, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings and the contents of all buffers; a copy is bound anew.

@@ -14,8 +14,9 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
-from mlpengine.backends.compiled.lower import lower, need_batch_rows
+from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
+from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
@@ -90,6 +91,24 @@ class StepBuilder:
             return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
         return self._with_calls(parts, compiled=compiled)
 
+    def describe(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
+        """Yield what computes each instruction of a step, and the instruction.
+
+        It is the number of a program, or NumPy with the reason.
+        """
+        parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
+        whole = bound.fused is not None or bound.program is not None
+        split = [(parts.instructions, "" if whole else "not compiled")]
+        if compiled and not whole:
+            split = [*parts.split()]
+        number = 0
+        for instructions, problem in split:
+            number += not problem
+            for instruction in instructions:
+                where = f"NumPy ({problem})" if problem else f"program {number}"
+                yield where, getattr(instruction, "text", f"loss      {self.loss.name}")
+        yield f"program {number}" if bound.fused else "NumPy", f"update    {self.optimizer.name}"
+
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
         calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
@@ -159,7 +178,8 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
 
     Of work arrays, in which the rows need not come first, programs use none but arrays of rows.
     """
-    arrays = [*instruction.reads, *instruction.writes]
+    arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
+    arrays += instruction.writes
     places = [None if a is None else (address_of(a), *a.shape[1:]) for a in arrays]
     return [*places, *((address_of(a),) for a in instruction.work.values())]
 
@@ -212,6 +232,7 @@ class _StepParts:
             dtype=self.scratch.mlp.dtype,
             batch=self.scratch.batch_size,
             threads=self.threads,
+            parameters=self.scratch.mlp.params.flat,
             names=self._names(),
             **update,
         )
@@ -232,24 +253,28 @@ class _StepParts:
 
         Raises: CompileError.
         """
+        for instructions, problem in self.split():
+            if not problem:
+                yield self.checked(self.compile(instructions))
+            for instruction in instructions if problem else ():
+                own = isinstance(instruction, Instruction)
+                yield from instruction.calls if own else self.bound_loss.calls
+
+    def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
+        """Yield those instructions together that are one program, and why NumPy runs others."""
         group: list[InstructionLike] = []
         for instruction in self.instructions:
-            if self._is_supported([*group, instruction]):
+            if not self._problem([*group, instruction]):
                 group.append(instruction)
                 continue
-            yield from self._segment(group)
-            group = [instruction] if self._is_supported([instruction]) else []
             if group:
-                continue
-            if isinstance(instruction, Instruction):
-                yield from instruction.calls
-            else:
-                yield from self.bound_loss.calls
-        yield from self._segment(group)
-
-    def _segment(self, instructions: Sequence[InstructionLike]) -> Iterator[Call]:
-        if instructions:
-            yield self.checked(self.compile(instructions))
+                yield group, ""
+            problem = self._problem([instruction])
+            group = [] if problem else [instruction]
+            if problem:
+                yield [instruction], problem
+        if group:
+            yield group, ""
 
     def checked(self, program: Executor) -> Call:
         """Return the call that runs a program, and raises the error of a label out of range."""
@@ -261,10 +286,11 @@ class _StepParts:
 
         return run
 
-    def _is_supported(self, instructions: Sequence[InstructionLike]) -> bool:
-        """Return whether the instructions can be one program."""
+    def _problem(self, instructions: Sequence[InstructionLike]) -> str:
+        """Return why the instructions cannot be one program; empty if they can."""
+        batch = Batch(self.scratch.batch_size, (), self.scratch.mlp.params.flat)
         try:
-            need_batch_rows(lower(instructions, 1, {}).kernels, self.scratch.batch_size, ())
-        except UnsupportedError:
-            return False
-        return True
+            lower(instructions, 1, {}, batch, self.scratch.mlp.dtype.itemsize)
+        except UnsupportedError as reason:
+            return str(reason)
+        return ""

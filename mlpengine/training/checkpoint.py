@@ -1,4 +1,7 @@
-"""Checkpoints of a run; at any moment at least one of them can be read."""
+"""Checkpoints of a run; at any moment at least one of them can be read.
+
+What that needs of the disk is in `mlpengine.common.files`.
+"""
 
 import logging
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from mlpengine.errors import CheckpointError, NumericalError
 from mlpengine.models.task import RowOrigins
 from mlpengine.settings.training import Action, TrainingSettings
 from mlpengine.spec import Array
-from mlpengine.step.fault import SHOWN_ROWS
+from mlpengine.step.fault import listed_rows
 from mlpengine.step.step import TrainingStep
 
 
@@ -70,7 +70,5 @@ def name_rows(step: TrainingStep, rows: Array, places: RowOrigins | None = None)
     bad = rows[step.bad_rows]
     if not bad.size:
         return ""
-    shown = ", ".join(str(row) for row in bad[:SHOWN_ROWS])
-    more = f" and {len(bad) - SHOWN_ROWS} more" if len(bad) > SHOWN_ROWS else ""
     origin = f" ({places.row(int(bad[0]))})" if places else ""
-    return f"; training row{'s' if len(bad) > 1 else ''} {shown}{more}{origin}"
+    return f"; training {listed_rows(bad.tolist())}{origin}"

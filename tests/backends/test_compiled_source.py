@@ -20,7 +20,8 @@ from mlpengine.backends.compiled.statements import (
     store,
 )
 from mlpengine.backends.compiled.target import TARGET_LEVELS, CompileTarget
-from mlpengine.backends.compiled.tiles import heights
+from mlpengine.backends.compiled.tile_loops import heights
+from mlpengine.backends.compiled.tiling import tile_rows
 
 PRINTED = """\
 /* a text */
@@ -176,6 +177,6 @@ def test_threads_wait_for_what_others_wrote_or_still_read():
 def test_weight_gradients_of_a_small_network_share_one_height_of_tiles(batch, weights, expected):
     """Each height is an instance to compile, which takes a small network longer than it saves."""
     target = CompileTarget(("cc",), "", "", "avx512", "", *TARGET_LEVELS["x86_64"]["avx512"][:2])
-    tallest = [target.tile_rows(rows, batch * columns) for rows, columns in weights]
+    tallest = [tile_rows(target, rows, batch * columns) for rows, columns in weights]
     used = [heights(rows, height) for (rows, _), height in zip(weights, tallest, strict=True)]
     assert set().union(*used) == expected

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from small import SMALL
 
+from mlpengine.common.redaction import shown_path, without_directories
 from mlpengine.errors import CheckpointError
 from mlpengine.models.model import Model
 from mlpengine.report import page
-from mlpengine.report.redaction import without_directories
 
 WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]
@@ -424,6 +424,12 @@ def test_what_travels_has_no_directories(mlpengine, tmp_path, handed_over, monke
 )
 def test_only_absolute_paths_lose_their_directories(text, shown):
     assert without_directories({"a": [text]}) == {"a": [shown]}
+
+
+def test_a_path_is_relative_to_the_working_directory_or_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = [tmp_path / "runs" / "a", tmp_path.parent / "my files" / "b", Path("..", "c")]
+    assert [*map(shown_path, paths)] == [Path("runs", "a"), Path("b"), Path("..", "c")]
 
 
 def test_one_file_is_enough(mlpengine, tmp_path, handed_over):

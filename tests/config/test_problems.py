@@ -121,6 +121,18 @@ MISTAKES = {
         SOUND + "model: {hidden: 64, 32}",
         "model.32: a list needs brackets: write hidden: [64, 32]",
     ),
+    "a decimal comma in a named option": (
+        SOUND + "loss: {name: huber, delta: 1,5}",
+        "loss.5: a decimal comma ends the value: write delta: 1.5",
+    ),
+    "a named option without what it needs": (
+        SOUND + "loss: formula",
+        "loss.formula: this key is required (Of output y",
+    ),
+    "a list for a name": (
+        SOUND + "optimizer: {name: [adam], lr: 2}",
+        "optimizer.name: must be one of 'adam', ",
+    ),
     "a list of columns for formulas": (
         "data: {source: digits, features: [a, b]}",
         "(got ['a', 'b']); write features: {ratio: a / b}; all columns but the target and",
@@ -189,6 +201,12 @@ def test_mistake(case, tmp_path):
     assert message in found
     assert len(found.splitlines()) == 1
     assert found.startswith(str(tmp_path / "c.yaml") + ":")
+
+
+def test_bounds_of_a_space_need_brackets(tmp_path):
+    found = complaint(tmp_path, SOUND + "sweep: {space: {optimizer.lr: {log: 1, 5}}}")
+    assert "sweep.space.optimizer.lr.5: a list needs brackets: write log: [1, 5]" in found
+    assert "sweep.space.optimizer.lr.log: must be a list (got 1)" in found
 
 
 def test_all_mistakes_at_once_in_the_order_of_the_file(tmp_path):

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from own_networks import IN_DIM, NETWORKS, Gated, Residual, Tied, rows
+from own_networks import IN_DIM, NETWORKS, Gated, Residual, rows
 
 from mlpengine import Adam, AdamW, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.errors import CheckpointError, NumericalError
@@ -14,7 +14,7 @@ from mlpengine.models.task import NumberTarget, Regression, Split
 from mlpengine.optim import Group
 
 BATCH = 16
-WHOLE = {"residual", "residual with dropout"}
+WHOLE = NETWORKS.keys() - {"convolution"}
 """Networks that are one program, update included; others have parts that NumPy computes."""
 
 BACKENDS = ("numpy", "compiled")
@@ -109,11 +109,35 @@ def torch_forward(torch, network):
         h = torch.sigmoid(gate) * f.linear(x, p["value.weight"])
         return f.linear(h, p["out.weight"], p["out.bias"])
 
-    return {Residual: residual, Tied: tied, Gated: gated}[type(network)]
+    def mixture(p, x):
+        shape = (len(x), *network.shape)
+        gate = torch.softmax(f.linear(x, p["gate.weight"]), 1)[:, :, None]
+        each = f.linear(x, p["experts.weight"]).reshape(shape) * p["experts.scale"]
+        return f.linear((gate * torch.tanh(each)).sum(1), p["out.weight"])
+
+    def attention(p, x):
+        h = f.linear(x, p["embed.weight"]).reshape(len(x), *network.shape) + p["places"]
+        query, key, value = (f.linear(h, p[f"{n}.weight"]) for n in ("query", "key", "value"))
+        near = torch.softmax(query @ key.transpose(1, 2) * network.shape[1] ** -0.5, 2)
+        h = f.layer_norm(h + near @ value, h.shape[2:], p["norm.scale"])
+        return f.linear(h.mean(1), p["out.weight"])
+
+    def siamese(p, x):
+        one, other = (torch.tanh(f.linear(h, p["weight"], p["bias"])) for h in x.chunk(2, 1))
+        return f.linear((one - other).abs(), p["out.weight"], p["out.bias"])
+
+    def variational(p, x):
+        mean, logs = f.linear(x, p["encoder.weight"], p["encoder.bias"]).chunk(2, 1)
+        again = (mean + (logs / 2).exp() * x[:, :3]) @ p["decoder.weight"].T + p["decoder.bias"]
+        apart = (mean**2 + logs.exp() - logs - 1).mean(1, keepdim=True) / 2
+        return torch.cat([again, apart], 1)
+
+    forwards = (residual, tied, gated, mixture, attention, siamese, variational)
+    return {f.__name__: f for f in forwards}[type(network).__name__.lower()]
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", ["residual", "tied", "gated"])
+@pytest.mark.parametrize("name", sorted(WHOLE - {"residual with dropout", "computed"}))
 def test_fifty_steps_are_those_of_torch(name):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
     network = NETWORKS[name](seed=3, dtype="float64")
@@ -143,14 +167,34 @@ def test_compiled_steps_agree_with_numpy(name):
         np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
 
 
-@pytest.mark.parametrize("name", ["residual with dropout", "gated"])
+@pytest.mark.parametrize("name", ["residual with dropout", "gated", "tied", "attention"])
 def test_threads_change_no_bit(name, monkeypatch):
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
-    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
-    one, two = (losses_of(step, name) for step in steps)
-    assert one == two
-    np.testing.assert_array_equal(*(step.mlp.params.flat for step in steps))
-    assert [step.threads_used for step in steps] == [1, 2]
+    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2, 4)]
+    one, *others = ((losses_of(step, name), step.mlp.params.flat.tobytes()) for step in steps)
+    assert others == [one, one]
+    assert [step.threads_used for step in steps] == [1, 2, 4]
+
+
+def test_chunks_of_a_large_batch_add_up_to_its_gradient(monkeypatch):
+    """Shared and computed weights are finished after the last chunk of rows, and only then."""
+    expected = [losses_of(make_step(n, dtype="float64"), n) for n in ("tied", "attention")]
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STREAM_BYTES", 0)
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.CHUNK_BYTES", 0)
+    for name, losses in zip(("tied", "attention"), expected, strict=True):
+        step = make_step(name, dtype="float64", backend="compiled")
+        np.testing.assert_allclose(losses_of(step, name), losses, rtol=1e-9)
+        assert "#define CHUNK_ROWS INT64_C(8)" in step.emit_c()
+
+
+def test_a_summary_tells_what_computes_each_instruction():
+    lines = [make_step("convolution", backend=b).summary().splitlines() for b in BACKENDS]
+    by_numpy, split = ([line.split("  ")[0] for line in each] for each in lines)
+    assert {*by_numpy} == {"NumPy (not compiled)", "NumPy"}
+    first, second = "NumPy (conv2d forward)", "NumPy (conv2d backward)"
+    assert [*dict.fromkeys(split)] == ["program 1", first, "program 2", second, "NumPy"]
+    whole = make_step("tied", backend="compiled").summary().splitlines()
+    assert {line.split("  ")[0] for line in whole} == {"program 1"}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -232,8 +276,14 @@ def growth(name, backend):
     return peaks[1] - peaks[0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["residual with dropout", "gated"])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, backend) for name in ("residual with dropout", "gated") for backend in BACKENDS),
+        ("tied", "compiled"),
+        ("attention", "compiled"),
+    ],
+)
 def test_a_step_allocates_nothing_that_grows(name, backend):
     assert min(growth(name, backend) for _ in range(2)) < 1024
 

@@ -1,8 +1,8 @@
 """Programs as machine code: C for exactly these shapes, compiled once and replayed in one call.
 
 `kernel` says what a kernel is, and each kind of them has a file with its rules: `products` (with
-`tiling`, `packing` and `tiles`), `column_sum`, `maps`, `losses`, `softmax`, `dropout` and
-`embeddings`.  `lower` has their table, turns the instructions of a program into kernels on values,
+`tiling`, `packing` and `tiles`), `batch_products`, `column_sum`, `sums`, `elementwise`, `moves`,
+`losses`, `softmax`, `normalization`, `dropout` and `embeddings`.  `lower` has their table, turns the instructions of a program into kernels on values,
 and fuses them; `layout` places every value in memory, `emitter` lets the kernels add C functions of
 `statements` to a `writer`, `updates` has those of the optimizer, and `source` prints the file.
 Code that all programs share is in the headers.

@@ -5,20 +5,6 @@
 #define PERCENTILE_CLIP 1
 #define UNIT_CLIP 2
 
-/* The norm of the gradients; all threads take part.  `measured` chunk sums are known. */
-static double gradient_norm(struct call *call, const struct part part, const int measured) {
-  void *const *table = call->table;
-  char *const workspace = call->workspace;
-  (void)table, (void)workspace;
-  const real *restrict grads = GRADS;
-  double *restrict chunk_sums = CHUNK_SUMS;
-  if (!measured)
-    EACH_RANGE(first, last) for (int64_t c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
-      chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
-  barrier(part);
-  return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM, part);
-}
-
 #if CLIP == NORM_CLIP
 /* Multiply the gradients by min(1, limit / (norm + 1e-6)); return the norm after it. */
 static double clip_gradients(struct call *call, const double norm, const struct part part) {

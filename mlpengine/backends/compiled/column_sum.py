@@ -1,8 +1,10 @@
 """Sums of columns over the rows, the gradients of vectors."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, Values
@@ -22,20 +24,29 @@ class ColumnSum(Kernel):
         self.reads, self.writes = [self.x], [self.out]
 
     @classmethod
-    def lower(cls, instruction: InstructionLike, values: Values) -> "list[ColumnSum] | None":
+    def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
         if instruction.kind != "reduce":
             return None
-        (x,), (out,) = instruction.reads, instruction.writes
-        if out is None or x.ndim != 2 or x.shape[1:] != out.shape:
+        (wide,), (out,) = instruction.reads, instruction.writes
+        if out is None or wide.shape == out.shape:
             return None
-        return [cls(values.read(x), values.write(out, "d_vector_"))]
+        x = values.read(wide)
+        shape = (1,) * (wide.ndim - out.ndim) + out.shape
+        if x.kind != "rows" or (out.ndim == wide.ndim and out.shape[0] == wide.shape[0]):
+            return [RowSums.of(x, wide.shape, shape, out, 1.0, values)]
+        if out.shape == wide.shape[-1:]:
+            return [cls(x, values.write(out, "d_vector_"))]
+        sums = values.make((len(wide), out.size), x, "row_sums_")
+        first = RowSums(x, sums, wide.shape, (len(wide), *shape[1:]), 1.0)
+        return [first, cls(sums, values.write(out.reshape(-1), "d_vector_"))]
 
     def emit(self, writer: Writer, name: str) -> None:
         x, layout = self.x, writer.layout
         matrix = f"{x.name}, {layout.stride(x)}, {x.columns}"
         body = [f"sum_columns({self.out.name}, {matrix}, first, last, begin, end);"]
-        count = -(-x.columns // layout.lanes)
-        writer.add(name, "reduce", count, self.text, body, [x.name], [self.out.name])
+        count, times = -(-x.columns // layout.lanes), writer.times(x.rows)
+        buffers = [x.name], [self.out.name]
+        writer.add(name, "reduce", count, self.text, body, *buffers, times=times)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
         return []  # the gradient of a bias is summed with that of its weight

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.statements import ForLoop, Statement, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.rules import VectorRule, find_rule
@@ -27,14 +28,14 @@ class Map(Kernel):
     names: Mapping[str, MatrixValue]
     text: str
 
-    whole_vectors = True
+    whole_vectors = any_phase = True
 
     def __post_init__(self) -> None:
         self.reads = [self.names[name] for name in self.rule.reads]
         self.writes = [self.names[name] for name in self.rule.writes]
 
     @classmethod
-    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Map] | None":
+    def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
         op = Add() if instruction.kind == "add" else instruction.op
         backward = instruction.kind == "backward"
         direction: Direction = "backward" if backward else "forward"
@@ -46,17 +47,23 @@ class Map(Kernel):
         written = {n: a for n, a in zip(slots, instruction.writes, strict=True) if a is not None}
         arrays |= written
         rule = rule.limited_to(arrays)
-        shapes = {arrays[name].shape for name in rule.writes}
-        shape = min(shapes)
-        along_rows = {shape, shape[-1:]} if len(shape) == 2 else {shape}
-        if len(shapes) != 1 or () in shapes or {arrays[n].shape for n in rule.reads} - along_rows:
+        shape, *others = {arrays[name].shape for name in rule.writes}
+        if others:
             raise UnsupportedError(f"{op.name} {direction} of several shapes")
+        kernels: list[Kernel] = []
         names = {name: values.read(arrays[name]) for name in rule.reads}
+        kind = "rows" if any(v.kind == "rows" for v in names.values()) else None
+        wide = (*shape, 1) if kind == "rows" and len(shape) == 1 else shape
+        for name, value in names.items():
+            given = arrays[name].shape
+            if len(given) == 1 and value.array.ndim > 1:
+                given = value.array.shape
+            names[name] = _spread(value, given, wide, values, kernels)
         role = f"d_{op.name}_" if backward else f"{op.name}_"
         for name in rule.writes:
-            names[name] = values.write(arrays[name], role)
+            names[name] = values.write(arrays[name], role, kind)
         made = ", ".join(names[name].name for name in rule.writes)
-        return [cls(rule, op, names, f"{made} = {op.name} {direction}")]
+        return [*kernels, cls(rule, op, names, f"{made} = {op.name} {direction}")]
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         return self.reads
@@ -83,10 +90,35 @@ class Map(Kernel):
             *(store(layout.at(v, "i", "j"), known[v]) for v in self.writes if v.stored),
         ]
         rows = [ForLoop("i", "first", "last", [ForLoop("j", 0, out.columns, body, step="LANES")])]
-        writer.add(name, "rows", out.rows, self.text, rows, self.reads, self.writes)
+        writer.add(name, self.called_in, out.rows, self.text, rows, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
         rule = self.rule.limited_to([n for n, v in self.names.items() if v.stored])
         function = each(writer.functions, rule, about=self.op.name)
         places = writer.places(*(self.names[name] for name in (*rule.reads, *rule.writes)))
         return [f"{function}({places}, {self.writes[0].rows * self.writes[0].columns});"]
+
+
+def _spread(
+    value: MatrixValue,
+    given: tuple[int, ...],
+    shape: tuple[int, ...],
+    values: Values,
+    kernels: list[Kernel],
+) -> MatrixValue:
+    """Return an operand of shape `given` in that of a result, or as a vector for each of its rows.
+
+    What repeats it otherwise is added to `kernels`.
+    Raises: UnsupportedError where rows of the batch would meet others.
+    """
+    if given == shape or (value.rows == 1 and (value.columns,) == shape[-1:]):
+        return value
+    lead = len(shape) - len(given)
+    if any(n not in (1, m) for n, m in zip(given, shape[lead:], strict=True)):
+        raise UnsupportedError(f"{value!r} along the rows of the batch")
+    if value.kind == "rows" and lead:
+        raise UnsupportedError(f"{value!r} along the columns of {shape}")
+    alike = value.rows == value.columns == 1 and value.kind != "rows"
+    spread = values.make(shape[-1:] if alike else shape, value, "spread_")
+    kernels.append(Move.spread(value, given, spread, values.count(spread)))
+    return spread

@@ -53,23 +53,24 @@ def emit(lowered: Lowered, layout: Layout, batch: int, threads: int) -> Writer:
     weights = sum(k.columns * k.depth for k in products)
     by_columns = chunk >= batch and weights >= sum(k.rows * k.depth for k in products)
     writer = Writer(layout, batch, threads, chunk, threads > 1 and by_columns)
-    packed = {k.b for k in kernels if isinstance(k, Product) and not k.sums_rows}
     for value in values:
         if value.padded and not value.written:
-            of_batch = value.rows == batch and value not in packed
-            _copy(writer, value, "rows" if of_batch else "prepare", incoming=True)
+            phase: Phase = "rows" if value.kind == "rows" else "prepare"
+            _copy(writer, value, phase, incoming=True)
     for number, kernel in enumerate(kernels):
         kernel.emit(writer, f"kernel_{number}")
     for value in values:
         if value.padded and value.final:
-            _copy(writer, value, "rows", incoming=False)
+            ends: dict[str, Phase] = {"parameters": "prepare", "rows": "rows", "sums": "finish"}
+            _copy(writer, value, ends[value.kind], incoming=False)
     return writer
 
 
 def _chunk(lowered: Lowered, layout: Layout, batch: int) -> int:
     """Return the number of rows that are processed together."""
-    of_rows = [v for v in lowered.values if v.rows == batch and v.stored]
-    row_bytes = sum(layout.stride(v) * layout.itemsize for v in of_rows)
+    of_rows = [v for v in lowered.values if v.kind == "rows" and v.rows % max(batch, 1) == 0]
+    entries = [v.rows // max(batch, 1) * layout.stride(v) for v in of_rows if v.stored]
+    row_bytes = sum(entries) * layout.itemsize
     products = [k for k in lowered.kernels if isinstance(k, Product)]
     weights = {k.c if k.sums_rows else k.b for k in products}
     small = sum(v.array.nbytes for v in weights) <= SMALL_WEIGHTS

@@ -256,6 +256,7 @@ def compile_program(
     clipping: Clipping | None = None,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
+    parameters: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> Executor:
     """Return `instructions`, and `clipping` and the optimizer's `update` of `grads` after them.
@@ -276,6 +277,7 @@ def compile_program(
         clipping=clipping,
         grads=grads,
         gathered=gathered,
+        parameters=parameters,
         names=names,
     )
     return Executor(source, target, update, clipping)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from mlpengine.backends.compiled.statements import Phase
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
@@ -53,6 +54,8 @@ class Kernel(ABC):
         writes: those that it computes, stored or not.
         header: the header, without ``.h``, whose functions it calls beside those of all programs.
         whole_vectors: whether it writes whole vectors, beyond the end of a row.
+        any_phase: whether it may also go over the rows of parameters, and of their gradients.
+        called_in: the phase of its functions, which `lower` finds.
     """
 
     text: str
@@ -60,6 +63,8 @@ class Kernel(ABC):
     writes: list[MatrixValue]
     header: ClassVar[str] = ""
     whole_vectors: ClassVar[bool] = False
+    any_phase: ClassVar[bool] = False
+    called_in: Phase = "rows"
 
     @classmethod
     @abstractmethod

@@ -39,6 +39,7 @@ class LossRows(Kernel):
     op: Loss
 
     kind: ClassVar[type[Loss]]
+    header = "losses"
 
     def __post_init__(self) -> None:
         self.text = f"{self.op.name}, and its gradient"

@@ -3,21 +3,24 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mlpengine.backends.compiled.batch_products import BatchProduct
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.dropout import Draw
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
+from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.normalization import LayerNormRows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.common.buffers import address_of
-from mlpengine.spec import Array
+from mlpengine.backends.compiled.statements import PHASES
+from mlpengine.backends.compiled.sums import RowSums
+from mlpengine.backends.values import Batch, Kind, MatrixValue, UnsupportedError, Values
 
 KERNELS: list[type[Kernel]] = [
     Product,
+    BatchProduct,
     ColumnSum,
     EntryLossRows,
     CrossEntropyRows,
@@ -26,7 +29,9 @@ KERNELS: list[type[Kernel]] = [
     Draw,
     PeriodicForward,
     EmbeddingSums,
+    RowSums,
     Map,
+    Move,
 ]
 """The table of kernels; the first one that takes an instruction lowers it."""
 
@@ -38,26 +43,97 @@ class Lowered(NamedTuple):
     values: list[MatrixValue]
 
 
-def lower(instructions: Iterable[InstructionLike], lanes: int, names: Mapping[int, str]) -> Lowered:
+def lower(
+    instructions: Iterable[InstructionLike],
+    lanes: int,
+    names: Mapping[int, str],
+    batch: Batch | None = None,
+    itemsize: int = 0,
+) -> Lowered:
     """Return the kernels of `instructions`; `names` gives C names to arrays by address.
 
+    With a `batch` each kernel is placed in a phase of a step, and the numbers have `itemsize`
+    bytes.
     Raises: UnsupportedError where an instruction has no compiled rule.
     """
-    values = Values(names)
-    kernels = [k for instruction in instructions for k in _kernels(instruction, values)]
+    values, kernels = Values(names, batch), list[Kernel]()
+    for instruction in instructions:
+        for kernel in _kernels(instruction, values):
+            if batch is not None:
+                _find_phase(kernel, batch)
+            kernels.append(kernel)
     values.finish()
+    if batch is not None:
+        _need_order(kernels)
+        if any(v.array.dtype.kind == "f" and v.array.itemsize != itemsize for v in values.all):
+            raise UnsupportedError("numbers of several dtypes")
+    kernels = _needed(kernels)
     kernels = [*_draws(kernels), *fuse([k for k in kernels if not isinstance(k, Draw)])]
     mark_stored(kernels)
     values.place(lanes, _any_length(kernels, lanes))
     return Lowered(kernels, values.all)
 
 
-def _kernels(instruction: InstructionLike, values: Values) -> Iterable[Kernel]:
+def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
+    """Yield the kernels of an instruction, after those that give another shape to what it reads."""
+    known = len(values.reshaped)
     for kind in KERNELS:
         if (kernels := kind.lower(instruction, values)) is not None:
-            return kernels
+            for source, other in values.reshaped[known:]:
+                yield Move.reshaped(source, other, values.count(other))
+            yield from kernels
+            return
     op = instruction.op
     raise UnsupportedError(f"{op.name} {instruction.kind}" if op else instruction.kind)
+
+
+def _find_phase(kernel: Kernel, batch: Batch) -> None:
+    """Set the phase of a kernel, and what its results follow from.
+
+    Raises: UnsupportedError if it can only go over the rows of a batch, and these are others.
+    """
+    kinds: set[Kind] = {value.kind for value in kernel.reads}
+    made: Kind = "sums"
+    if "sums" in kinds:
+        kernel.called_in = "finish"
+    elif kinds == {"parameters"} or not (kinds or isinstance(kernel, Draw)):
+        kernel.called_in, made = "prepare", "parameters"
+    elif kernel.sums_rows:
+        kernel.called_in = "reduce"
+    else:
+        made = "rows"
+    over = kernel.reads if kernel.called_in == "reduce" else kernel.writes
+    in_batch = kernel.called_in in ("rows", "reduce")
+    allowed = kernel.any_phase
+    if in_batch:
+        allowed = not over or batch.times(over[0].rows) > 0
+    if not allowed:
+        raise UnsupportedError(f"{kernel.text}, in other rows than the batch's")
+    for value in kernel.writes:
+        value.kind = made
+
+
+def _need_order(kernels: Sequence[Kernel]) -> None:
+    """Raise UnsupportedError if a kernel of an earlier phase overwrites what one before it reads.
+
+    Another program has left that there.
+    """
+    order = [PHASES.index(kernel.called_in) for kernel in kernels]
+    for i, kernel in enumerate(kernels):
+        for j in range(i):
+            if order[i] < order[j] and _overwrites(kernel, kernels[j]):
+                raise UnsupportedError(f"{kernel.text}, where {kernels[j].text} reads")
+
+
+def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Return the kernels without those whose results nothing reads, and nobody sees."""
+    needed, read = list[Kernel](), set[MatrixValue]()
+    for kernel in reversed(kernels):
+        ends = isinstance(kernel, LossRows) or not kernel.writes
+        if ends or any(value.final or value in read for value in kernel.writes):
+            needed.append(kernel)
+            read.update(kernel.reads)
+    return needed[::-1]
 
 
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
@@ -94,6 +170,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
             isinstance(kernel, Map)
             and isinstance(host, Product)
             and not host.sums_rows
+            and kernel.called_in == "rows"
             and not any(_overwrites(kernel, k) for k in fused[place:])
         ):
             host.fuse(kernel)
@@ -105,26 +182,6 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
 def _overwrites(kernel: Kernel, other: Kernel) -> bool:
     """Return whether `kernel` writes where another program has left what `other` reads."""
     return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
-
-
-def need_batch_rows(
-    kernels: Iterable[Kernel], batch: int, gathered: Sequence[Array | None]
-) -> None:
-    """Check that all kernels go over the rows of a batch, of which a program also takes fewer.
-
-    `gathered` are the buffers that have these rows, if they are known: what does not come from them
-    may have as many rows by chance, and so may sums over the rows, which are computed later.
-    Raises: UnsupportedError.
-    """
-    buffers = {address_of(array) for array in gathered if array is not None}
-    of_batch, sums = set[MatrixValue](), set[MatrixValue]()
-    for kernel in kernels:
-        values = {*kernel.reads, *kernel.writes}
-        depends = any(v in of_batch or v.mask or v.address in buffers for v in values)
-        over = kernel.reads[0] if kernel.sums_rows or not kernel.writes else kernel.writes[0]
-        if over.rows != batch or values & sums or (buffers and not depends):
-            raise UnsupportedError(f"{kernel.text}, in other rows than the batch's")
-        (sums if kernel.sums_rows else of_batch).update(kernel.writes)
 
 
 def mark_stored(kernels: list[Kernel]) -> None:

@@ -1,6 +1,5 @@
-typedef double doubles __attribute__((vector_size(8 * BYTES / sizeof(real)))); /* a vector's lanes */
-
-/* The sum of squares of a vector by chunks: in the vector's type within a chunk, then in double. */
+/* The global norm of the gradients.  Squares are summed by chunks, in the vector's type within a
+   chunk, then in double.  Defined before this: what step.h requires for an update. */
 
 INLINE double chunk_squares(const real *x, int64_t n) {
   vec part[4] = {{0}, {0}, {0}, {0}};
@@ -41,17 +40,16 @@ static double norm_of(const real *x, int64_t n, const double *sums, double limit
   return norm;
 }
 
-/* Store the losses of n rows: entry times share times weight, in double. */
-INLINE void store_row_losses(double *restrict row_loss, const vec entry, const double share,
-                             const vec weight, const int64_t n) {
-  const doubles loss = __builtin_convertvector(entry, doubles) * share *
-                       __builtin_convertvector(weight, doubles);
-  for (int64_t i = 0; i < n; i++) row_loss[i] = loss[i];
-}
-
-/* The sum of the rows' losses in their order, which does not depend on the threads. */
-INLINE double sum_in_order(const double *row_loss, int64_t n) {
-  double part[4] = {0, 0, 0, 0};
-  for (int64_t i = 0; i < n; i++) part[i & 3] += row_loss[i];
-  return (part[0] + part[1]) + (part[2] + part[3]);
+/* The norm of the gradients; all threads take part.  `measured` chunk sums are known. */
+static double gradient_norm(struct call *call, const struct part part, const int measured) {
+  void *const *table = call->table;
+  char *const workspace = call->workspace;
+  (void)table, (void)workspace;
+  const real *restrict grads = GRADS;
+  double *restrict chunk_sums = CHUNK_SUMS;
+  if (!measured)
+    EACH_RANGE(first, last) for (int64_t c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
+      chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
+  barrier(part);
+  return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM, part);
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
@@ -28,6 +29,8 @@ class LayerNormRows(Kernel):
     rstd: MatrixValue
     eps: float
 
+    any_phase = True
+
     def __post_init__(self) -> None:
         self.text = f"{self.y.name} = {self.x.name} normalized"
         self.reads = present(self.x, self.scale, self.bias)
@@ -35,12 +38,14 @@ class LayerNormRows(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
-        op, (rows, *_) = instruction.op, instruction.reads
+        op = instruction.op
         if not isinstance(op, LayerNorm):
             return None
-        if rows.ndim != 2:
-            raise UnsupportedError("layer_norm of anything but rows")
-        xhat, rstd = (instruction.work[n].reshape(len(rows), -1) for n in ("xhat", "rstd"))
+        *lead, features = instruction.reads[0].shape
+        xhat, rstd = (
+            instruction.work[name].reshape(prod(lead), length)
+            for name, length in (("xhat", features), ("rstd", 1))
+        )
         if instruction.kind == "backward":
             return _gradients(instruction, values, xhat, rstd)
         x, scale, bias = values.read_each(instruction.reads)
@@ -100,6 +105,8 @@ class LayerNormSlopes(Kernel):
     dx: MatrixValue | None
     product: MatrixValue | None
 
+    any_phase = True
+
     def __post_init__(self) -> None:
         self.writes = present(self.dx, self.product)
         self.text = f"{self.writes[0].name} = gradient of {self.xhat.name}"
@@ -143,6 +150,8 @@ def _gradients(
     product = None if dscale is None else values.write(terms, "d_scales_")
     slope = None if dx is None else values.write(dx, "d_layer_norm_")
     kernels: list[Kernel] = []
+    if dy.kind != "rows" and (dscale is not None or dbias is not None):
+        raise UnsupportedError("the gradient of the scale of normalized parameters")
     if slope or product:
         kernels.append(LayerNormSlopes(dy, scale, *kept, slope, product))
     if product is not None:
@@ -164,4 +173,5 @@ def _stored(layout: Layout, value: MatrixValue, vector: str) -> list[Statement]:
 
 def _add(writer: Writer, name: str, kernel: Kernel, row: Sequence[Statement]) -> None:
     rows = [ForLoop("i", "first", "last", row)]
-    writer.add(name, "rows", kernel.writes[0].rows, kernel.text, rows, kernel.reads, kernel.writes)
+    count, buffers = kernel.writes[0].rows, (kernel.reads, kernel.writes)
+    writer.add(name, kernel.called_in, count, kernel.text, rows, *buffers)

@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
 from mlpengine.backends.compiled.statements import ForLoop
-from mlpengine.backends.compiled.tiles import (
+from mlpengine.backends.compiled.tile_loops import (
     group_count,
     group_size,
     product_statements,
@@ -50,17 +50,17 @@ class Product(MatrixProduct, Kernel):
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
         op = instruction.op
         if isinstance(op, MatMul):
-            return cls._lower_matmul(instruction, values)
+            return cls.of_matrices(instruction, values)
         if not isinstance(op, Linear):
             return None
         if instruction.kind != "backward":
             (x, w, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "linear_")
-            _need_leaf(w, b)
+            _need_leaf(values, w, b)
             return [cls("forward", x, w, y, b, f"{y.name} = {x.name} {w.name}^T", op.factor)]
         dy, x, w = values.read_each(instruction.reads)
         dx, dw, db = instruction.writes
-        _need_leaf(w)
+        _need_leaf(values, w)
         kernels: list[Kernel] = []
         if dw is not None:
             c = values.write(dw, "d_weight_")
@@ -75,16 +75,19 @@ class Product(MatrixProduct, Kernel):
         return kernels
 
     @classmethod
-    def _lower_matmul(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products of `MatMul`, whose forms are those of `Linear` by other operands."""
+    def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
+        """Return the products of a rule of `MatMul`: those of `Linear`, by other operands.
+
+        All axes but the last are rows of a; b is one matrix.
+        """
         if instruction.kind != "backward":
             (a, b), (out,) = values.read_each(instruction.reads), instruction.writes
             y = values.write(out, "matmul_")
-            _need_leaf(b)
+            _need_leaf(values, b)
             return [cls("input_gradient", a, b, y, None, f"{y.name} = {a.name} {b.name}", 1.0)]
         dy, a, b = values.read_each(instruction.reads)
         da, db = instruction.writes
-        _need_leaf(b)
+        _need_leaf(values, b)
         kernels: list[Kernel] = []
         if db is not None:
             c = values.write(db, "d_b_")
@@ -114,9 +117,12 @@ class Product(MatrixProduct, Kernel):
         by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
         each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (writer.chunk < writer.batch and not reduce) or not each_packs
-        depth = min(product.depth, writer.chunk) if reduce else product.depth
-        slices = writer.slices(product.rows) if reduce else writer.row_slices()
-        share = -(-(product.rows if reduce else writer.chunk) // writer.threads)
+        times = writer.times(product.a.rows)
+        depth = min(product.depth, writer.chunk * times) if reduce else product.depth
+        slices = [rows * times for rows in writer.row_slices()]
+        share = -(-writer.chunk // writer.threads) * times
+        if reduce:
+            slices, share = writer.slices(product.rows), -(-product.rows // writer.threads)
         if by_columns:
             slices, share = [product.rows], product.rows
         tiling = choose_tiling(product, layout, depth, share, often=often)
@@ -147,11 +153,19 @@ class Product(MatrixProduct, Kernel):
             writer.claimable.append(panels)
         list_number = number if claimed else None
         body = product_statements(
-            product, tiling, name, layout, slices, by_columns=by_columns, claims=list_number
+            product,
+            tiling,
+            name,
+            layout,
+            slices,
+            times=times,
+            by_columns=by_columns,
+            claims=list_number,
         )
         if turned is not None:
             ld = layout.stride(turned.c)
-            move = f"{self.c.name}[j * {self.columns} + i] = {turned.c.name}[i * {ld} + j];"
+            place = f"{self.c.name}[j * {layout.stride(self.c)} + i]"
+            move = f"{place} = {turned.c.name}[i * {ld} + j];"
             body = [*body, ForLoop("i", "first", "last", [ForLoop("j", 0, self.rows, [move])])]
             buffers += [self.c.name, turned.c.name]
         writer.add(
@@ -167,6 +181,7 @@ class Product(MatrixProduct, Kernel):
             takes_part=True,
             claims=claims,
             number=number,
+            times=times,
         )
 
     def _turned(self, writer: Writer, name: str) -> MatrixProduct | None:
@@ -265,10 +280,11 @@ class Product(MatrixProduct, Kernel):
         ]
 
 
-def _need_leaf(*operands: MatrixValue | None) -> None:
-    """Raise UnsupportedError for a weight that the program computes: it is packed before that."""
+def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:
+    """Raise UnsupportedError for a weight that follows from rows: it is packed before them."""
+    gathers = values.batch is not None and any(a is not None for a in values.batch.gathered)
     for value in present(*operands):
-        if value.written:
+        if value.kind != "parameters" and (value.written or gathers):
             raise UnsupportedError(f"a product with {value.name}, which is computed")
 
 

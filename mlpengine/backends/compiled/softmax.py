@@ -24,6 +24,8 @@ class SoftmaxRows(Kernel):
     logarithm: bool
     text: str
 
+    any_phase = True
+
     def __post_init__(self) -> None:
         self.reads, self.writes = present(self.x, self.dy), [self.out]
 
@@ -32,8 +34,9 @@ class SoftmaxRows(Kernel):
         op = instruction.op
         if not isinstance(op, Softmax | LogSoftmax):
             return None
+        axes = instruction.reads[0].ndim
         *dy, x = values.read_each(instruction.reads)
-        if op.axis % x.array.ndim != x.array.ndim - 1:
+        if op.axis % axes != axes - 1:
             raise UnsupportedError(f"{op.name} along axis {op.axis}")
         y = values.write(instruction.writes[0], f"{'d_' if dy else ''}{op.name}_")
         text = f"{y.name} = {op.name} {'backward' if dy else 'forward'}"
@@ -42,7 +45,7 @@ class SoftmaxRows(Kernel):
     def emit(self, writer: Writer, name: str) -> None:
         row = self._gradient(writer.layout, self.dy) if self.dy else self._value(writer.layout)
         body = [ForLoop("i", "first", "last", row)]
-        writer.add(name, "rows", self.out.rows, self.text, body, self.reads, self.writes)
+        writer.add(name, self.called_in, self.out.rows, self.text, body, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[str]:
         if self.dy or self.x.rows > 1:

@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.backends.compiled.emitter import emit, useful_threads
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.lower import lower, need_batch_rows
+from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import (
     CFunction,
@@ -24,9 +24,10 @@ from mlpengine.backends.compiled.statements import (
     print_head,
 )
 from mlpengine.backends.compiled.target import CompileTarget
+from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
-from mlpengine.backends.values import MatrixValue
+from mlpengine.backends.values import Batch, MatrixValue
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -79,24 +80,29 @@ def make_source(
     clipping: Clipping,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
+    parameters: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
-    `gathered` are up to three buffers that the loop over many steps fills by rows; `threads` is the
+    `gathered` are up to three buffers that the loop over many steps fills by rows, and `parameters`
+    the flat vector of all, which tells where there are none what does not change with the rows.
+    `threads` is the
     maximum number of threads, of which small shapes use fewer.  With `ranks` the program is an
     update that ranks on one machine can share out.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     layout = Layout(target, dtype.itemsize)
-    lowered = lower(instructions, layout.lanes, names or {})
-    need_batch_rows(lowered.kernels, batch, gathered)
+    rows = Batch(batch, gathered, parameters)
+    lowered = lower(instructions, layout.lanes, names or {}, rows, dtype.itemsize)
     threads = useful_threads(lowered.kernels, threads)
     writer = emit(lowered, layout, batch, threads)
     functions = [*writer.functions]
     chunked = writer.chunk < batch
     in_turn = threads == 1 and not chunked
     phases: list[Phase] = [] if ranks else ["prepare", "rows", "reduce"]
+    if any(function.phase == "finish" for function in functions):
+        phases.insert(1, "finish")
     functions += [_phase(writer.functions, phase, in_turn=in_turn) for phase in phases]
     for number, buffer in enumerate(gathered):
         if buffer is not None:
@@ -121,7 +127,7 @@ def make_source(
         *_output_defines(layout, writer.output, gathered),
         *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
         *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
-        *_in_first_unit(map(_header, ("norm", *(("update", "clip") if update else ())))),
+        *_in_first_unit(map(_header, ("update", "norm", "clip") if update else ())),
         *_in_units(functions, layout, REST + POOL * (threads > 1)),
         *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
@@ -147,7 +153,7 @@ def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[
     if single:
         yield "#define REAL_IS_FLOAT"
     yield f"#define BYTES {target.vector_bytes}"
-    yield f"#define TILE_ROWS {target.highest_tile}"
+    yield f"#define TILE_ROWS {highest_tile(target)}"
     yield f"#define LARGEST_SUM {float(info.max)!r}"
     yield f"#define CHUNK {NORM_CHUNK}"
 
@@ -161,7 +167,7 @@ def _step_defines(
     *,
     ranks: bool,
 ) -> Iterator[str]:
-    """Yield the definitions that gather.h, step.h, clip.h and ranks.h require."""
+    """Yield the definitions that gather.h, step.h, norm.h, clip.h and ranks.h require."""
     if gathered:
         yield "#define GATHERS"
     for number, buffer in enumerate(gathered):
@@ -260,6 +266,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
         "prepare": "const struct part part",
         "rows": "const struct part part, const int64_t first, const int64_t last",
         "reduce": "const struct part part, const int64_t begin, const int64_t end",
+        "finish": "const struct part part",
     }[phase]
     merged = {"rows": ("rows", "reduce"), "reduce": ()} if in_turn else {}
     called = [f for f in functions if f.phase in merged.get(phase, (phase,))]
@@ -268,7 +275,7 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
     for trains, group in groupby(enumerate(called), key=lambda each: each[1].trains):
         block: list[Statement] = []
         for i, function in group:
-            if phase == "rows" and any(map(function.waits_for, called[since:i])):
+            if phase != "reduce" and any(map(function.waits_for, called[since:i])):
                 block.append("barrier(part);")
                 since = i
             block.append(function.call)
@@ -277,10 +284,15 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
         "prepare": "What is packed once a step, before the rows",
         "rows": "Forward, loss and backward of some rows",
         "reduce": "Sums over the rows begin to end",
+        "finish": "What follows from the sums over all rows",
     }[phase]
     if phase == "rows":
         rows_of_part = "const int64_t stop = MIN(last, part.rows), begin = first, end = stop;"
         calls = [rows_of_part, "(void)stop, (void)begin, (void)end;", *calls]
+    last = "rows" if in_turn else "reduce"
+    if phase == last and any(function.phase == "finish" for function in functions):
+        finish: list[Statement] = ["barrier(part);", "finish(table, workspace, part);"]
+        calls.append(If("part.trains" if in_turn else "end == part.rows", finish))
     return CFunction(phase, phase, (), calls, text, parameters)
 
 

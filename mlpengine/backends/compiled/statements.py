@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-Phase = Literal["prepare", "rows", "reduce", "update"]
+Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 
-PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "update")
-"""The phase in which a function is called: ``prepare`` once in each step, to pack parameters;
-``rows`` for some rows of the batch: forward, loss and backward; ``reduce`` to sum over those rows
-into the gradients of the parameters; ``update`` for the optimizer."""
+PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "finish", "update")
+"""The phase in which a function is called: ``prepare`` once in each step, for what follows from
+parameters alone, and to pack them; ``rows`` for some rows of the batch: forward, loss and backward;
+``reduce`` to sum over those rows into the gradients of the parameters; ``finish`` once in each
+step, for what follows from these sums; ``update`` for the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
@@ -93,7 +94,8 @@ class CFunction:
         writes: those of them that it writes and other functions read.
         text: a comment.
         parameters: of the C function, beside `MEMORY_PARAMETERS`.
-        count: number of things that threads divide in ``prepare`` and ``reduce``.
+        count: number of things that threads divide in ``prepare``, ``reduce`` and ``finish``.
+        times: rows for each row of the batch, in ``rows`` and ``reduce``.
         tile: a function that only this one calls.
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
         takes_part: whether it needs to know which thread calls it.
@@ -109,6 +111,7 @@ class CFunction:
     text: str = ""
     parameters: str = "const int64_t first, const int64_t last"
     count: int = 0
+    times: int = 1
     tile: "CFunction | None" = None
     by_columns: bool = False
     qualifiers: str = "static"
@@ -126,10 +129,15 @@ class CFunction:
     def waits_for(self, other: "CFunction") -> bool:
         """Return whether all threads must have called `other` before any calls this one.
 
-        They divide both by the same rows, unless one of the two is divided by columns.
+        They divide both by the same rows of the batch, unless one of the two is divided by columns
+        or called once in a step.
         """
         shared = {*self.writes} & other.all_buffers | {*other.writes} & self.all_buffers
-        return bool(shared) and (self.by_columns or other.by_columns)
+        own = self.phase in ("prepare", "finish") or self.by_columns or other.by_columns
+        return bool(shared) and own
+
+    def _times(self, *rows: str) -> str:
+        return ", ".join(rows if self.times == 1 else (f"{n} * {self.times}" for n in rows))
 
     @property
     def call(self) -> str:
@@ -137,8 +145,8 @@ class CFunction:
         part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
             end = "last" if self.tile else "stop"  # tiles are those of a whole batch
-            return f"{self.name}(table, workspace, {part}first, {end});"
-        more = ", begin, end" if self.phase == "reduce" else ""
+            return f"{self.name}(table, workspace, {part}{self._times('first', end)});"
+        more = f", {self._times('begin', 'end')}" if self.phase == "reduce" else ""
         if self.claims == "within":
             return f"{self.name}(table, workspace, part{more});"
         if self.claims == "before":

@@ -97,19 +97,6 @@ TARGET_VARIABLE = "MLPENGINE_TARGET"
 """The environment variable that selects a level."""
 
 
-MANY_ROWS = 64
-FEW_TERMS = 16384
-"""Rows, and multiplications for each of them, from which the tiles of a product are as high as the
-registers allow.
-
-The products of 784-256-128-10 with a batch of 128 take a tenth less time by it, those of wider
-layers too (Xeon with AVX-512, one thread, interleaved, November 2026).  With a batch of 64 its step
-takes 2.6% less, and those of four other shapes, with 64 or 96 rows, 4 to 5% less.  Each height is
-an instance to compile, which takes 0.1 to 0.5 s more for these five: 64-256-128-10 with a batch of
-32, whose weight gradients have 8,192 terms for each row, compiles in 0.83 s with tiles of 8 rows in
-place of 0.96 s with 12 and 13, and a step takes as long (the same machine, GCC 12)."""
-
-
 @dataclass(frozen=True)
 class CompileTarget:
     """A compiler and the processor that it compiles for.
@@ -144,26 +131,6 @@ class CompileTarget:
             raise ValueError(f"target: {self} is of no processor")
         if {*map(type, texts)} != {str}:
             raise ValueError(f"target: {self} must be described by texts")
-
-    def tile_rows(self, rows: int, terms: int = FEW_TERMS) -> int:
-        """Return the rows of a tile, two vectors wide, of a product with so many rows.
-
-        Each row takes `terms` multiplications.
-
-        The tile leaves registers for a row of b and an entry of a.  16 sums hide the latency of any
-        multiplier, and low tiles fit more shapes; with vectors of 64 bytes, higher ones read panels
-        less often than the second-level cache can deliver them, and one may do for all rows.
-        """
-        limit = self.highest_tile
-        if self.vector_bytes < 64 or (rows > limit and (rows < MANY_ROWS or terms < FEW_TERMS)):
-            return min(8, limit)
-        tiles = max(1, -(-rows // limit))
-        return -(-rows // tiles)  # all tiles have these rows or one less
-
-    @property
-    def highest_tile(self) -> int:
-        """The rows of a tile that the registers allow."""
-        return (self.registers - 4) // 2
 
     @property
     def reads_columns(self) -> bool:

@@ -43,6 +43,16 @@ class Writer:
         last = self.batch % self.chunk
         return sorted({*self.slices(self.chunk), *(self.slices(last) if last else [])})
 
+    def times(self, rows: int) -> int:
+        """Return how many of `rows` rows belong to each row of the batch.
+
+        Raises: UnsupportedError if they are other rows.
+        """
+        times, others = divmod(rows, max(self.batch, 1))
+        if others or not (times or self.batch == 0):
+            raise UnsupportedError(f"row count {rows} in a program over {self.batch}")
+        return max(times, 1)
+
     def add(
         self,
         name: str,
@@ -58,15 +68,16 @@ class Writer:
         takes_part: bool = False,
         claims: Literal["", "before", "within"] = "",
         number: int = 0,
+        times: int = 1,
         trains: bool = False,
     ) -> None:
-        """Add a function that does `count` things (see `CFunction`).
+        """Add a function that does `count` things (see `CFunction`), in ``rows`` as many rows.
 
         Of the values that it reads and writes, those in memory become its buffers.
         Raises: UnsupportedError if it has other rows than the batch.
         """
-        if phase == "rows" and count != self.batch and not by_columns:
-            raise UnsupportedError(f"row count {count} in a program over {self.batch}")
+        if phase == "rows" and not by_columns:
+            times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []
         parameters += ["const int64_t first, const int64_t last"] if claims != "within" else []
         parameters += ["const int64_t begin, const int64_t end"] if phase == "reduce" else []
@@ -80,6 +91,7 @@ class Writer:
                 text,
                 ", ".join(parameters),
                 count=count,
+                times=times,
                 tile=tile,
                 by_columns=by_columns,
                 writes=written,

@@ -3,7 +3,7 @@
 import re
 
 from mlpengine.formula import SCALARS
-from mlpengine.formula.numpy_functions import _DOUBLE, _SINGLE
+from mlpengine.formula.numpy_functions import TAIL_DOUBLE, TAIL_SINGLE
 
 PRELUDE = """\
 typedef {upper}_REAL real;
@@ -176,7 +176,7 @@ static real my_sqrt(real x)
   return y * scale;
 }}
 """),
-    "erfc": (("exp",), _series("tail", list(_DOUBLE), list(_SINGLE)) + """\
+    "erfc": (("exp",), _series("tail", list(TAIL_DOUBLE), list(TAIL_SINGLE)) + """\
 /* The normal distribution's tail is exp(-z^2 / 2) times a polynomial of (z - 4) / (z + 4). */
 static real my_erfc(real x)
 {{

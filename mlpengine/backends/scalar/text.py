@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isinf, isnan
 
 import numpy as np
+
+from mlpengine.formula import c_number
 
 TEXT_WIDTH = 96
 """Columns of generated text."""
@@ -41,11 +42,7 @@ def comment_text(text: str) -> str:
 
 def real_constant(value: float) -> str:
     """Return a constant of type real, rounded once from `value`."""
-    if isnan(value):
-        return "R(NAN)"
-    if isinf(value):
-        return "R(INFINITY)" if value > 0 else "R(-INFINITY)"
-    return f"R({float(value)!r})"
+    return f"R({c_number(float(value), 8)})"
 
 
 def array(kind: str, name: str, items: Iterable[str]) -> str:

@@ -32,6 +32,27 @@ UNARY: list[Callable[[Node], Any]] = [
     lambda x: x.softmax() if x.ndim and x.shape[-1] else x.exp(),
     lambda x: x.dropout(0.4, np.random.default_rng(7)),
 ]
+UNARY_OF_ROWS: list[Callable[[Node], Any]] = [
+    lambda x: x.tanh(),
+    lambda x: x.silu(),
+    lambda x: x * 0.5,
+    lambda x: x.abs(),
+    lambda x: x.softmax() if x.ndim else x.exp(),
+    lambda x: x.layer_norm() if x.ndim > 1 else x.sigmoid(),
+    lambda x: x[..., ::-1] if x.ndim > 1 else -x,
+    lambda x: x[..., 1:2] if x.ndim > 1 and x.shape[-1] > 1 else x.sin(),
+    lambda x: x.reshape(x.shape[0], x.size // x.shape[0]) if x.ndim else x.reshape(1),
+    lambda x: x.reshape(*x.shape[:-1], 2, -1) if x.ndim > 1 and x.shape[-1] == 4 else x + 1,
+    lambda x: x.transpose(0, 2, 1) if x.ndim == 3 else x.cos(),
+    lambda x: x @ x.transpose(0, 2, 1) if x.ndim == 3 else x.tanh(),
+    lambda x: x.sum(axis=1, keepdims=True) if x.ndim > 1 else x * x,
+    lambda x: x.mean(axis=-1, keepdims=True) if x.ndim > 1 else x - 1,
+    lambda x: x.sum(axis=1) if x.ndim > 2 else x.relu(),
+    lambda x: x.chunk(2, axis=-1) if x.ndim > 1 and x.shape[-1] % 2 == 0 else x.silu(),
+    lambda x: ops.cat([x, x * x], axis=-1) if x.ndim > 1 and x.shape[-1] < 3 else x.exp() / 8,
+]
+"""Of those on arrays of a batch of rows, the ones that keep the rows apart."""
+
 BINARY: list[Callable[[Node, Node], Any]] = [
     lambda a, b: a + b,
     lambda a, b: a - b,
@@ -43,23 +64,29 @@ BINARY: list[Callable[[Node, Node], Any]] = [
 
 
 @st.composite
-def dags(draw: st.DrawFn) -> tuple[Tape, list[Node]]:
-    """Draw a tape of up to 14 steps over shapes that broadcast, and one to three outputs."""
+def dags(draw: st.DrawFn, batch: int | None = None) -> tuple[Tape, list[Node]]:
+    """Draw a tape of up to 14 steps over shapes that broadcast, and one to three outputs.
+
+    With a `batch` they are over so many rows of an input, which no step mixes, and parameters.
+    """
     tape = Tape()
-    rows, columns = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2, 4]))
+    rows, columns = batch or draw(st.integers(0, 3)), draw(st.sampled_from([1, 2, 4]))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
+    height = columns if batch else rows
     nodes = [
-        tape.parameter(rng.standard_normal((rows, columns)), name="w"),
+        tape.parameter(rng.standard_normal((height, columns)), name="w"),
         tape.parameter(rng.standard_normal(columns), name="b"),
         tape.parameter(rng.standard_normal(()), name="s"),
         tape.input((rows, columns), "float64", name="x"),
     ]
     for _ in range(draw(st.integers(1, 14))):
         a, b = (nodes[-1 - draw(st.integers(0, min(5, len(nodes) - 1)))] for _ in range(2))
-        if draw(st.booleans()) and _broadcast(a, b):
-            made = draw(st.sampled_from(BINARY))(a, b)
+        if b is nodes[0] and a.ndim > 1 and a.shape[0] == batch:
+            made = a.linear(b) if a.shape[-1] == columns else a * 2
+        elif draw(st.booleans()) and _broadcast(a, b):
+            made = draw(st.sampled_from(BINARY[:-1] if batch else BINARY))(a, b)
         else:
-            made = draw(st.sampled_from(UNARY))(a)
+            made = draw(st.sampled_from(UNARY_OF_ROWS if batch else UNARY))(a)
         nodes += as_tuple(made)
     tail = nodes[4:]
     count = draw(st.integers(1, min(3, len(tail))))

@@ -1,5 +1,7 @@
 """Matrix products as C: register tiles, packed panels, and an epilogue fused into the last pass.
 
+The sizes of tiles and panels are chosen in `tiling`.
+
 A tile is up to `Tiling.height` rows by two vectors of c, held in registers for `depth_block`
 terms.  All tiles read panels (two vectors wide, with the rows of b one after another), so that b is
 read sequentially for every leading dimension; a group of panels stays in the second-level cache.
@@ -145,6 +147,7 @@ def product_statements(
     layout: Layout,
     slices: list[int],
     *,
+    times: int = 1,
     by_columns: bool = False,
     claims: int | None = None,
 ) -> Sequence[Statement]:
@@ -153,7 +156,8 @@ def product_statements(
     With `claims`, the number of a list, the threads claim the tiles of the first group of panels
     from it, and those of further groups from the lists after it.
 
-    `slices` are the numbers of rows with which the program calls them.  Panels are packed and read
+    `slices` are the numbers of rows with which the program calls them; `times` of them belong to
+    each row of the batch.  Panels are packed and read
     by groups; the tiles of some rows follow each other along c, so that rows of `a` stay in the
     first-level cache and c is written sequentially.
     """
@@ -188,7 +192,8 @@ def product_statements(
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
-    depth = "part.rows" if across else product.depth
+    of_batch = "part.rows" if times == 1 else f"part.rows * {times}"
+    depth = of_batch if across else product.depth
     a, a_ld = product.a.name, layout.stride(product.a)
     rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
     below = "bottom" if claims is None else str(product.rows)
@@ -230,7 +235,7 @@ def product_statements(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
     rows = f"top = 0, bottom = {product.rows}" if by_columns else "top = first, bottom = last"
-    rows += ", stop = bottom" if across else ", stop = MIN(bottom, part.rows)"
+    rows += ", stop = bottom" if across else f", stop = MIN(bottom, {of_batch})"
     columns = "first * WIDE * LANES", f"MIN(last * WIDE * LANES, {spans[-1][2]})"
     if not by_columns:
         columns = "0", f"{spans[-1][2]}"

@@ -1,0 +1,97 @@
+"""Products of small matrices, of which each row of the batch has its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.products import Product
+from mlpengine.backends.compiled.row_loops import lane_loop
+from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.ops import BatchMatMul
+
+ROWS_TOGETHER = 4
+"""Rows of the result that are computed together: each vector of b is read once for all of them."""
+
+
+@dataclass(eq=False, repr=False)
+class BatchProduct(Kernel):
+    """c[i] = a[i] b[i] for each of `count` matrices, with a or b transposed if `turned` says so."""
+
+    a: MatrixValue
+    b: MatrixValue
+    c: MatrixValue
+    count: int
+    turned: str = ""
+
+    def __post_init__(self) -> None:
+        marks = ["^T" if name == self.turned else "" for name in "ab"]
+        of = f"{self.a.name}{marks[0]} {self.b.name}{marks[1]}"
+        self.text = f"{self.c.name} = {of}, {self.count} times"
+        self.reads, self.writes = [self.a, self.b], [self.c]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
+        op, backward = instruction.op, instruction.kind == "backward"
+        if not isinstance(op, BatchMatMul):
+            return None
+        lead, other = (array.shape[:-2] for array in instruction.reads[-2:])
+        *slope, a, b = values.read_each(instruction.reads)
+        count = prod(lead)
+        if prod(other) == 1 and not (b.written and b.kind == "rows"):  # one matrix for all rows
+            return Product.of_matrices(instruction, values)
+        if lead != other:
+            raise UnsupportedError("batch_matmul of several shapes")
+        if not backward:
+            return [cls(a, b, values.write(instruction.writes[0], "batch_matmul_"), count)]
+        (dy,), (da, db) = slope, instruction.writes
+        kernels = list[Kernel]()
+        if db is not None:
+            kernels.append(cls(a, dy, values.write(db, "d_b_"), count, "a"))
+        if da is not None:
+            kernels.append(cls(dy, b, values.write(da, "d_a_"), count, "b"))
+        return kernels
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout = writer.layout
+        starts = [
+            f"{'real' if v is self.c else 'const real'} *restrict {n} = "
+            f"{v.name} + i * {v.rows // self.count * layout.stride(v)};"
+            for n, v in zip("abc", (self.a, self.b, self.c), strict=True)
+        ]
+        rows = self.c.rows // self.count
+        whole = rows // ROWS_TOGETHER * ROWS_TOGETHER
+        body: list[Statement] = [*starts]
+        if whole:
+            some = self._rows(layout, ROWS_TOGETHER)
+            body.append(ForLoop("r", 0, whole, some, step=ROWS_TOGETHER))
+        if rows > whole:
+            body.append(ForLoop("r", whole, rows, self._rows(layout, 1)))
+        loop, buffers = [ForLoop("i", "first", "last", body)], (self.reads, self.writes)
+        writer.add(name, "rows", self.count, self.text, loop, *buffers)
+
+    def _rows(self, layout: Layout, together: int) -> Sequence[Statement]:
+        """Return the statements that compute rows r to r + `together` of c."""
+        a, b, c = (layout.stride(value) for value in (self.a, self.b, self.c))
+        numbers = range(together)
+        sums = f"vec {', '.join(f'sum_{q} = {{0}}' for q in numbers)};"
+        if self.turned == "b":
+            line = load_vector(f"b + k * {b} + j", "n")
+            terms = [f"const vec v = {line};"]
+            for q in numbers:
+                at = load_vector(f"a + (r + {q}) * {a} + j", "n")
+                terms.append(f"sum_{q} = multiply_add({at}, v, sum_{q});")
+            ends = [f"c[(r + {q}) * {c} + k] = sum_lanes(sum_{q});" for q in numbers]
+            over = lane_loop(self.b.columns, layout.lanes, terms)
+            return [ForLoop("k", 0, self.b.rows // self.count, [sums, *over, *ends])]
+        row, term = (1, a) if self.turned == "a" else (a, 1)
+        terms = [f"const vec v = {load_vector(f'b + k * {b} + j', 'n')};"]
+        for q in numbers:
+            at = f"splat(a[(r + {q}) * {row} + k * {term}])"
+            terms.append(f"sum_{q} = multiply_add({at}, v, sum_{q});")
+        ends = [store(f"c + (r + {q}) * {c} + j", f"sum_{q}", "n") for q in numbers]
+        over = ForLoop("k", 0, self.b.rows // self.count, terms)
+        return lane_loop(self.c.columns, layout.lanes, [sums, over, *ends])

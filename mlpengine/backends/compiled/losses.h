@@ -1,0 +1,18 @@
+/* The losses of rows, in double, and their sum. */
+
+typedef double doubles __attribute__((vector_size(8 * BYTES / sizeof(real)))); /* a vector's lanes */
+
+/* Store the losses of n rows: entry times share times weight, in double. */
+INLINE void store_row_losses(double *restrict row_loss, const vec entry, const double share,
+                             const vec weight, const int64_t n) {
+  const doubles loss = __builtin_convertvector(entry, doubles) * share *
+                       __builtin_convertvector(weight, doubles);
+  for (int64_t i = 0; i < n; i++) row_loss[i] = loss[i];
+}
+
+/* The sum of the rows' losses in their order, which does not depend on the threads. */
+INLINE double sum_in_order(const double *row_loss, int64_t n) {
+  double part[4] = {0, 0, 0, 0};
+  for (int64_t i = 0; i < n; i++) part[i & 3] += row_loss[i];
+  return (part[0] + part[1]) + (part[2] + part[3]);
+}

@@ -1,0 +1,178 @@
+"""What is only moved: other shapes, slices, joined parts, permuted and repeated axes, zeros."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.statements import ForLoop, Statement
+from mlpengine.backends.compiled.strides import Axis, contiguous, fit_axes, nest, place
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.common.buffers import address_of
+from mlpengine.spec import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Entries of one row that are copied together, times a factor; without `source` zeros.
+
+    `starts` are the first entries, and `pitches` the distances between rows, in the target and in
+    the source.
+    """
+
+    source: MatrixValue | None
+    axes: Sequence[Axis]
+    starts: tuple[int, ...]
+    pitches: tuple[int, ...]
+    factor: float = 1.0
+
+
+@dataclass(eq=False, repr=False)
+class Move(Kernel):
+    """Parts of arrays, copied row by row of a batch or, if it has no rows of one, at once."""
+
+    out: MatrixValue
+    parts: Sequence[Part]
+    text: str
+    count: int = field(default=1)
+
+    any_phase = True
+
+    def __post_init__(self) -> None:
+        sources = [part.source for part in self.parts if part.source is not None]
+        self.reads, self.writes = [*dict.fromkeys(sources)], [self.out]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Move] | None":
+        """Return what an instruction moves for which NumPy only copies, and fills with zeros."""
+        op, calls = instruction.op, getattr(instruction, "calls", ())
+        if not calls:
+            return [] if op is not None and op.view else None
+        copies = [_copied(call) for call in calls]
+        if any(copy is None for copy in copies):
+            return None
+        read = [values.read(a) for a in _arrays(instruction.reads)]
+        kind = next((k for k in ("sums", "rows") if any(v.kind == k for v in read)), "parameters")
+        moves = []
+        for array in _arrays(instruction.writes):
+            out = values.write(array, f"{op.name if op else 'zeros'}_", kind)
+            count = values.count(out)
+            parts = [_part(t, s, out, read, count) for t, s in copies if _lies_in(t, array)]
+            moves.append(cls(out, parts, f"{out.name} = {op.name if op else 0} moved", count))
+        return moves
+
+    @classmethod
+    def spread(
+        cls, source: MatrixValue, shape: Sequence[int], out: MatrixValue, count: int,
+        factor: float = 1.0,
+    ) -> "Move":  # fmt: skip
+        """Return what repeats `source`, of a `shape`, along the axes of 1 in the shape of `out`."""
+        lead = out.array.ndim - len(shape)
+        strides = [0 if n == 1 else s for n, s in zip(shape, contiguous(shape), strict=True)]
+        ends = contiguous(out.array.shape), (*(0,) * lead, *strides)
+        axes = [
+            Axis(n, both) for n, both in zip(out.array.shape, zip(*ends, strict=True), strict=True)
+        ]
+        part = _by_rows(source, axes, (0, 0), out, count, factor)
+        return cls(out, [part], f"{out.name} = {source.name} repeated", count)
+
+    @classmethod
+    def reshaped(cls, source: MatrixValue, out: MatrixValue, count: int) -> "Move":
+        """Return what writes the numbers of `source` in the shape of `out`."""
+        axes = [Axis(source.array.size, (1, 1))]
+        part = _by_rows(source, axes, (0, 0), out, count)
+        return cls(out, [part], f"{out.name} = {source.name} in another shape", count)
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout, row = writer.layout, list[Statement]()
+        for part in self.parts:
+            ends = [self.out] if part.source is None else [self.out, part.source]
+            axes = sorted(fit_axes(part.axes, ends), key=lambda axis: -abs(axis.strides[0]))
+            loops = [(f"j_{i}", axis.length) for i, axis in enumerate(axes)]
+            places = []
+            for k, value in enumerate(ends):
+                steps = [("i", part.pitches[k])]
+                steps += [(f"j_{i}", axis.strides[k]) for i, axis in enumerate(axes)]
+                places.append(f"*({place(layout, value, steps, part.starts[k])})")
+            given = "0" if part.source is None else places[1]
+            if part.factor != 1:
+                given = f"{given} * (real){part.factor!r}"
+            row += nest(loops, [f"{places[0]} = {given};"])
+        body = [ForLoop("i", "first", "last", row)]
+        writer.add(name, self.called_in, self.count, self.text, body, self.reads, self.writes)
+
+
+def _arrays(given: Sequence[Any]) -> Iterator[Array]:
+    for each in given:
+        if isinstance(each, tuple):
+            yield from _arrays(each)
+        elif each is not None:
+            yield each
+
+
+def _copied(call: Any) -> tuple[Array, Array | None] | None:
+    """Return target and source of a call that copies, None as the source of one that clears."""
+    if not isinstance(call, partial) or call.keywords:
+        return None
+    if call.func is np.copyto:
+        to, source = call.args
+        return to, source
+    array = getattr(call.func, "__self__", None)
+    clears = isinstance(array, np.ndarray) and call.func == array.fill and call.args == (0,)
+    return (array, None) if clears else None
+
+
+def _lies_in(part: Array, array: Array) -> bool:
+    start = address_of(part) - address_of(array)
+    return 0 <= start < max(array.nbytes, 1)
+
+
+def _part(
+    to: Array, source: Array | None, out: MatrixValue, read: Sequence[MatrixValue], count: int
+) -> Part:
+    """Return a copy between arrays as entries of each row."""
+    size = to.itemsize
+    given: list[tuple[Array, MatrixValue]] = [(to, out)]
+    value = None
+    if source is not None:
+        if source.dtype != to.dtype or to.dtype.kind != "f":
+            raise UnsupportedError(f"{source.dtype} as {to.dtype}")
+        value = next(v for v in read if _lies_in(source, v.array))
+        given.append((np.broadcast_to(source, to.shape), value))
+    strides = [tuple(n // size for n in array.strides) for array, _ in given]
+    axes = [Axis(n, tuple(s[i] for s in strides)) for i, n in enumerate(to.shape)]
+    starts = tuple((address_of(a) - v.address) // size for a, v in given)
+    return _by_rows(value, axes, starts, out, count)
+
+
+def _by_rows(
+    source: MatrixValue | None,
+    axes: Sequence[Axis],
+    starts: tuple[int, ...],
+    out: MatrixValue,
+    count: int,
+    factor: float = 1.0,
+) -> Part:
+    """Return the part of each of `count` rows; the first axis goes over them, and perhaps more.
+
+    Raises: UnsupportedError if a row of the target has entries of several rows.
+    """
+    if count == 1:
+        return Part(source, axes, starts, (0,) * len(starts), factor)
+    rows = [out.array.size // count]
+    if source is not None:
+        rows.append(source.array.size // count)
+    first, *others = axes
+    times, rest = divmod(first.length, count)
+    pitches = tuple(times * n for n in first.strides)
+    ends = [*zip(pitches, starts, rows, strict=True)][
+        : 2 if source and source.kind == "rows" else 1
+    ]
+    if rest or any(pitch != length or start >= length for pitch, start, length in ends):
+        raise UnsupportedError(f"{out!r}, in other rows than the batch's")
+    axes = [Axis(times, first.strides), *others]
+    return Part(source, axes, starts, pitches, factor)

@@ -1,0 +1,69 @@
+"""Places of entries in memory: what NumPy's strides say of an array, for rows that are padded."""
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import NamedTuple
+
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.statements import ForLoop, Statement
+from mlpengine.backends.values import MatrixValue, UnsupportedError
+
+
+class Axis(NamedTuple):
+    """An axis of a loop: its length, and how far apart its entries are in each of several arrays.
+
+    Distances are numbers of entries of arrays without padding.
+    """
+
+    length: int
+    strides: tuple[int, ...]
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the distances along each axis of an array of `shape`."""
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def fit_axes(axes: Iterable[Axis], values: Sequence[MatrixValue]) -> list[Axis]:
+    """Return `axes`, of which none leaves a row within it in any of the arrays of `values`.
+
+    Raises: UnsupportedError if there are none.
+    """
+    fitted = [*axes]
+    for k, value in enumerate(values):
+        columns, split = value.columns, list[Axis]()
+        for length, strides in fitted:
+            step, inside = strides[k], length
+            if 0 < step < columns <= step * (length - 1):
+                inside = columns // step
+                if columns % step or length % inside:
+                    raise UnsupportedError(f"{value!r} in rows of other lengths")
+            split.append(Axis(length // inside, tuple(inside * n for n in strides)))
+            split.append(Axis(inside, strides))
+        fitted = [axis for axis in split if axis.length != 1]
+        steps = [(axis.length - 1, abs(axis.strides[k])) for axis in fitted]
+        span = sum(last * step for last, step in steps if step < columns)
+        if span >= columns or any(step > columns and step % columns for _, step in steps):
+            raise UnsupportedError(f"{value!r} in rows of other lengths")
+    return fitted
+
+
+def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
+    """Return how far apart entries are in memory that are so far apart without padding."""
+    sign, size = (-1, -distance) if distance < 0 else (1, distance)
+    rows, columns = divmod(size, value.columns)
+    return sign * (rows * layout.stride(value) + columns)
+
+
+def place(layout: Layout, value: MatrixValue, steps: Iterable[tuple[str, int]], start: int) -> str:
+    """Return the C address of an entry: `start`, and each variable times its distance."""
+    terms = [f" + {name} * {n}" for name, step in steps if (n := in_memory(layout, value, step))]
+    first = in_memory(layout, value, start)
+    return value.name + "".join(terms) + (f" + {first}" if first else "")
+
+
+def nest(loops: Sequence[tuple[str, int]], body: Sequence[Statement]) -> Sequence[Statement]:
+    """Return loops over variables from 0 to a length each, the last one innermost."""
+    for name, length in reversed(loops):
+        body = [ForLoop(name, 0, length, body)]
+    return body

@@ -1,0 +1,104 @@
+"""Sums and means of entries of each row of a batch, or of parameters and their gradients."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.moves import Move
+from mlpengine.backends.compiled.row_loops import lane_loop
+from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
+from mlpengine.backends.compiled.strides import Axis, contiguous, fit_axes, nest, place
+from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.ops import Mean, Sum
+from mlpengine.spec import Array
+
+
+@dataclass(eq=False, repr=False)
+class RowSums(Kernel):
+    """The sum over the axes of x, of `shape`, that have length 1 in the shape `kept` of out.
+
+    It is multiplied by `factor`.
+    """
+
+    x: MatrixValue
+    out: MatrixValue
+    shape: Sequence[int]
+    kept: Sequence[int]
+    factor: float
+
+    any_phase = True
+
+    def __post_init__(self) -> None:
+        self.text = f"{self.out.name} = sums of {self.x.name}"
+        self.reads, self.writes = [self.x], [self.out]
+
+    @classmethod
+    def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
+        op, backward = instruction.op, instruction.kind == "backward"
+        if not isinstance(op, Sum | Mean):
+            return None
+        (given,), (array,) = instruction.reads, instruction.writes
+        if array is None:
+            return []
+        wide, value = (array, values.read(given)) if backward else (given, values.read(given))
+        axes, count = op.axes(wide), max(op.count(wide), 1)
+        factor = 1 / count if isinstance(op, Mean) else 1.0
+        kept = [1 if i in axes else n for i, n in enumerate(wide.shape)]
+        if value.kind == "rows" and 0 in axes:
+            raise UnsupportedError(f"{op.name} over rows")
+        if not backward:
+            return [cls.of(value, wide.shape, kept, array, factor, values)]
+        out = values.write(array, f"d_{op.name}_", value.kind)
+        return [Move.spread(value, kept, out, values.count(out), factor)]
+
+    @classmethod
+    def of(
+        cls,
+        x: MatrixValue,
+        shape: Sequence[int],
+        kept: Sequence[int],
+        out: Array,
+        factor: float,
+        values: Values,
+    ) -> "RowSums":
+        """Return what writes the sums into an array, whose axes are `kept` or fewer."""
+        return cls(x, values.write(out, "sums_", x.kind), (*shape,), (*kept,), factor)
+
+    def emit(self, writer: Writer, name: str) -> None:
+        layout = writer.layout
+        count = writer.batch if self.called_in == "rows" else 1
+        strides = zip(contiguous(self.shape), contiguous(self.kept), strict=True)
+        axes = [
+            Axis(n, (of_x, of_out if m == n else 0))
+            for n, m, (of_x, of_out) in zip(self.shape, self.kept, strides, strict=True)
+        ]
+        first, *others = axes
+        pitches = (0, 0)
+        if count > 1:
+            times = first.length // count
+            pitches = times * first.strides[0], times * first.strides[1]
+            axes = [Axis(times, first.strides), *others]
+        axes = fit_axes(axes, [self.x, self.out])
+        along = next((a for a in axes if a.strides[0] == 1), Axis(1, (1, 1)))
+        kept = [a for a in axes if a is not along and a.strides[1]]
+        summed = [a for a in axes if a is not along and not a.strides[1]]
+        names = {id(a): f"{role}_{i}" for role, of in (("k", kept), ("s", summed))
+                 for i, a in enumerate(of)}  # fmt: skip
+        steps = [[("i", pitches[k])] for k in (0, 1)]
+        for k in (0, 1):
+            steps[k] += [(names[id(a)], a.strides[k]) for a in (*kept, *summed)]
+        x = f"{place(layout, self.x, steps[0], 0)} + j"
+        out = place(layout, self.out, steps[1], 0)
+        over = [(names[id(a)], a.length) for a in summed]
+        add: list[Statement] = [f"total += {load_vector(x, 'n')};"]
+        scaled = "" if self.factor == 1 else f" * (real){self.factor!r}"
+        if along.strides[1] or along.length == 1:
+            value = "total" if self.factor == 1 else f"total * splat((real){self.factor!r})"
+            body = ["vec total = {0};", *nest(over, add), store(f"{out} + j", value, "n")]
+            body = [*lane_loop(along.length, layout.lanes, body)]
+        else:
+            lanes = lane_loop(along.length, layout.lanes, add)
+            body = ["vec total = {0};", *nest(over, lanes), f"*({out}) = sum_lanes(total){scaled};"]
+        rows = [ForLoop("i", "first", "last", nest([(names[id(a)], a.length) for a in kept], body))]
+        writer.add(name, self.called_in, count, self.text, rows, self.reads, self.writes)
