@@ -117,7 +117,7 @@ def _node(writer: _Writer, record: Record) -> str | list[str]:
     if isinstance(op, Elementwise):
         named = {name: writer.name(x) for name, x in record.named_operands.items()}
         return write_formula(writer.graph, op, named)
-    rule = next((RULES[kind] for kind in type(op).__mro__ if kind in RULES), None)
+    rule = next((ONNX_OPS[kind] for kind in type(op).__mro__ if kind in ONNX_OPS), None)
     if rule is None:
         raise UsageError(f"export: every op must have an ONNX form (got {op.name!r})")
     return rule(writer, record, op, *operands)
@@ -164,8 +164,8 @@ def _layer_norm(
 ) -> str:
     features = record.outputs[0].spec.shape[-1]
     scale = scale or writer.graph.constant(np.ones(features, np.float32))
-    rest = [bias] if bias else []
-    return writer.node("LayerNormalization", x, scale, *rest, axis=-1, epsilon=op.eps)
+    shift = [bias] if bias else []
+    return writer.node("LayerNormalization", x, scale, *shift, axis=-1, epsilon=op.eps)
 
 
 def _embedding(writer: _Writer, record: Record, op: Any, x: str, *operands: str) -> str:
@@ -219,14 +219,14 @@ def _chunk(writer: _Writer, record: Record, op: Chunk, x: str) -> list[str]:
 def _section(writer: _Writer, record: Record, op: StructField | MapLookup, x: str) -> str:
     operand = record.operands[0]
     assert operand is not None
-    return _sliced(writer, x, {op.axis: slice(*op._bounds(operand.spec.shape[op.axis]))})
+    return _sliced(writer, x, {op.axis: slice(*op.bounds(operand.spec.shape[op.axis]))})
 
 
 def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
     """Slice along the axes of the key, then give the result its shape without integers."""
     operand = record.operands[0]
     assert operand is not None
-    entries = [one for one in op._entries() if one is not None]
+    entries = [one for one in op.entries() if one is not None]
     rank = len(operand.spec.shape)
     if ... in entries:
         at = entries.index(...)
@@ -284,7 +284,7 @@ REDUCTIONS: dict[type, str] = {
     Min: "ReduceMin",
 }
 
-RULES: dict[type, Callable[..., str | list[str]]] = {
+ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     BatchMatMul: _matmul,
     Cast: lambda _writer, _record, _op, x: x,  # all numbers are float32
     Cat: _cat,
