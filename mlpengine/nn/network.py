@@ -9,7 +9,7 @@ from mlpengine.common.buffers import write_into
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.common.named import NamedRows, check_rows, need_names
-from mlpengine.errors import ShapeError, TapeError, UsageError
+from mlpengine.errors import CompileError, ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
@@ -106,6 +106,11 @@ class Network(Recordable):
         """
         from mlpengine.nn.compiled import CompiledMlp
 
+        if "" not in self.in_shapes or "" not in self.out_sizes:
+            raise CompileError(
+                f"{self._where}: compile takes networks of one input and one output; write "
+                "predict(x), or TrainingStep(..., backend='compiled') for training"
+            )
         return CompiledMlp(self.scratch(batch_size, training=False))
 
     @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")

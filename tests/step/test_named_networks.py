@@ -108,6 +108,39 @@ def test_many_steps_are_the_steps_one_by_one(name, backend):
     assert many.losses == one.losses
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_order_of_names_does_not_matter(backend):
+    class Pair(Network):
+        def __init__(self):
+            super().__init__({"a": 3, "b": 3}, {"w": (2, 3), "v": (2, 3)}, seed=1)
+
+        def record(self, tape, a, b):
+            w, v = map(tape.parameter, "wv")
+            return {"one": a.linear(w) + b.linear(v), "two": a.linear(w).tanh()}
+
+    x = {n: np.random.default_rng(i).random((64, 3), "f4") for i, n in enumerate("ab")}
+    y = {"one": x["a"][:, :2], "two": x["b"][:, :2] * 0.1}
+    turned = [dict(reversed(part.items())) for part in (x, y)]
+    results = []
+    for features, targets in ((x, y), turned):
+        network = Pair()
+        losses = {"two": MeanSquaredError(), "one": MeanSquaredError()}
+        step = TrainingStep(network, losses, Adam(network), BATCH, backend=backend)
+        split = Split(
+            *(
+                [
+                    {n: np.ascontiguousarray(v) for n, v in p.items()}
+                    for p in (features, targets, targets)
+                ]
+            )
+        )
+        Loop(step, LossOnly(), split, split, epochs=2).run()
+        step.run_many(split.x, split.y, np.arange(64))
+        results.append((network.params.flat.copy(), network.predict(features)["two"]))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_threads_change_no_bit(name, monkeypatch):
     monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
@@ -253,6 +286,15 @@ REFUSED = {
         lambda: step_of(LOSSES)({**X, "left": X["left"][:, :2]}, Y),
         "training step: x['left']: shape must be (16, 6) (got (16, 2))",
     ),
+    "arrays for a loop": (
+        lambda: Loop(step_of(LOSSES), LossOnly(), Split(X["left"], Y, Y), epochs=1),
+        "training step: x must be arrays by name, {'left': ...",
+    ),
+    "names for one array": (
+        lambda: Loop(step_of(MeanSquaredError(), Gated()), LossOnly(), Split(X, X, X), epochs=1),
+        "training step: x must be one array (got arrays by name: left, image)",
+    ),
+    "a program of its own": (lambda: TwoTables().compile(), "one input and one output"),
     "one node twice": (
         lambda: own(lambda tape, x: dict.fromkeys("ab", x.linear(tape.parameter("w")))).scratch(4),
         "Own: record must return different nodes by name (got a, b)",
