@@ -1,7 +1,7 @@
 """The calls of a training step, which is compiled as a whole, in part, or not."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -102,9 +102,10 @@ class StepBuilder:
         """
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
+        split: Iterable[tuple[Sequence[InstructionLike], str]]
         split = [(parts.instructions, "" if whole else "not compiled")]
         if compiled and not whole:
-            split = [*parts.split()]
+            split = parts.split()
         number = 0
         for instructions, problem in split:
             number += not problem

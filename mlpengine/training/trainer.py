@@ -473,8 +473,8 @@ class Trainer(KnownAttributes):
         share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
         residuals = None
         if isinstance(task, Regression):
-            errors = task.predict(mean.out_of_fold(train.x, folds)) - train.truth
-            residuals = Residuals.of(errors, share)
+            predictions = task.predict(mean.out_of_fold(train.x, folds))
+            residuals = Residuals.of(train.truth - predictions, predictions, share)
         return replace(fitted, mean_error=share, residuals=residuals)
 
     def _calibrated(

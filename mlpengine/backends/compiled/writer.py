@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.statements import CFunction, Phase, Statement
 from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Writer:
     """Collects the functions of one program over `batch` rows and `threads` threads.
 
