@@ -127,11 +127,7 @@ class Gradients(KnownAttributes):
                 wanted.append(node)
                 gradients[node.index] = slots[name]
         trained = dependents(recording.tape.records, wanted)
-        retained = [
-            layer.pre_activation
-            for layer in recording.layers
-            if layer.pre_activation.index in trained
-        ]
+        retained = [node for node in recording.traced if node.index in trained]
         memory = self._memory
         plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
         slots = arrays_by_name(self.d_output)

@@ -1,7 +1,8 @@
 """Networks: parameters and their recording, and what computes outputs and gradients."""
 
+from copy import copy
 from threading import local
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from mlpengine.errors import CompileError, ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array
+from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
+from mlpengine.tape.flat import Flat
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
@@ -197,6 +199,17 @@ class Network(Recordable):
                 advice = "; write predict(np.reshape(x, (len(x), -1)))"
             raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
         return rows
+
+    def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
+        """Return a copy with parameters of its own, which leaves dropout out in training, too.
+
+        `dtype` is that of the parameters, by default that of these.
+        """
+        kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
+        params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
+        params.flat[...], params.frozen = self.params.flat, self.params.frozen
+        vars(other).update(params=params, rng=None)  # a tape without one records no dropout
+        return other
 
     @cached_property
     def _thread(self) -> local:

@@ -7,14 +7,16 @@ import numpy as np
 
 from mlpengine.common.buffers import zeros
 from mlpengine.common.locks import cached_property
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.named import one_or_named
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.saving import Saved
 from mlpengine.ops import BatchNorm, Dropout, Normal, Philox, RunningStatistics
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
+from mlpengine.tape.record import Value, dependents
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
 ShapeLike = int | Sequence[int]
@@ -70,8 +72,29 @@ class Recording(NamedTuple):
         """The rates of its dropout."""
         return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
 
+    @property
+    def traced(self) -> list[Value]:
+        """The values whose gradients a backward keeps.
 
-class Recordable(KnownAttributes):
+        The pre-activations of the layers and, unless a layer names its own, what ops compute from
+        rows and parameters, of which the gradients of single rows are made.
+        """
+        ends: list[Value] = [layer.pre_activation for layer in self.layers]
+        if any(layer.pre_activation is not layer.output for layer in self.layers):
+            return ends
+        records = self.tape.records
+        rows = dependents(records, self.tape.inputs)
+        trained = dependents(records, self.tape.parameters)
+        mixed = [
+            r.outputs[0]
+            for r in records
+            if r.key in rows
+            and any(x and x.index in trained and x.index not in rows for x in r.operands)
+        ]
+        return [*ends, *(y for y in mixed if y not in ends)]
+
+
+class Recordable(Saved):
     """Named parameters, and how outputs are recorded from them; `Network` adds the buffers."""
 
     in_shape: Any

@@ -52,12 +52,13 @@ class Scratch(KnownAttributes):
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization, self.like = backend, rematerialization, like
         self.recording: Recording = mlp.recorded(batch_size, training=training)
-        tape = self.recording.tape
+        tape, keeps = self.recording.tape, training and rematerialization == "keep"
         plan = ForwardPlan(
             tape,
             [*self.recording.outputs.values()],
             differentiable=training,
             rematerialization=rematerialization,
+            keep=[layer.output for layer in self.recording.layers] if keeps else (),
             like=like,
         )
         leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
