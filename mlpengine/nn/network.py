@@ -10,11 +10,11 @@ from mlpengine.common.buffers import write_into
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.common.named import NamedRows, check_rows, need_names
-from mlpengine.errors import CompileError, ShapeError, TapeError, UsageError
+from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
+from mlpengine.spec import Array, DTypeLike, Spec
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.rematerialization import Rematerialization
 
@@ -104,15 +104,12 @@ class Network(Recordable):
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 
-        Raises: CompileError if there is no compiler, or an op has no compiled rule.
+        Raises: CompileError if there is no compiler, or an op has no compiled rule; UsageError for
+            several inputs or outputs.
         """
         from mlpengine.nn.compiled import CompiledMlp
 
-        if "" not in self.in_shapes or "" not in self.out_sizes:
-            raise CompileError(
-                f"{self._where}: compile takes networks of one input and one output; write "
-                "predict(x), or TrainingStep(..., backend='compiled') for training"
-            )
+        self.need_one("compile")
         return CompiledMlp(self.scratch(batch_size, training=False))
 
     @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")

@@ -8,11 +8,21 @@ import numpy as np
 import pytest
 from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
 
-from mlpengine import Adam, AdamW, EarlyStopping, Loop, MeanSquaredError, TrainingStep
+from mlpengine import (
+    Adam,
+    AdamW,
+    Diagnostics,
+    EarlyStopping,
+    Loop,
+    MeanSquaredError,
+    Population,
+    TrainingStep,
+)
 from mlpengine.errors import MlpEngineError, NumericalError
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.ops import Normal, Philox
+from mlpengine.step import PopulationStep
 from mlpengine.tape import Program, Tape
 
 BATCH = 16
@@ -218,6 +228,17 @@ def test_a_step_allocates_nothing_that_grows(name, backend):
     assert peaks[1] - peaks[0] < 2048
 
 
+@pytest.mark.parametrize("make", [TwoTables, BatchNormed])
+def test_networks_are_saved_and_loaded_by_their_class(make, tmp_path):
+    network = make(seed=1)
+    if make is BatchNormed:
+        network.params.views["norm.mean"][...] = 0.5
+    network.save(tmp_path / "network.safetensors")
+    other = make.load(tmp_path / "network.safetensors")
+    np.testing.assert_array_equal(other.params.flat, network.params.flat)
+    assert (other.in_shape, other.groups) == (network.in_shape, network.groups)
+
+
 def test_sample_weights_weigh_every_loss():
     x, y = data("two tables", BATCH)
     weights = np.repeat(np.float32([0, 2]), BATCH // 2)
@@ -295,6 +316,14 @@ REFUSED = {
         "training step: x must be one array (got arrays by name: left, image)",
     ),
     "a program of its own": (lambda: TwoTables().compile(), "one input and one output"),
+    "a population": (
+        lambda: Population(TwoTables(), 2),
+        "population: takes networks of one input and one output, without names (got TwoTables",
+    ),
+    "diagnostics": (
+        lambda: Diagnostics(TwoTables()),
+        "diagnostics: takes networks of one input and one output",
+    ),
     "one node twice": (
         lambda: own(lambda tape, x: dict.fromkeys("ab", x.linear(tape.parameter("w")))).scratch(4),
         "Own: record must return different nodes by name (got a, b)",
@@ -491,3 +520,15 @@ def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
         np.testing.assert_allclose([step(x, y) for _ in range(100)], expected, rtol=near)
         for name_, value in network.state_dict().items():
             np.testing.assert_allclose(value, parameters[name_], rtol=100 * near, atol=near)
+
+
+def test_populations_have_averages_of_their_own():
+    population = Population(BatchNormed(), 2, seeds=[1, 2])
+    together = PopulationStep(population, MeanSquaredError(), Adam, BATCH, lr=0.01)
+    (x, y), order = images(64), np.arange(64)
+    together.run_many(x, y, np.stack([order, order]))
+    for k, seed in enumerate((1, 2)):
+        network = BatchNormed(seed=seed)
+        alone = TrainingStep(network, MeanSquaredError(), Adam(network, lr=0.01), BATCH)
+        alone.run_many(x, y, order)
+        np.testing.assert_array_equal(population.params[k], network.params.flat)
