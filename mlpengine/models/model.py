@@ -83,7 +83,7 @@ class Model(KnownAttributes):
     preprocessor: Preprocessor
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    members: Population | None = None
+    members: Population[Mlp] | None = None
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -431,7 +431,7 @@ def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
 
 def _networks(
     description: Mapping[str, Any], state: Mapping[str, Array]
-) -> tuple[Mlp, Population | None]:
+) -> tuple[Mlp, Population[Mlp] | None]:
     """Return the network of a description, the first of its members, and all members."""
     count = description.get("members")
     if count is None:

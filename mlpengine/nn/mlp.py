@@ -1,18 +1,15 @@
 """A multilayer perceptron of fixed architecture, recorded on the tape."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
 from mlpengine.common.buffers import write_into
-from mlpengine.common.files import checked_path
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, UsageError
+from mlpengine.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
@@ -26,15 +23,12 @@ from mlpengine.nn.layers import (
     record_layers,
 )
 from mlpengine.nn.network import Network
-from mlpengine.nn.recording import Recordable, check_arrays
-from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
+from mlpengine.nn.recording import check_arrays
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.tape.tape import Node, Tape
 
 Parametrization = Literal["standard", "neural_tangent"]
-
-_log = logging.getLogger("mlpengine")
 
 ROWS_AT_START = 2048
 """Maximum number of rows that initial weights are fitted on."""
@@ -70,6 +64,7 @@ class Mlp(Network):
     """
 
     _settable = frozenset()
+    _file_key: ClassVar = "mlp"
     _elsewhere: ClassVar = {
         "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
         "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
@@ -263,8 +258,7 @@ class Mlp(Network):
         if not len(given):
             raise ShapeError("initialize_from: x needs at least one row (got 0)")
         rows = given[:: -(-len(given) // ROWS_AT_START)].astype(np.float64)
-        wide = self.like(dropout=0.0, initializer="zeros", dtype="float64")
-        wide.params.flat[...] = self.params.flat
+        wide = self.without_dropout("float64")
         scratch, rng = wide.scratch(len(rows)), np.random.default_rng(seed)
         for number, layer in enumerate(wide.layers):
             wide.forward(rows, scratch)
@@ -275,6 +269,10 @@ class Mlp(Network):
             wide.weights[number] /= spread[:, None]
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
+
+    def describe(self) -> dict[str, Any]:
+        """Return `to_dict`."""
+        return self.to_dict()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the architecture as JSON-able data; `Mlp.from_dict` reads it back."""
@@ -356,42 +354,6 @@ class Mlp(Network):
         mlp.load_state_dict(state)
         return mlp
 
-    @called_as("mlp.save('network.safetensors')")
-    def save(self, path: str | Path) -> None:
-        """Write architecture and parameters to a safetensors file, atomically."""
-        write_tensors(path, self.params.views, {"mlp": self.to_dict()})
-
-    @classmethod
-    @called_as("Mlp.load('network.safetensors')")
-    def load(cls, path: str | Path) -> "Mlp":
-        """Return the network that `save` wrote, or that of a model, without its preprocessing.
-
-        Raises: CheckpointError.
-        """
-        if checked_path(path, "load").is_dir():
-            raise CheckpointError(
-                f"{path}: is a directory; of a run, mlpengine.load({str(path)!r}) returns the model"
-            )
-        arrays, header = read_tensors(path)
-        if "step" in header:
-            raise CheckpointError(
-                f"{path}: holds a training step, which step.load({str(path)!r}) reads"
-            )
-        if "mlp" not in header:
-            raise CheckpointError(f"{path}: must describe a network (its header has no key 'mlp')")
-        try:
-            mlp = cls.restored(header["mlp"], arrays)
-        except MlpEngineError as error:
-            raise CheckpointError(f"{path}: {error}") from error
-        check_finite(arrays, path)
-        if "preprocessing" in header:
-            _log.warning(
-                "warning: %s: holds a model, of which Mlp.load reads the network without its "
-                "preprocessing; mlpengine.load reads the whole",
-                path,
-            )
-        return mlp
-
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)
         return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
@@ -410,13 +372,6 @@ class Mlp(Network):
         ]
         total = ("in all", "", "", self.dtype.name, f"{len(self.params):,}")
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
-
-
-def need_mlp(network: Recordable, where: str) -> Mlp:
-    """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
-    if not isinstance(network, Mlp):
-        raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")
-    return network
 
 
 class Architecture(TypedDict):

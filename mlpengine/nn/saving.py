@@ -1,0 +1,213 @@
+"""Files of networks: the name of the class, its settings, and the parameters; never code."""
+
+import logging
+from collections.abc import Mapping
+from inspect import Parameter, signature
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
+
+import numpy as np
+
+from mlpengine.common.files import checked_path
+from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.structure import conform
+from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
+from mlpengine.spec import Array, ArrayLike
+from mlpengine.tape.flat import Flat
+
+_log = logging.getLogger("mlpengine")
+
+_REFUSALS = (MlpEngineError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
+"""What a constructor may raise for settings that it does not take."""
+
+
+class NetworkDescription(TypedDict):
+    """What a file says of a network: its class, and the arguments of the constructor."""
+
+    name: str
+    settings: dict[str, Any]
+
+
+class _Unsaved(NamedTuple):
+    """What stands for an argument that no file can hold."""
+
+    text: str
+
+
+class Saved(KnownAttributes):
+    """A network that files describe by its class and the arguments that it was made with."""
+
+    params: Flat
+
+    _file_key: ClassVar = "network"
+    """The key of the description in a file's header."""
+
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
+    _arguments: tuple[list[Any], dict[str, Any]]
+    """The same as a file has it, copied when the network was made."""
+
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """Return the network that ``__init__`` makes; it knows what it was made with."""
+        network = super().__new__(cls)
+        network._made_with = args, named
+        network._arguments = _plain(args), _plain(named)
+        return network
+
+    def like(self, **changes: Any) -> Self:
+        """Return a new network that is made as this one was, but for `changes`.
+
+        Its parameters are drawn anew, and the same ones are frozen.
+        Raises: UsageError for an argument that the class does not take.
+        """
+        kind, (args, named) = type(self), self._made_with
+        bound = signature(kind.__init__).bind(self, *args, **named)
+        kinds = {name: p.kind for name, p in bound.signature.parameters.items()}
+        other = next((n for n, k in kinds.items() if k is Parameter.VAR_KEYWORD), None)
+        for name, value in changes.items():
+            if name in kinds:
+                bound.arguments[name] = value
+            elif other is not None:
+                bound.arguments[other] = {**bound.arguments.get(other, {}), name: value}
+            else:
+                raise UsageError(
+                    f"{kind.__name__}: must take {name}; write __init__(self, ..., **options), and "
+                    "super().__init__(..., **options)"
+                )
+        network = kind(*bound.args[1:], **bound.kwargs)
+        network.params.frozen = self.params.frozen
+        return network
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return class and settings as JSON-able data, which `restored` reads.
+
+        Settings are the arguments of the constructor, those with their defaults too.
+        Raises: UsageError for an argument that no file can hold.
+        """
+        name, (args, named) = type(self).__name__, self._arguments
+        form = signature(type(self))
+        unnamed = Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY
+        if lost := [p.name for p in form.parameters.values() if p.kind in unnamed]:
+            raise UsageError(
+                f"{name}.save: needs a constructor whose arguments have names (it takes "
+                f"{', '.join(lost)} by place)"
+            )
+        bound = form.bind(*args, **named)
+        bound.apply_defaults()
+        settings: dict[str, Any] = {}
+        for parameter in form.parameters.values():
+            value = _plain(bound.arguments[parameter.name])
+            several = parameter.kind is Parameter.VAR_KEYWORD
+            settings |= value if several else {parameter.name: value}
+        for key, value in settings.items():
+            if unsaved := _unsaved(value):
+                raise UsageError(
+                    f"{name}.save: {key} must be numbers, texts, or lists or mappings of them, "
+                    f"which a file can hold (got {unsaved}); save network.state_dict() instead"
+                )
+        return {"name": name, "settings": settings}
+
+    @classmethod
+    def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> Self:
+        """Return the described network with these parameters.
+
+        Raises: CheckpointError if it is of another class, its constructor does not take the
+        settings, or the parameters have other names or shapes.
+        """
+        conform(description, NetworkDescription, "network")
+        name, settings = description["name"], description["settings"]
+        if name != cls.__name__:
+            raise CheckpointError(f"holds a network of the class {name}, which {name}.load reads")
+        try:
+            network = cls(**settings)
+        except _REFUSALS as error:
+            given = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+            text = f"{name} must take the settings of the file"
+            raise CheckpointError(f"{text} ({given:.200}): {error}") from error
+        network.load_state_dict(state)
+        return network
+
+    if TYPE_CHECKING:
+
+        def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None: ...
+
+    @called_as("network.save('network.safetensors')")
+    def save(self, path: str | Path) -> None:
+        """Write class, settings and parameters to a safetensors file, atomically.
+
+        Raises: UsageError for an argument of the constructor that no file can hold.
+        """
+        write_tensors(path, self.params.views, {self._file_key: self.describe()})
+
+    @classmethod
+    @called_as("{name}.load('network.safetensors')")
+    def load(cls, path: str | Path) -> Self:
+        """Return the network that `save` wrote, or that of a model, without its preprocessing.
+
+        The file has the name of the class and what its constructor was given, no code.
+        Raises: CheckpointError for another class, other settings or shapes, or a damaged file.
+        """
+        if checked_path(path, "load").is_dir():
+            raise CheckpointError(
+                f"{path}: is a directory; of a run, mlpengine.load({str(path)!r}) returns the model"
+            )
+        arrays, header = read_tensors(path)
+        if "step" in header:
+            raise CheckpointError(
+                f"{path}: holds a training step, which step.load({str(path)!r}) reads"
+            )
+        key = cls._file_key
+        if key not in header:
+            raise CheckpointError(
+                f"{path}: must describe a network of the class {cls.__name__} "
+                f"(its header has no key {key!r}){_reader(header)}"
+            )
+        try:
+            network = cls.restored(header[key], arrays)
+        except MlpEngineError as error:
+            raise CheckpointError(f"{path}: {error}") from error
+        check_finite(arrays, path)
+        if "preprocessing" in header:
+            _log.warning(
+                "warning: %s: holds a model, of which %s.load reads the network without its "
+                "preprocessing; mlpengine.load reads the whole",
+                path,
+                cls.__name__,
+            )
+        return network
+
+
+def _reader(header: Mapping[str, Any]) -> str:
+    """Return what reads a file of another network, or ""."""
+    described = header.get("network")
+    name = described.get("name") if isinstance(described, dict) else None
+    name = "Mlp" if "mlp" in header else name
+    return f"; {name}.load reads it" if name else ""
+
+
+def _plain(value: Any) -> Any:
+    """Return a copy of a value as JSON has it; `_Unsaved` for what it has not."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.dtype) or value is float:
+        return np.dtype(value).name
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return np.dtype(value).name
+    if isinstance(value, _Unsaved) or value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and isfinite(value):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(one) for key, one in value.items()}
+    return _Unsaved(quoted(value))
+
+
+def _unsaved(value: Any) -> str:
+    """Return the first part of a plain value that no file can hold, as a message quotes it."""
+    if isinstance(value, _Unsaved):
+        return value.text
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next(filter(None, map(_unsaved, parts)), "")
