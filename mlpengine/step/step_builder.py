@@ -36,7 +36,7 @@ from mlpengine.tape.binding import Instruction
 _log = logging.getLogger("mlpengine")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StepBuilder:
     """Builds the steps of one training step, for any number of rows.
 
@@ -208,7 +208,7 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     return [*places, *((address_of(a),) for a in instruction.work.values())]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _StepParts:
     """A step up to the gradients, as instructions."""
 
