@@ -113,7 +113,9 @@ class StepBuilder:
                 where = f"NumPy ({problem})" if problem else f"program {number}"
                 name = instruction.op.name if instruction.op else ""
                 yield where, getattr(instruction, "text", f"loss      {name}")
-        yield f"program {number}" if bound.fused else "NumPy", f"update    {self.optimizer.name}"
+        where = f"program {number + (bound.update is not None)}"
+        alone = bound.fused is None and bound.update is None
+        yield "NumPy" if alone else where, f"update    {self.optimizer.name}"
 
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss

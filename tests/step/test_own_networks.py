@@ -189,6 +189,16 @@ def test_a_summary_tells_what_computes_each_instruction():
     assert [*dict.fromkeys(split)] == ["program 1", first, "program 2", second, "NumPy"]
     whole = make_step("tied", backend="compiled").summary().splitlines()
     assert {line.split("  ")[0] for line in whole} == {"program 1"}
+    shards = make_step("tied", backend="compiled", shards=2).summary().splitlines()
+    assert [line.split("  ")[0] for line in shards[-2:]] == ["program 1", "program 2"]
+
+
+@pytest.mark.parametrize("name", ["computed", "attention"])
+def test_batches_of_one_row_agree_with_numpy(name):
+    steps = [make_step(name, batch=1, dtype="float64", backend=b) for b in BACKENDS]
+    plain, compiled = (losses_of(step, name, epochs=1, count=5) for step in steps)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-9)
+    assert steps[1].fused
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
