@@ -14,7 +14,7 @@ from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
+from mlpengine.spec import Array, DTypeLike, Spec
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.rematerialization import Rematerialization
 
