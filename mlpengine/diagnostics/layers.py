@@ -85,10 +85,12 @@ def activation_record(recording: Recording, layer: RecordedLayer) -> Record | No
 
 
 def _ends_at(recording: Recording, removed: Sequence[Record]) -> bool:
-    """Return whether no input reaches the network's output but through `removed` records."""
-    others = [record for record in recording.tape.records if record not in removed]
-    reached = dependents(others, recording.tape.inputs)
-    return recording.layers[-1].output.index not in reached
+    """Return whether no input reaches where a layer ends the network but through `removed`."""
+    records = recording.tape.records
+    others = [record for record in records if record not in removed]
+    read = {x.index for record in records for x in record.operands if x is not None}
+    ends = {layer.output.index for layer in recording.layers} - read
+    return ends.isdisjoint(dependents(others, recording.tape.inputs))
 
 
 def _reads(record: Record, names: Sequence[str]) -> bool:
