@@ -292,7 +292,7 @@ def test_columns_may_have_the_names_of_outputs_and_weights(onnx, tmp_path):
 
 
 def test_a_model_that_differs_is_not_written(onnx, tmp_path, monkeypatch):
-    from mlpengine.export import _onnx_layers as _layers
+    from mlpengine.export import _onnx_network as _layers
 
     x = np.random.default_rng(0).standard_normal((50, 3))
     preprocessor = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))

@@ -179,7 +179,7 @@ REFUSED = {
     ),
     "batch norm": (
         lambda: own(lambda tape, x: linear(tape, x).batch_norm()).scratch(4),
-        "Own: record: batch_norm is not for networks yet",
+        "Own: record: batch_norm needs running statistics among the buffers",
     ),
     "an unknown name to freeze": (
         lambda: Gated().freeze(["gat"]),
