@@ -193,9 +193,15 @@ def _catboost(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: i
     return _answers(problem, model.fit(x, y), new)
 
 
-def _pytabkit(
-    name: str, problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int
+def fit_pytabkit(
+    name: str,
+    problem: Problem,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    seed: int,
+    **options: object,
 ) -> np.ndarray:
+    """Fit a method of pytabkit; `options` are its own."""
     import pytabkit
 
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
@@ -204,7 +210,7 @@ def _pytabkit(
     fill = x[numbers].median()
     x, new = x.fillna(fill), new.fillna(fill)
     kind = getattr(pytabkit, f"{name}_{'Classifier' if problem.is_classification else 'Regressor'}")
-    model = kind(device="cpu", random_state=seed, n_threads=1, verbosity=0)
+    model = kind(device="cpu", random_state=seed, n_threads=1, verbosity=0, **options)
     return _answers(problem, model.fit(x, y, cat_col_names=texts), new)
 
 
@@ -231,8 +237,8 @@ def methods() -> dict[str, Method]:
         "LightGBM": ("lightgbm", partial(_with_categories, _lightgbm)),
         "XGBoost": ("xgboost", partial(_with_categories, _xgboost)),
         "CatBoost": ("catboost", _catboost),
-        "RealMLP": ("pytabkit", partial(_pytabkit, "RealMLP_TD")),
-        "TabM": ("pytabkit", partial(_pytabkit, "TabM_D")),
+        "RealMLP": ("pytabkit", partial(fit_pytabkit, "RealMLP_TD")),
+        "TabM": ("pytabkit", partial(fit_pytabkit, "TabM_D")),
     }
     return {name: method for name, (module, method) in table.items() if find_spec(module)}
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from mlpengine import MeanSquaredError, SoftmaxCrossEntropy
 from mlpengine.nn import Network
+from mlpengine.ops import MeanOutput
 from mlpengine.tape import cat
 
 IN_DIM = 6
@@ -83,6 +85,76 @@ class Computed(Network):
     def record(self, tape, x):
         h = x.linear(tape.parameter("raw").tanh()).relu()
         return h.linear(tape.parameter("out.weight"), tape.parameter("out.bias"))
+
+
+class TwoTables(Network):
+    """Two tables of features, and two heads: a number and one class of three."""
+
+    def __init__(self, width=8, **options):
+        shapes = {"left": (width, IN_DIM), "image": (width, 16), "bias": width}
+        shapes |= {"price.weight": (1, width), "class.weight": (3, width), "class.bias": 3}
+        super().__init__({"left": IN_DIM, "image": (1, 4, 4)}, shapes, **options)
+
+    def record(self, tape, left, image):
+        p = tape.parameter
+        h = left.linear(p("left")) + image.reshape(-1, 16).linear(p("image"), p("bias"))
+        h = tape.dropout(tape.layer("shared", h.tanh()), 0.2)
+        return {
+            "price": h.linear(p("price.weight")),
+            "class": h.linear(p("class.weight"), p("class.bias")),
+        }
+
+
+def two_tables(count, dtype, seed):
+    """Return features and targets by name."""
+    rng = np.random.default_rng(seed)
+    x = {"left": rng.standard_normal((count, IN_DIM)), "image": rng.random((count, 1, 4, 4))}
+    x = {name: values.astype(dtype) for name, values in x.items()}
+    y = {"price": np.sin(2 * x["left"][:, :1]), "class": x["left"].argmax(axis=1) % 3}
+    return x, y
+
+
+class Autoencoder(Network):
+    """A variational autoencoder, whose second output is the divergence of its code."""
+
+    def __init__(self, code=2, width=8, **options):
+        shapes = {"in.weight": (width, IN_DIM), "in.bias": width}
+        shapes |= {"code.weight": (2 * code, width), "code.bias": 2 * code}
+        shapes |= {"up.weight": (width, code), "up.bias": width}
+        shapes |= {"out.weight": (IN_DIM, width), "out.bias": IN_DIM}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        def dense(name, h):
+            return h.linear(tape.parameter(f"{name}.weight"), tape.parameter(f"{name}.bias"))
+
+        mean, log_variance = dense("code", dense("in", x).tanh()).chunk(2, axis=1)
+        divergence = (mean * mean + log_variance.exp() - log_variance - 1).sum(1, keepdims=True)
+        z = tape.layer("code", tape.normal(mean, (log_variance * 0.5).exp()))
+        return {"x": dense("out", dense("up", z).tanh()), "kl": divergence * 0.5}
+
+
+def reconstructed(count, dtype, seed):
+    """Return features, and them as targets."""
+    x, _ = rows(count, dtype=dtype, seed=seed)
+    return x, {"x": x}
+
+
+SEVERAL = {
+    "variational": (
+        Autoencoder,
+        {"x": MeanSquaredError(), "kl": MeanOutput()},
+        {"kl": 0.01},
+        reconstructed,
+    ),
+    "two tables": (
+        TwoTables,
+        {"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()},
+        {"class": 0.3},
+        two_tables,
+    ),
+}
+"""Networks of several inputs or outputs, their losses, the weights of these, and their rows."""
 
 
 class Mixture(Network):
@@ -180,6 +252,27 @@ class Convolution(Network):
     def record(self, tape, x):
         h = x.reshape(x.shape[0], 1, 1, IN_DIM).conv2d(tape.parameter("filters")).relu()
         return h.reshape(x.shape[0], -1).linear(tape.parameter("out.weight"))
+
+
+class BatchNormed(Network):
+    """A convolution over a row as an image, with batch norm."""
+
+    def __init__(self, channels=3, **options):
+        parameters = {
+            "filters": (channels, 1, 1, 3),
+            "norm.scale": np.ones(channels),
+            "norm.bias": channels,
+            "out.weight": (2, 4 * channels),
+        }
+        buffers = {"norm.mean": channels, "norm.variance": np.ones(channels)}
+        super().__init__((1, 1, IN_DIM), parameters, buffers=buffers, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.conv2d(p("filters"))
+        h = tape.batch_norm(h, p("norm.scale"), p("norm.bias"), running="norm").relu()
+        h = tape.layer("convolution", h)
+        return h.reshape(x.shape[0], -1).linear(p("out.weight"))
 
 
 NETWORKS = {

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,12 +22,11 @@ class UnsupportedError(Exception):
     """There is no compiled rule for this; NumPy computes it instead."""
 
 
-Kind = Literal["parameters", "rows", "sums"]
+Origin = Literal["parameters", "rows", "sums"]
 """What a value follows from: parameters alone, the rows of a batch, or sums over all of them."""
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """What of a program's arrays belongs to the rows of a batch.
 
     Attributes:
@@ -41,7 +40,7 @@ class Batch:
     gathered: Sequence[Array | None] = ()
     parameters: Array | None = None
 
-    def kind_of(self, leaf: Array) -> Kind:
+    def kind_of(self, leaf: Array) -> Origin:
         """Return what an array follows from that the program does not write."""
         given = [array for array in self.gathered if array is not None]
         if given:
@@ -73,7 +72,7 @@ class MatrixValue:
     padded: bool = False
     stored: bool = True
     mask: Dropout | None = None
-    kind: Kind = "rows"
+    kind: Origin = "rows"
 
     @cached_property
     def rows(self) -> int:
@@ -104,7 +103,7 @@ def padded_length(columns: int, lanes: int) -> int:
     return -(-columns // lanes) * lanes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Values:
     """The values of an instruction list, read in its order.
 
@@ -147,7 +146,7 @@ class Values:
         """Return the values that arrays hold now, None for one that is left out."""
         return [None if array is None else self.read(array) for array in arrays]
 
-    def write(self, array: Array | None, role: str, kind: Kind | None = None) -> MatrixValue:
+    def write(self, array: Array | None, role: str, kind: Origin | None = None) -> MatrixValue:
         """Return a new value that `array` holds from now on.
 
         With a `kind` of rows an array of one axis becomes a column of them.

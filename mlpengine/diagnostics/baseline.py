@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.common.quantiles import median, quantiles
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
     BinaryFocal,
@@ -82,12 +82,13 @@ def _times(extreme: ExtremeValue) -> float:
     return extreme.times
 
 
-def weight_scale(mlp: Mlp) -> float:
-    """Return the root mean square of a layer's weights times the root of its inputs.
+def weight_scale(mlp: Network) -> float:
+    """Return the root mean square of a weight matrix times the root of its inputs.
 
-    It is the median over the layers; the usual initializers have 1 to 1.5.
+    It is the median over the matrices, NaN without one; the usual initializers have 1 to 1.5.
     """
-    scales = [float(np.sqrt(np.mean(np.square(w)) * w.shape[1])) for w in mlp.weights]
+    weights = (mlp.params.views[name] for name in mlp.groups["weights"])
+    scales = [float(np.sqrt(np.mean(np.square(w)) * (w.size // len(w)))) for w in weights]
     return median(np.array(scales))
 
 

@@ -1,83 +1,80 @@
 """The buffers of training that diagnostics read, and their workspace."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.diagnostics.layers import LayerFacts, activation_record, before_dropout, maker
 from mlpengine.errors import TapeError, UsageError
-from mlpengine.nn import Gradients, Mlp, Scratch
-from mlpengine.nn.layers import Layer
-from mlpengine.nn.mlp import need_mlp
-from mlpengine.nn.recording import Recording
-from mlpengine.spec import Array
-from mlpengine.tape.record import Value
+from mlpengine.nn import Gradients, Scratch
+from mlpengine.spec import Array, DTypeLike
+from mlpengine.tape.record import Record, Value
 
 
 class LayerBuffers(NamedTuple):
     """The buffers of one layer after a step.
 
-    Shapes: x (batch, in_dim), the input; y (batch, out_dim), the activations, before dropout if
-    those are kept; output (batch, out_dim), the input of the next layer; delta (batch, out_dim),
-    the gradient of the loss with respect to the pre-activations; z (batch, out_dim), the
-    pre-activations, or None if training does not keep them.
+    Shapes: y (batch, units), the activations, before dropout if those are kept; z (batch, units),
+    the pre-activations, or None if training does not keep them.  `made` is what computes z.
+    Further axes of a layer's output are part of its units.
     """
 
-    layer: Layer
-    x: Array
+    layer: LayerFacts
     y: Array
-    output: Array
-    delta: Array
     z: Array | None
+    made: Record | None
 
 
-def layer_buffers(scratch: Scratch, grads: Gradients) -> list[LayerBuffers]:
+def layer_buffers(
+    layers: Sequence[LayerFacts], scratch: Scratch, grads: Gradients
+) -> list[LayerBuffers]:
     """Return the buffers of every layer, in forward order.
 
     Raises: UsageError where the scratch does not keep its activations.
     """
     try:
         grads.bind(scratch)
-        outputs, first = scratch.activations, scratch.first
+        outputs = scratch.activations
     except TapeError as error:
         raise UsageError(
             "diagnostics: needs every activation, which only a training scratch with "
             "rematerialization='keep' holds"
         ) from error
-    program, recording, deltas = scratch.program, scratch.recording, grads.d_hidden
-    buffers = []
-    for number, layer in enumerate(need_mlp(scratch.mlp, "diagnostics").layers):
-        node = _before_dropout(recording, number)
-        z = recording.layers[number].pre_activation
+    recording, buffers = scratch.recording, []
+    for facts, layer, output in zip(layers, recording.layers, outputs, strict=True):
+        record = activation_record(recording, layer)
+        z = record.operands[0] if record else layer.pre_activation
+        y = kept(scratch, before_dropout(recording, layer))
         buffers.append(
             LayerBuffers(
-                layer,
-                x=outputs[number - 1] if number else first,
-                y=program.value(node) if program.plan.survives(node) else outputs[number],
-                output=outputs[number],
-                delta=deltas[number],
-                z=program.value(z) if program.plan.survives(z) else None,
+                facts,
+                y=flat_rows(output if y is None else y),
+                z=None if z is None else kept(scratch, z),
+                made=None if z is None else maker(recording.tape.records, z),
             )
         )
     return buffers
 
 
-def _before_dropout(recording: Recording, number: int) -> Value:
-    """Return the node of a layer's activations."""
-    node: Value = recording.layers[number].output
-    for record in recording.tape.records:
-        if record.outputs[0].index == node.index and record.op.name == "dropout":
-            (operand,) = record.operands
-            return operand or node
-    return node
+def kept(scratch: Scratch, value: Value) -> Array | None:
+    """Return the array of a value as a matrix of rows; None if training does not keep it."""
+    if not scratch.program.plan.survives(value):
+        return None
+    return flat_rows(scratch.program.value(value))
+
+
+def flat_rows(array: Array) -> Array:
+    """Return a view (rows, entries of a row)."""
+    return array.reshape(len(array), -1) if array.ndim != 2 else array
 
 
 class Workspace:
     """Memory of the size of the widest layer, shared by all probes."""
 
-    def __init__(self, mlp: Mlp, batch_size: int) -> None:
-        size = batch_size * max(mlp.layers[0].in_dim, *mlp.sizes)
+    def __init__(self, size: int, batch_size: int, dtype: DTypeLike) -> None:
         self.batch_size = batch_size
-        self._values = np.empty(size, mlp.dtype)
+        self._values = np.empty(size, dtype)
         self._mask = np.empty(size, np.bool_)
 
     def values(self, array: Array) -> Array:

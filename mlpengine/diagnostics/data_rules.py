@@ -67,7 +67,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     if faster:
         advice = "raise lr"
         return Verdict("underfitting", None, finding, behind, BEHIND, advice, faster)
-    units = [layer.out_dim for layer in diagnostics.mlp.layers[:-1]]
+    units = [layer.units for layer in diagnostics.layers[:-1]]
     wider = [max(64, 2 * size) for size in units] or [64]
     advice, fix = (
         "use wider layers (model.hidden), or other features",

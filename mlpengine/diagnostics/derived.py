@@ -39,7 +39,7 @@ def layer_ratios(diagnostics: Diagnostics) -> Array:
 
 def dropout_gain(diagnostics: Diagnostics) -> float:
     """Return the factor by which dropout in all hidden layers enlarges the output's mean square."""
-    return float(1.0 / np.prod([1.0 - layer.dropout for layer in diagnostics.mlp.layers]))
+    return float(1.0 / np.prod([1.0 - rate for rate in diagnostics.dropout]))
 
 
 def reference_loss(diagnostics: Diagnostics) -> float:
@@ -50,7 +50,7 @@ def reference_loss(diagnostics: Diagnostics) -> float:
 def zero_logits(diagnostics: Diagnostics) -> float:
     """Return the cross entropy of logits of 0; 0 for other losses."""
     name = diagnostics.loss.name if diagnostics.loss else ""
-    classes = {"softmax_cross_entropy": diagnostics.mlp.sizes[-1], "bce_with_logits": 2}.get(name)
+    classes = {"softmax_cross_entropy": diagnostics.mlp.outputs, "bce_with_logits": 2}.get(name)
     return log(classes) if classes else 0.0
 
 

@@ -5,7 +5,7 @@ from math import isnan, sqrt
 from textwrap import wrap
 
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.verdict import percent, two_digits
+from mlpengine.diagnostics.verdict import brief, percent, two_digits
 
 TITLE_WIDTHS = {
     "layer": 5,
@@ -19,7 +19,10 @@ TITLE_WIDTHS = {
     "std": 7,
     "max |z|": 7,
 }
-"""Titles and widths, TABLE_WIDTH with the spaces between them."""
+"""Titles and widths, TABLE_WIDTH with the spaces between them; names of layers may be wider."""
+
+NAME_CHARACTERS = 20
+"""Characters of a layer's name that are shown."""
 
 TABLE_WIDTH = 80
 """Columns of the text."""
@@ -36,14 +39,16 @@ def table(diagnostics: Diagnostics) -> str:
     """Return the last sample as text: a line for each layer, then the net's norms and noise."""
     if not diagnostics.sampled:
         return "no step was sampled"
-    lines = [_line(tuple(TITLE_WIDTHS))]
-    for number, layer in enumerate(diagnostics.mlp.layers):
+    names = [brief(one.name.removeprefix("layer "), NAME_CHARACTERS) for one in diagnostics.layers]
+    wider = max(map(len, names)) - TITLE_WIDTHS["layer"]
+    rows = [tuple(TITLE_WIDTHS)]
+    for number, layer in enumerate(diagnostics.layers):
         get = partial(diagnostics.get, layer=number)
         dead, cosine = diagnostics.dead_share(number), get("update_cosine")
         stopped = get("saturated_share") if isnan(dead) else dead
         cells = (
-            str(number),
-            str(layer.out_dim),
+            names[number],
+            str(layer.units),
             layer.activation.name if layer.activation else "-",
             _text(get("gradient_rms")),
             _text(get("update_ratio")),
@@ -53,7 +58,8 @@ def table(diagnostics: Diagnostics) -> str:
             _text(get("activation_std")),
             _text(get("pre_activation_max")),
         )
-        lines.append(_line(cells))
+        rows.append(cells)
+    lines = [_line(row, max(wider, 0)) for row in rows]
     for line in _net_lines(diagnostics):
         lines += wrap(line, TABLE_WIDTH, subsequent_indent="  ", break_long_words=False)
     return "\n".join(lines)
@@ -64,8 +70,11 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
     norm, clipped = get("gradient_norm"), get("clipped_norm")
     hardest = "unknown" if isnan(get("hardest_row")) else name_row(int(get("hardest_row")))
     after = f", clipped to {two_digits(clipped)}" if clipped < norm else ""
+    first = f"step {diagnostics.sampled}: gradient norm {two_digits(norm)}{after}"
+    if diagnostics.unknown_rows:
+        return [first, f"norms of single rows: unknown, as {diagnostics.unknown_rows}"]
     lines = [
-        f"step {diagnostics.sampled}: gradient norm {two_digits(norm)}{after}",
+        first,
         f"norms of single rows: median {two_digits(get('example_norm_median'))}, largest "
         f"{two_digits(get('example_norm_max'))} ({hardest})",
     ]
@@ -101,6 +110,6 @@ def _text(value: float) -> str:
     return "-" if isnan(value) else f"{value:.2g}"
 
 
-def _line(texts: tuple[str, ...]) -> str:
-    cells = zip(texts, TITLE_WIDTHS.values(), strict=True)
-    return " ".join(text.rjust(width) for text, width in cells).rstrip()
+def _line(texts: tuple[str, ...], wider: int) -> str:
+    (name, width), *cells = zip(texts, TITLE_WIDTHS.values(), strict=True)
+    return " ".join([name.rjust(width + wider), *(t.rjust(w) for t, w in cells)]).rstrip()

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite, log10, nan
+from math import isfinite, log10, nan, prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from mlpengine.common.buffers import Uncopyable, replay
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
+from mlpengine.diagnostics.layers import NetworkFacts
 from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
 from mlpengine.diagnostics.samples import NET_INDEX, Columns, Series
@@ -20,7 +21,6 @@ from mlpengine.diagnostics.units import UnitWindow, rectifies
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.nn import Gradients, Network, Scratch
-from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 from mlpengine.spec import Array
@@ -41,7 +41,7 @@ LOSS, LR, NORM, CLIPPED_NORM, CLIPPED_SHARE, SPIKE_COUNT, SLOPE = (
 
 
 class Diagnostics(KnownAttributes, Uncopyable):
-    """Measures the gradients, updates and activations of an `Mlp` during training.
+    """Measures the gradients, updates and activations of a network during training.
 
     Call `after_step` after each step of the optimizer.  Most calls only compare the norm with a
     limit, and some record which units fire; at the first step and every `every` steps, all
@@ -79,6 +79,9 @@ class Diagnostics(KnownAttributes, Uncopyable):
         free_until: the last step before the next one that needs `sample`.
         pending: norms since the last `sample`; `after_step` appends to it.
         clipped: steps since the last sample that were clipped.
+        layers: what is known of the layers: those that the network's recording names.
+        dropout: the rates of dropout, in forward order.
+        unknown_rows: why the gradients of single rows are unknown, or "".
         windows: by layer, which rectifier units fire.
         epochs: (training loss, validation loss) of each epoch.
         yardsticks: what simple models reach on the rows; set by the caller at the end of a run.
@@ -110,11 +113,12 @@ class Diagnostics(KnownAttributes, Uncopyable):
         weight_scale: float | None = None,
         extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
-        self.mlp = mlp = need_mlp(mlp, "diagnostics")
+        self.mlp, facts = mlp, NetworkFacts.of(mlp)
+        self.layers, self.dropout = facts
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
         self.target_rms, self.first_loss = _known(target_rms), nan
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
-        self.feature_names = tuple(feature_names) or tuple(map(str, range(mlp.sizes[0])))
+        self.feature_names = tuple(feature_names) or tuple(map(str, range(prod(mlp.in_shape))))
         self.failure, self.skipped, self.name_row = "", 0, name_row
         self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
@@ -125,27 +129,29 @@ class Diagnostics(KnownAttributes, Uncopyable):
         self.class_counts: Array = np.zeros(0)
         self.recalls: Array = np.zeros(0)
         self.class_names: Sequence[str] = ()
-        self.columns = Columns(len(mlp.layers))
+        self.columns = Columns(len(self.layers))
         self.values = [nan] * len(self.columns)
         self.sampled = self.batch_size = self.clipped = 0
         self.series = Series(self.columns)
         self.noise, self.spikes = NoiseScale(), Spikes()
         self.pending = self.spikes.pending
         self.windows = {
-            number: UnitWindow(layer.out_dim, mlp.dtype, steps_per_epoch)
-            for number, layer in enumerate(mlp.layers)
+            number: UnitWindow(layer.units, mlp.dtype, steps_per_epoch)
+            for number, layer in enumerate(self.layers)
             if rectifies(layer.activation)
         }
+        self.unknown_rows = ""
         self.epochs: list[tuple[float, float]] = []
         self.noted: deque[Spike] = deque(maxlen=20)
         self._schedule = SamplingSchedule(every)
-        self._updates = UpdateProbe(mlp)
+        self._updates = UpdateProbe(mlp.params, self.layers)
         self._workspace: Workspace | None = None
         self._bound: dict[int, BoundProbes] = {}
         self._unknown = tuple(self.values)
         indices = self.columns.indices
         self._update_indices = [*indices("update_ratio"), *indices("update_cosine")]
-        self._gradient_indices, dead = indices("gradient_rms"), indices("dead_share")
+        gradients, dead = indices("gradient_rms"), indices("dead_share")
+        self._gradient_indices = [gradients[number] for number in facts.with_weights()]
         self._dead_indices = [(dead[n], window) for n, window in self.windows.items()]
         self.begin(0)
 
@@ -280,9 +286,9 @@ class Diagnostics(KnownAttributes, Uncopyable):
             float(self.spikes.count),
         )
         values[CLIPPED_SHARE] = self.clipped / max(1, step - self.sampled)
-        first, last = (values[self._gradient_indices[n]] for n in (0, -1))
-        if first > 0 and last > 0 and isfinite(first):
-            values[SLOPE] = log10(first / last)
+        slopes = [values[index] for index in self._gradient_indices]
+        if slopes and slopes[0] > 0 and slopes[-1] > 0 and isfinite(slopes[0]):
+            values[SLOPE] = log10(slopes[0] / slopes[-1])
         for index, window in self._dead_indices:
             values[index] = window.dead_share
         self.sampled, self.clipped = step, 0
@@ -294,7 +300,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
             replay(probes.rows.norm_calls)
             norms = probes.rows.norms
             largest = int(norms.argmax())
-            share = float(norms[largest] / norms.sum())
+            share = nan if probes.rows.unknown else float(norms[largest] / norms.sum())
         row = int(rows[largest]) if rows is not None else largest
         self.noted.append(Spike(step, norm, norm / self.spikes.usual, row, share))
 
@@ -304,12 +310,15 @@ class Diagnostics(KnownAttributes, Uncopyable):
         if bound is not None and bound.grads is grads:
             return bound
         if self._workspace is None or self._workspace.batch_size < scratch.batch_size:
-            self._workspace = Workspace(self.mlp, scratch.batch_size)
+            outputs = (layer.output.spec for layer in scratch.recording.layers)
+            size, dtype = max(spec.size for spec in outputs), self.mlp.dtype
+            self._workspace = Workspace(size, scratch.batch_size, dtype)
             self.batch_size = scratch.batch_size
             self._schedule.set_step_size(len(self.mlp.params), scratch.batch_size)
         self._bound[id(scratch)] = BoundProbes(
-            scratch, grads, self._workspace, self._updates, self.columns
+            scratch, grads, self.layers, self._workspace, self._updates, self.columns
         )
+        self.unknown_rows = self._bound[id(scratch)].rows.unknown
         return self._bound[id(scratch)]
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,18 +1,21 @@
 """The calls that a sample makes on the buffers of one batch size, bound once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from mlpengine.diagnostics.buffers import LayerBuffers, Workspace, layer_buffers
+from mlpengine.diagnostics.layers import LayerFacts
 from mlpengine.diagnostics.rows import RowProbe
 from mlpengine.diagnostics.samples import LAYER_INDEX, NET_INDEX, Columns
 from mlpengine.diagnostics.units import rectifies, saturation
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Scratch
+from mlpengine.ops import Linear
 from mlpengine.spec import Array, Call, call
+from mlpengine.tape.record import Record
 
 MEAN_INDEX = LAYER_INDEX["activation_mean"]
 
@@ -29,13 +32,14 @@ class BoundProbes:
         self,
         scratch: Scratch,
         grads: Gradients,
+        layers: Sequence[LayerFacts],
         workspace: Workspace,
         updates: UpdateProbe,
         columns: Columns,
     ) -> None:
         self.scratch, self.grads, self._updates = scratch, grads, updates
-        buffers = layer_buffers(scratch, grads)
-        self.rows = RowProbe(buffers)
+        buffers = layer_buffers(layers, scratch, grads)
+        self.rows = RowProbe.of(scratch, grads, [b.y for b in buffers], updates.before)
         self.rectified = {
             number: b.y for number, b in enumerate(buffers) if rectifies(b.layer.activation)
         }
@@ -45,7 +49,7 @@ class BoundProbes:
         """Index in the sample, and number of the call that returns it."""
         calls: list[Call] = []
         for number, b in enumerate(buffers):
-            for quantity, bound in activation_calls(b, workspace, *updates.before[number]):
+            for quantity, bound in activation_calls(b, workspace, scratch, updates.before):
                 if quantity:
                     self._results.append((columns.index(quantity, number), len(calls)))
                 calls.append(bound)
@@ -64,12 +68,12 @@ class BoundProbes:
 
 
 def activation_calls(
-    buffers: LayerBuffers, workspace: Workspace, weight: Array, bias: Array
+    buffers: LayerBuffers, workspace: Workspace, scratch: Scratch, before: Mapping[str, Array]
 ) -> Iterator[tuple[str, Call]]:
     """Yield the calls for one layer, each with the quantity that it returns, "" for none.
 
-    `weight` and `bias` are those that the step's forward pass read: pre-activations that training
-    does not keep are computed from them again.
+    `before` are the parameters that the step's forward pass read: pre-activations that training
+    does not keep are computed from them again where a dense layer makes them, else left out.
     """
     y, z, mask = buffers.y, buffers.z, workspace.mask(buffers.y)
     if rectifies(buffers.layer.activation):
@@ -79,8 +83,11 @@ def activation_calls(
         return
     if z is None:
         z = workspace.values(y)
-        yield "", call(np.dot, buffers.x, weight.T, z)
-        yield "", call(np.add, z, bias, z)
+        operands = dense_operands(buffers.made, scratch, before)
+        if operands is None:
+            return
+        op, x, weight, bias = operands
+        yield from (("", bound) for bound in op.forward(x, weight, bias, out=z))
     if isfinite(limit := saturation(buffers.layer.activation)):
         magnitude = workspace.values(y)
         yield "", call(np.abs, z, magnitude)
@@ -89,6 +96,27 @@ def activation_calls(
         yield "pre_activation_max", call(_largest, magnitude)
     else:
         yield "pre_activation_max", call(_largest_magnitude, z)
+
+
+def dense_operands(
+    made: Record | None, scratch: Scratch, before: Mapping[str, Array]
+) -> tuple[Linear, Array, Array, Array | None] | None:
+    """Return a dense layer's op and operands; None where they are not kept, or it is none."""
+    if made is None or not isinstance(made.op, Linear) or len(made.outputs[0].spec.shape) != 2:
+        return None
+    x, w, b = made.operands
+    program, values = scratch.program, list[Array | None]()
+    for operand in (x, w, b):
+        if operand is None:
+            values.append(None)
+        elif operand.kind == "parameter":
+            values.append(before[operand.name])
+        elif program.plan.survives(operand):
+            values.append(program.value(operand))
+        else:
+            return None
+    rows, weight, bias = values
+    return None if rows is None or weight is None else (made.op, rows, weight, bias)
 
 
 def _share_of_ones(mask: Array) -> float:

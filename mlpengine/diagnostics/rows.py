@@ -1,7 +1,8 @@
 """Gradients of single rows: their norms, without computing them, and the gradient noise scale.
 
 For a dense layer the gradient of one row's weights is the outer product of delta and input, so
-that its squared norm, bias included, is norm(delta)**2 * (norm(input)**2 + 1).
+that its squared norm, bias included, is norm(delta)**2 * (norm(input)**2 + 1); weights that are
+read twice have a sum of such products.
 
 Source: Goodfellow 2015, arXiv 1510.01799.
 
@@ -9,17 +10,19 @@ The gradient of a row is that of its term in the batch's loss, times the number 
 over the rows is the batch's gradient, and a row of sample weight 2 has twice the gradient.
 """
 
-from collections.abc import Mapping
-from math import ceil, nan, sqrt
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations_with_replacement
+from math import ceil, isnan, nan, sqrt
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import replay
-from mlpengine.diagnostics.buffers import LayerBuffers, layer_buffers
+from mlpengine.common.buffers import address_of, replay
+from mlpengine.diagnostics.buffers import flat_rows
+from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
-from mlpengine.diagnostics.trial import clone
-from mlpengine.nn import Mlp
+from mlpengine.errors import UsageError
+from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.spec import Array, Call, Calls, call
 
@@ -32,44 +35,70 @@ class RowProbe:
 
     In float32 a norm below 1e-18 becomes 0, and one above 1e19 infinite.
 
+    Args:
+        gradients: of the rows; None where they are unknown.
+        arrays: (batch, ...), the inputs and each layer's activations.
+        inputs: how many of `arrays` are inputs.
+        unknown: why the gradients are unknown.
+
     Attributes:
-        norms: (batch,), the norms of the rows' gradients, float64.
+        norms: (batch,), the norms of the rows' gradients, float64; zeros where they are unknown.
         mean_rows: 0-d, the number of rows of the loss's mean, of which the buffers may have a part.
         norm_calls: the calls that set `norms` only.
         calls: the calls that set `norms` and `totals`.
-        totals: (2, layers + 1), float64, sum and sum of squares of the input and of each layer's
-            activations.
+        totals: (2, arrays), float64, sum and sum of squares of each of `arrays`.
     """
 
-    def __init__(self, buffers: list[LayerBuffers]) -> None:
-        layers, batch, dtype = len(buffers), len(buffers[0].x), buffers[0].x.dtype
+    def __init__(
+        self,
+        gradients: RowGradients | None,
+        arrays: Sequence[Array],
+        *,
+        inputs: int = 1,
+        unknown: str = "",
+    ) -> None:
+        batch, dtype = len(arrays[0]), arrays[0].dtype
         self._batch, self._top = batch, max(1, ceil(TOP_SHARE * batch))
+        self.unknown, self._inputs = unknown, inputs
         self.norms: Array = np.zeros(batch)
         self.mean_rows: Array = np.array(float(batch))
-        self.totals: Array = np.zeros((2, layers + 1))
-        self.sizes = [buffers[0].x.size, *(b.y.size for b in buffers)]
+        self.totals: Array = np.zeros((2, len(arrays)))
+        self.sizes = [array.size for array in arrays]
         self._sorted = np.zeros(batch)
-        squares = np.zeros((layers + 1, batch), dtype)
-        deltas = np.zeros((layers, batch), dtype)
-        inputs = squares[:layers]  # a layer's input is the output of the layer before
-        separate = any(b.output is not b.y for b in buffers)
-        if separate:
-            inputs = np.zeros((layers, batch), dtype)
-        input_calls: list[Call] = [
-            call(np.vecdot, b.x, b.x, row) for b, row in zip(buffers, inputs, strict=True)
-        ]
-        norms: list[Call] = [
-            *(
-                call(np.vecdot, b.delta, b.delta, row)
-                for b, row in zip(buffers, deltas, strict=True)
-            ),
-            *self._finish(inputs, deltas),
-        ]
-        self.norm_calls: tuple[Call, ...] = (*input_calls, *norms)
-        moments = self._moments([buffers[0].x, *(b.y for b in buffers)], squares)
-        self.calls: tuple[Call, ...] = (*moments, *(input_calls if separate else ()), *norms)
+        squares = np.zeros((len(arrays), batch), dtype)
+        moments = [*self._moments(arrays, squares)]
+        products = _Products(zip(arrays, squares, strict=True))
+        norms: list[Call] = []
+        if gradients is not None:
+            terms = [*products.terms(gradients.places)]
+            norms = [*gradients.calls, *products.calls, *self._finish(terms, dtype)]
+        self.norm_calls: tuple[Call, ...] = (*products.measured, *norms)
+        self.calls: tuple[Call, ...] = (*moments, *norms)
 
-    def _moments(self, arrays: list[Array], squares: Array) -> Calls:
+    @classmethod
+    def of(
+        cls,
+        scratch: Scratch,
+        grads: Gradients,
+        outputs: Sequence[Array] = (),
+        before: Mapping[str, Array] | None = None,
+    ) -> "RowProbe":
+        """Return the probe of a scratch and gradients, and of the `outputs` of layers.
+
+        `before` holds the parameters that the backward read; by default those of now.
+        """
+        views, groups = scratch.mlp.params.views, scratch.mlp.groups
+        gradients, unknown = None, ""
+        try:
+            wanted = {*groups["weights"], *groups["biases"]}
+            gradients = RowGradients(scratch, grads, wanted, views if before is None else before)
+        except UsageError as reason:
+            unknown = str(reason)
+        nodes = scratch.recording.tape.inputs
+        inputs = [flat_rows(scratch.program.value(node)) for node in nodes]
+        return cls(gradients, [*inputs, *outputs], inputs=len(inputs), unknown=unknown)
+
+    def _moments(self, arrays: Sequence[Array], squares: Array) -> Calls:
         """Yield the calls that set `totals`, and to `squares` the sum of squares of every row."""
         sums = np.zeros_like(squares)
         for array, row, square in zip(arrays, sums, squares, strict=True):
@@ -78,19 +107,24 @@ class RowProbe:
         yield call(np.add.reduce, sums, 1, np.float64, self.totals[0])
         yield call(np.add.reduce, squares, 1, np.float64, self.totals[1])
 
-    def _finish(self, inputs: Array, deltas: Array) -> Calls:
-        """Yield the calls that sum over the layers."""
-        one = np.ones((), inputs.dtype)
-        yield call(np.add, inputs, one, inputs)
-        yield call(np.multiply, inputs, deltas, inputs)
-        yield call(np.add.reduce, inputs, 0, np.float64, self.norms)
+    def _finish(self, terms: Sequence[tuple[Array, list[Array]]], dtype: np.dtype[Any]) -> Calls:
+        """Yield the calls that add up `terms`, each a product of a row and of a sum of rows."""
+        squares = np.zeros((len(terms), self._batch), dtype)
+        for square, (product, (first, *others)) in zip(squares, terms, strict=True):
+            for other in others:
+                yield call(np.add, first, other, square)
+                first = square
+            yield call(np.multiply, first, product, square)
+        yield call(np.add.reduce, squares, 0, np.float64, self.norms)
+        yield call(np.clip, self.norms, 0.0, None, self.norms)  # terms of shared weights cancel
         yield call(np.sqrt, self.norms, self.norms)
         yield call(np.multiply, self.norms, self.mean_rows, self.norms)
 
     def moments(self) -> list[tuple[float, float]]:
-        """Return mean and standard deviation of the input and of each layer's activations."""
-        moments = []
-        for total, square, size in zip(*self.totals.tolist(), self.sizes, strict=True):
+        """Return mean and standard deviation of the inputs and of each layer's activations."""
+        moments, several = [], self._inputs
+        sums = [[sum(v[:several]), *v[several:]] for v in (*self.totals.tolist(), self.sizes)]
+        for total, square, size in zip(*sums, strict=True):
             mean = total / size
             moments.append((mean, sqrt(max(0.0, square / size - mean * mean))))
         return moments
@@ -99,7 +133,10 @@ class RowProbe:
         """Write the statistics of the norms into `values`; return the mean square of the norms.
 
         `rows` are the numbers of the batch's rows; None numbers them by position in the batch.
+        All are NaN where the norms are unknown.
         """
+        if self.unknown:
+            return nan
         batch, ordered = self._batch, self._sorted
         np.copyto(ordered, self.norms)
         ordered.sort()
@@ -111,6 +148,72 @@ class RowProbe:
         hardest = int(self.norms.argmax())
         values[index + 3] = float(hardest if rows is None else rows[hardest])
         return float(np.dot(ordered, ordered)) / batch
+
+
+class _Products:
+    """Inner products of the rows of arrays, each computed once.
+
+    `measured` arrays have their squares computed already.
+
+    Attributes:
+        calls: what computes the products.
+        measured: what computes those squares that are used.
+    """
+
+    def __init__(self, measured: Iterable[tuple[Array, Array]]) -> None:
+        self._known = {(address_of(a), address_of(a)): square for a, square in measured}
+        self._rows: dict[tuple[int, int], Array] = {}
+        self.calls: list[Call] = []
+        self.measured: list[Call] = []
+
+    def of(self, a: Array, b: Array) -> Array:
+        """Return the memory of the products of the rows of two arrays."""
+        key = address_of(a), address_of(b)
+        if key not in self._rows:
+            row = self._known.get(key)
+            self._rows[key] = np.zeros(len(a), a.dtype) if row is None else row
+            calls = self.calls if row is None else self.measured
+            calls.append(call(np.vecdot, a, b, self._rows[key]))
+        return self._rows[key]
+
+    def terms(self, places: Mapping[str, Sequence[RowGradient]]) -> list[tuple[Array, list[Array]]]:
+        """Return the terms of the squared norms: for each product the rows whose sum it takes.
+
+        Two outer products have the inner product (left . left') * (right . right').
+        """
+        sums: dict[int, tuple[Array, list[Array]]] = {}
+        for gradients in places.values():
+            for one, other in combinations_with_replacement(gradients, 2):
+                factor = one.factor * other.factor * (1 if one is other else 2)
+                scale = np.array(factor, one.left.dtype)
+                if one.left.ndim == 3 or other.left.ndim == 3:
+                    product = self._of_tokens(one, other)
+                    sums[address_of(product)] = product, [scale]
+                    continue
+                product = self.of(one.left, other.left)
+                if one.right is not None and other.right is not None:
+                    right = self.of(one.right, other.right)
+                    if factor != 1:
+                        scaled = np.zeros_like(right)
+                        self.calls.append(call(np.multiply, right, scale, scaled))
+                        right = scaled
+                    scale = right
+                sums.setdefault(address_of(product), (product, []))[1].append(scale)
+        return [*sums.values()]
+
+    def _of_tokens(self, one: RowGradient, other: RowGradient) -> Array:
+        """Return the memory of the inner products of sums of outer products over tokens."""
+        products = []
+        for a, b in ((one.left, other.left), (one.right, other.right)):
+            assert a is not None
+            assert b is not None
+            left, right = (x.reshape(len(x), -1, x.shape[-1]) for x in (a, b))
+            products.append(np.zeros((len(a), left.shape[1], right.shape[1]), a.dtype))
+            self.calls.append(call(np.matmul, left, right.transpose(0, 2, 1), products[-1]))
+        total = np.zeros(len(products[0]), products[0].dtype)
+        self.calls.append(call(np.multiply, *products, products[0]))
+        self.calls.append(call(np.add.reduce, products[0], (1, 2), None, total))
+        return total
 
 
 class NoiseScale:
@@ -131,7 +234,7 @@ class NoiseScale:
 
     def add(self, mean_square: float, norm: float, batch: int, values: list[float]) -> None:
         """Add a batch, and write its estimates and the noise scale into `values`."""
-        if batch < 2:
+        if batch < 2 or isnan(mean_square):
             return
         variance = max(0.0, batch / (batch - 1) * (mean_square - norm * norm))
         squared_norm = norm * norm - variance / batch
@@ -162,42 +265,50 @@ EXAMPLE_NORM_ROWS = 256
 """Rows of one forward pass in `example_norms`."""
 
 
-def example_norms(mlp: Mlp, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:
+def example_norms(
+    mlp: Network, loss: Loss, x: Array, y: Array, weights: Array | None = None
+) -> Array:
     """Return the norm of each row's gradient, without dropout; the network does not change.
 
     Works for losses whose value is a mean over rows, as all of `mlpengine.ops` are.  With
-    `weights` a row's gradient is multiplied by its weight; without, rows are comparable.
+    `weights` a row's gradient is multiplied by its weight; without, rows are comparable.  Rows are
+    computed one by one, which takes longer, where an op has no rule for them.
 
-    Shapes: x (rows, in_dim), y as the loss takes it, weights (rows,); result (rows,), float64.
+    Shapes: x (rows, ...), y as the loss takes it, weights (rows,); result (rows,), float64.
     Source: Goodfellow 2015, arXiv 1510.01799.
     """
-    net = clone(mlp)
-    norms = np.zeros(len(x))
-    full_scratch = net.scratch(min(EXAMPLE_NORM_ROWS, max(1, len(x))))
-    full_grads = net.gradients(full_scratch.batch_size)
+    net, norms = mlp.without_dropout(), np.zeros(len(x))
+    scratch = net.scratch(min(EXAMPLE_NORM_ROWS, max(1, len(x))))
+    grads = net.gradients(scratch.batch_size)
+    single = bool(RowProbe.of(scratch, grads).unknown)
+    if single:
+        scratch, grads = net.scratch(1), net.gradients(1)
     probes: dict[int, RowProbe] = {}
-    for start in range(0, len(x), EXAMPLE_NORM_ROWS):
-        part = slice(start, min(start + EXAMPLE_NORM_ROWS, len(x)))
+    for start in range(0, len(x), scratch.batch_size):
+        part = slice(start, min(start + scratch.batch_size, len(x)))
         rows = part.stop - start
-        scratch, grads = full_scratch.for_rows(rows), full_grads.for_rows(rows)
-        if rows not in probes:
-            probes[rows] = RowProbe(layer_buffers(scratch, grads))
-        net.forward(x[part], scratch)
-        loss(scratch.output, y[part], grads.d_output, None if weights is None else weights[part])
-        net.backward(scratch, grads)
+        short, slopes = scratch.for_rows(rows), grads.for_rows(rows)
+        if rows not in probes and not single:
+            probes[rows] = RowProbe.of(short, slopes)
+        net.forward(x[part], short)
+        loss(short.output, y[part], slopes.d_output, None if weights is None else weights[part])
+        net.backward(short, slopes)
+        if single:
+            norms[start] = slopes.global_l2_norm_params()
+            continue
         with np.errstate(all="ignore"):
             replay(probes[rows].norm_calls)
         norms[part] = probes[rows].norms
     return norms
 
 
-def row_losses(mlp: Mlp, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:
+def row_losses(mlp: Network, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:
     """Return the loss of each row.  Computes one row at a time: meant for a few rows.
 
     Shapes: as for `example_norms`.
     """
     output, losses = mlp.predict(x), np.zeros(len(x))
-    bound = loss.bind(np.zeros((1, mlp.sizes[-1])), None, weighted=weights is not None)
+    bound = loss.bind(np.zeros((1, mlp.outputs)), None, weighted=weights is not None)
     for row in range(len(x)):
         bound.output[...] = output[row]
         bound.target[...] = y[row]

@@ -5,6 +5,7 @@ a factor of two or more; the comments give the extremes measured there.
 """
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from math import isnan, nan
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from mlpengine.diagnostics.derived import (
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
+from mlpengine.nn import Mlp
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.run import VERDICTS
 
@@ -112,10 +114,22 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
             verdict = check(diagnostics)
             if verdict is not None:
                 reported[verdict.name] = verdict
-    if not reported:
-        verdict = LAST_RESORT(diagnostics)
-        return Verdicts([verdict] if verdict is not None else [])
-    return Verdicts(reported.values())
+    if not reported and (verdict := LAST_RESORT(diagnostics)) is not None:
+        reported[verdict.name] = verdict
+    return Verdicts(_suited(diagnostics, verdict) for verdict in reported.values())
+
+
+def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
+    """Return a verdict on a network of the caller's own with the layer's name.
+
+    Settings of an `Mlp` are left out of its fix.
+    """
+    if isinstance(diagnostics.mlp, Mlp):
+        return verdict
+    name = "" if verdict.layer is None else diagnostics.layers[verdict.layer].name
+    fix = [one for one in verdict.fix if not issubclass(one.of, NetworkSettings)]
+    no_fix = "no setting changes this network" if verdict.fix and not fix else verdict.no_fix
+    return replace(verdict, layer_name=name, fix=fix, no_fix=no_fix)
 
 
 def input_scale(diagnostics: Diagnostics) -> Verdict | None:
@@ -151,8 +165,10 @@ def target_scale(diagnostics: Diagnostics) -> Verdict | None:
 
 def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     """A layer of zeros passes no gradient to the layers before it."""
-    for number, weight in enumerate(diagnostics.mlp.weights):
-        if number + 1 < len(diagnostics.mlp.weights) and not weight.any():
+    views = diagnostics.mlp.params.views
+    for number, layer in enumerate(diagnostics.layers[:-1]):
+        weights = [views[name] for name in layer.weights] if layer.weighs_all else []
+        if weights and not any(weight.any() for weight in weights):
             finding = (
                 "100 % of the weights are 0 (should be 0 %), so that earlier layers learn nothing"
             )
@@ -320,30 +336,34 @@ def depth(diagnostics: Diagnostics) -> Verdict | None:
     slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
     if not abs(slope) > STEEP:
         return None
+    first = next((n for n, layer in enumerate(diagnostics.layers) if layer.weights), 0)
     times = two_digits(10.0 ** abs(slope))
     if slope < 0:
         finding = (
             f"its gradient is {times} times smaller than the last layer's (should be at most 100)"
         )
         advice = "use relu, fewer layers, or another initializer"
-        return Verdict("vanishing", 0, finding, slope, -STEEP, advice, *unsaturated(diagnostics))
+        return Verdict(
+            "vanishing", first, finding, slope, -STEEP, advice, *unsaturated(diagnostics)
+        )
     finding = f"its gradient is {times} times larger than the last layer's (should be at most 100)"
     advice = "make the initial weights smaller, or clip the gradients"
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
-    return Verdict("exploding", 0, finding, slope, STEEP, advice, fix)
+    return Verdict("exploding", first, finding, slope, STEEP, advice, fix)
 
 
 def signal(diagnostics: Diagnostics) -> Verdict | None:
     """Activations that shrink from layer to layer at the start, so that outputs are constant."""
     last = diagnostics.columns.layers - 2
-    if last < 1:
+    if last < 1 or not all(diagnostics.layers[n].is_passage for n in (0, last)):
         return None
     spreads = [diagnostics.series.of("activation_std", layer)[:1] for layer in (0, last)]
     share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
     if not share < SMALL_SIGNAL:
         return None
     finding = (
-        f"its activations began at {two_digits(share)} times those of layer 0 (should be 0.1 to 1)"
+        f"its activations began at {two_digits(share)} times those of {diagnostics.layers[0].name} "
+        "(should be 0.1 to 1)"
     )
     advice, (fix, no_fix) = "use another initializer, or fewer layers", unsaturated(diagnostics)
     return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)

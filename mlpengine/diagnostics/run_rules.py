@@ -101,7 +101,7 @@ LOGITS = ("softmax_cross_entropy", "bce_with_logits")
 
 def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     """The output activation cannot reach the targets, or precedes a loss that takes logits."""
-    activation = diagnostics.mlp.layers[-1].activation
+    activation = diagnostics.layers[-1].activation
     if activation is None:
         return None
     last, advice = diagnostics.columns.layers - 1, "leave the output activation out"
@@ -149,7 +149,7 @@ def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | No
 
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
     """Dropout is so high that the training loss stays at that of a constant prediction."""
-    dropout = max(layer.dropout for layer in diagnostics.mlp.layers)
+    dropout = max(diagnostics.dropout, default=0.0)
     share = training_share(diagnostics)
     without, baseline = validation_losses(diagnostics)[-1:], diagnostics.validation_baseline
     costs = share > DROPOUT_SHARE and bool((share * baseline > DROPOUT_TIMES * without).any())
@@ -359,7 +359,7 @@ def faster_fix(diagnostics: Diagnostics) -> list[Fix]:
 
 def narrowest(diagnostics: Diagnostics) -> float:
     """Return the number of units of the smallest hidden layer; infinite without one."""
-    return min((layer.out_dim for layer in diagnostics.mlp.layers[:-1]), default=inf)
+    return min((layer.units for layer in diagnostics.layers[:-1]), default=inf)
 
 
 def lags(diagnostics: Diagnostics) -> bool:

@@ -1,4 +1,4 @@
-"""Tools of trial runs: clones of a network, a context that restores a step, and training rows."""
+"""Tools of trial runs: a context that restores a step, and training rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
-from mlpengine.nn import Gradients, Mlp, Network, Scratch
+from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Array, DTypeLike
+from mlpengine.spec import Array
 
 
 class StepLike(Protocol):
@@ -36,14 +36,6 @@ class StepLike(Protocol):
     def clipped_norm(self) -> float: ...
 
     def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
-
-
-def clone(mlp: Mlp, dtype: DTypeLike | None = None) -> Mlp:
-    """Return a copy of the network without its dropout, in its dtype or another."""
-    dtype = mlp.dtype if dtype is None else dtype
-    copy = mlp.like(dropout=0.0, initializer="zeros", dtype=dtype)
-    copy.params.flat[...] = mlp.params.flat
-    return copy
 
 
 @contextmanager

@@ -1,14 +1,15 @@
 """Size and direction of the update of each layer, measured against a copy made before the step."""
 
 from collections.abc import Sequence
-from math import nan, sqrt
+from math import hypot, nan, sqrt
 from typing import Any
 
 import numpy as np
 
+from mlpengine.diagnostics.layers import LayerFacts
 from mlpengine.diagnostics.samples import LAYER_INDEX
-from mlpengine.nn import Mlp
 from mlpengine.spec import Array, Calls, call
+from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import CHUNK, GlobalNorm
 
 RMS, RATIO, COSINE = (
@@ -40,25 +41,19 @@ class UpdateProbe:
     """Gradient RMS, update ratio and cosine of the weights of every layer, without the biases.
 
     `before_step` copies the parameters; after the step, the calls turn the copy into the update
-    that was applied.  Nothing else is copied.
+    that was applied.  Nothing else is copied.  A layer without weights has none of the quantities.
 
     Attributes:
-        before: by layer, the weights and bias before the step; valid until the calls.
+        before: by name, the parameters before the step; valid until the calls.
     """
 
-    def __init__(self, mlp: Mlp) -> None:
-        self._params = mlp.params.flat
+    def __init__(self, params: Flat, layers: Sequence[LayerFacts]) -> None:
+        self._params = params.flat
         self._copy = self._params.copy()
-        self.before: list[tuple[Array, Array]] = []
-        self._parts: list[slice] = []
-        places = mlp.params.places
-        for layer in mlp.layers:
-            weight, bias = places[layer.weight_name], places[layer.bias_name]
-            shape = layer.out_dim, layer.in_dim
-            self.before.append((self._copy[weight].reshape(shape), self._copy[bias]))
-            self._parts.append(weight)
-        self._roots = [sqrt(part.stop - part.start) for part in self._parts]
-        self._norms = [GlobalNorm(self._copy[part]) for part in self._parts]
+        places, specs = params.places, params.specs
+        self.before = {n: self._copy[places[n]].reshape(specs[n].shape) for n in specs}
+        self._layers = [[places[name] for name in layer.weights] for layer in layers]
+        self._roots = [sqrt(sum(p.stop - p.start for p in parts)) for parts in self._layers]
 
     def before_step(self) -> None:
         """Copy the parameters before the step that will be measured."""
@@ -66,9 +61,11 @@ class UpdateProbe:
 
     def calls(self, grads_flat: Array) -> Calls:
         """Yield the calls for gradients in `grads_flat`; `read` takes their results."""
-        yield from self._norms
+        parts = [part for layer in self._layers for part in layer]
+        norms = [GlobalNorm(self._copy[part]) for part in parts]
+        yield from norms
         yield call(np.subtract, self._params, self._copy, self._copy)
-        for part, norm in zip(self._parts, self._norms, strict=True):
+        for part, norm in zip(parts, norms, strict=True):
             yield norm
             yield GlobalNorm(grads_flat[part])
             yield WideDot(self._copy[part], grads_flat[part])
@@ -80,11 +77,14 @@ class UpdateProbe:
 
         `clip` is the factor by which clipping multiplied the gradients.
         """
-        layers = len(starts)
-        for number, start in enumerate(starts):
-            weight, first = results[number], layers + 1 + 3 * number
-            update, gradient, dot = results[first : first + 3]
-            product = update * gradient
-            values[start + RMS] = gradient / self._roots[number] / clip if clip else nan
+        count, first = sum(map(len, self._layers)), 0
+        for layer, root, start in zip(self._layers, self._roots, starts, strict=True):
+            last = first + len(layer)
+            weight = hypot(*results[first:last])
+            after = results[count + 1 + 3 * first : count + 1 + 3 * last]
+            update, gradient = hypot(*after[::3]), hypot(*after[1::3])
+            dot, product, first = sum(after[2::3]), update * gradient, last
+            if layer:
+                values[start + RMS] = gradient / root / clip if clip else nan
             values[start + RATIO] = update / weight if weight else nan
             values[start + COSINE] = -dot / product if product else nan

@@ -18,8 +18,9 @@ MAX_TEXT = 159
 class Verdict:
     """One problem: the measurement, the threshold, and a remedy.
 
-    `name` is the rule's, `layer` the layer's number or None for the whole net.  `fix` holds
-    values for options; where there are none, `no_fix` gives the reason.
+    `name` is the rule's, `layer` the layer's number or None for the whole net, `layer_name` its
+    name in a network of one's own.  `fix` holds values for options; where there are none, `no_fix`
+    gives the reason.
     """
 
     name: str
@@ -30,16 +31,24 @@ class Verdict:
     advice: str
     fix: Sequence[Fix] = ()
     no_fix: str = ""
+    layer_name: str = ""
 
     def __str__(self) -> str:
-        where = "" if self.layer is None else f"layer {self.layer}: "
+        where = f"{brief(self.place, 30)}: " if self.place else ""
         length = MAX_TEXT - len(where) - len(" - ") - len(self.advice)
         return f"{where}{brief(self.finding, length)} - {self.advice}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
         plain = {name: finite(value) for name, value in vars(self).items()}
+        if not self.layer_name:
+            del plain["layer_name"]
         return {**plain, "fix": by_key(self.fix) or None, "text": str(self)}
+
+    @property
+    def place(self) -> str:
+        """The layer in words; empty for the whole net."""
+        return self.layer_name or ("" if self.layer is None else f"layer {self.layer}")
 
     @property
     def fix_text(self) -> str:
@@ -59,10 +68,9 @@ class Verdicts(list[Verdict]):
         if not self:
             return "<p>nothing unusual</p>"
         rows = [
-            (one.name, "" if one.layer is None else str(one.layer), one.finding, one.advice,
-             one.fix_text)
+            (one.name, one.place.removeprefix("layer "), one.finding, one.advice, one.fix_text)
             for one in self
-        ]  # fmt: skip
+        ]
         return html_table(["verdict", "layer", "finding", "advice", "fix"], rows)
 
 

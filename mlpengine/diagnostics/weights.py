@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.structure import finite
-from mlpengine.diagnostics.trial import Rows, clone
-from mlpengine.nn import Mlp
+from mlpengine.diagnostics.trial import Rows
+from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.spec import Array
 
@@ -41,26 +41,28 @@ class Spectrum:
         return {name: finite(value) for name, value in vars(self).items()}
 
 
-def spectra(mlp: Mlp, start: Mlp | None = None) -> list[Spectrum]:
-    """Return the spectrum of every layer's weights; `start` is the network before training.
+def spectra(mlp: Network, start: Network | None = None) -> list[Spectrum]:
+    """Return the spectrum of each matrix of weights; `start` is the network before training.
 
-    All numbers of a layer with weights that are not finite are NaN.
+    Of an `Mlp` these are the layers; of other networks all parameters of the group "weights".  All
+    numbers of a matrix that is not finite are NaN.
     """
+    first = None if start is None else start.params.views
     return [
-        _spectrum(number, weight, None if start is None else start.weights[number])
-        for number, weight in enumerate(mlp.weights)
+        _spectrum(number, mlp.params.views[name], None if first is None else first[name])
+        for number, name in enumerate(mlp.groups["weights"])
     ]
 
 
 def _spectrum(number: int, weight: Array, start: Array | None) -> Spectrum:
-    wide: Array = weight.astype(np.float64)
+    wide: Array = weight.astype(np.float64).reshape(len(weight), -1)
     if not np.isfinite(wide).all():
         return Spectrum(number, nan, nan, nan, min(wide.shape), nan, ())
     values = np.linalg.svd(wide, compute_uv=False)
     norm, largest = float(np.linalg.norm(wide)), float(values[0])
     distance = nan
     if start is not None:
-        first = start.astype(np.float64)
+        first = start.astype(np.float64).reshape(wide.shape)
         base = float(np.linalg.norm(first))
         distance = float(np.linalg.norm(wide - first)) / base if base else inf
     return Spectrum(
@@ -74,14 +76,14 @@ def _spectrum(number: int, weight: Array, start: Array | None) -> Spectrum:
     )
 
 
-def histograms(mlp: Mlp, loss: Loss, rows: Rows) -> list[dict[str, Any]]:
+def histograms(mlp: Network, loss: Loss, rows: Rows) -> list[dict[str, Any]]:
     """Return, for each parameter, counts and edges of its entries and of their gradients.
 
     Gradients are those of up to `GRADIENT_ROWS` rows, without dropout.  Entries that are not finite
     are counted separately.
     """
     x, y, weights = rows.sample(GRADIENT_ROWS).take(slice(None))
-    net = clone(mlp)
+    net = mlp.without_dropout()
     scratch, grads = net.scratch(len(x)), net.gradients(len(x))
     loss(net.forward(x, scratch), y, grads.d_output, weights)
     net.backward(scratch, grads)

@@ -21,7 +21,6 @@ from mlpengine.export._device_test import self_test
 from mlpengine.export.network_c import Real, real_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
-from mlpengine.nn.mlp import need_mlp
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
@@ -142,7 +141,8 @@ def device_step(
         raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
-    mlp = need_mlp(mlp, "export: a training step")
+    if not isinstance(mlp, Mlp):
+        raise UsageError(f"export: a network to train must be an Mlp (got {mlp})")
     if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
         raise UsageError(
             f"export: a network to train must have no front, learned activation or scaled weights "

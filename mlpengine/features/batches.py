@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.named import NamedRows
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.features.dataset import Stream
@@ -128,7 +129,7 @@ def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
     return rows // batch_size if drop_last else -(-rows // batch_size)
 
 
-def gather_rows(rows: Array | Stream | PreparedRows, indices: Array, out: Array) -> None:
+def gather_rows(rows: Array | Stream | PreparedRows | NamedRows, indices: Array, out: Any) -> None:
     """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
 
     The indices must lie within the rows (they are clipped, not checked).
@@ -137,7 +138,11 @@ def gather_rows(rows: Array | Stream | PreparedRows, indices: Array, out: Array)
         NumPy would then copy far more than the batch, each time.
     """
     if not isinstance(rows, np.ndarray):
-        rows.gather(indices, out)
+        if isinstance(rows, NamedRows):
+            for name, array in rows.arrays.items():
+                gather_rows(array, indices, out[name])
+        else:
+            rows.gather(indices, out)
         return
     if not rows.flags.c_contiguous or rows.dtype != out.dtype:
         raise DataError(

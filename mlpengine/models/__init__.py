@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mlpengine.models.task import (
         BinaryClassification,
         Classification,
+        LossOnly,
         MultiLabel,
         Regression,
         Split,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BinaryClassification",
     "Classification",
+    "LossOnly",
     "Model",
     "MultiLabel",
     "Regression",
@@ -35,6 +37,7 @@ __getattr__, __dir__ = lazy_names(
         "task": (
             "BinaryClassification",
             "Classification",
+            "LossOnly",
             "MultiLabel",
             "Regression",
             "Split",

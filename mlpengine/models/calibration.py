@@ -1,7 +1,7 @@
 """Calibration: prediction intervals from errors out of fold, and calibrated probabilities."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log, nan
 from numbers import Real
 
@@ -12,8 +12,20 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.spec import Array
 
+RESIDUALS = "residuals"
+"""How the names of the arrays of residuals in a file begin."""
+
 MAX_RESIDUALS = 4_096
 """Largest number of residuals that a model keeps; of more, quantiles stand for them."""
+
+MAX_PLACES, ROWS_OF_PLACE = 10, 80
+"""The most predictions at which the size of errors is known, and the fewest rows for each."""
+
+CHANCE_OF_RANGE = 1.5
+"""How much shorter the shortest range is by chance, times level and root of the errors."""
+
+SMALLEST_SCALE = 0.01
+"""The smallest size of errors at a prediction, as a share of the largest."""
 
 TEMPERATURES = 0.2, 5.0
 """Lowest and highest temperature."""
@@ -71,40 +83,107 @@ def error_of_mean(
 
 @dataclass(frozen=True)
 class Residuals:
-    """Absolute errors out of fold, sorted: `values` (errors, targets), in the targets' units.
+    """Errors out of fold, from which intervals are made whose width goes with the prediction.
 
-    They are those of the mean of all networks, as far as `error_of_mean` tells.
+    They are truth less prediction, as large as those of the mean of all networks as far as
+    `error_of_mean` tells, and divided by how large errors are at such a prediction: `scales` in the
+    targets' units at the predictions `places`, between which it is linear, and beyond which it is
+    constant.
+
+    Shapes: `errors` (errors, targets), sorted; `places` (places, targets), ascending, and `scales`.
     """
 
-    values: Array
+    errors: Array
+    places: Array
+    scales: Array
 
     @classmethod
-    def of(cls, errors: Array, share: Array | None = None) -> "Residuals":
-        """Keep errors (rows, targets) of rows, each by networks that did not train on it.
+    def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
+        """Keep errors (rows, targets) of the predictions of rows that did not train them.
 
         `share` (targets,) is what `error_of_mean` returns.
         """
-        values = np.sort(np.abs(errors) * np.sqrt(1.0 if share is None else share), axis=0)
-        if len(values) > MAX_RESIDUALS:
+        errors = errors * np.sqrt(1.0 if share is None else share)
+        parts = max(1, min(MAX_PLACES, len(errors) // ROWS_OF_PLACE))
+        order = np.array_split(np.argsort(predictions, axis=0, kind="stable"), parts)
+        places, scales = (
+            np.stack([about(np.take_along_axis(values, rows, axis=0)) for rows in order])
+            for about, values in ((_mean, predictions), (_usual_size, errors))
+        )
+        scales = np.maximum(scales, SMALLEST_SCALE * scales.max(axis=0))
+        scales[:, scales.max(axis=0) == 0] = 1.0
+        kept = cls(errors, places, scales)
+        errors = np.sort(errors / kept._scale(predictions), axis=0)
+        if len(errors) > MAX_RESIDUALS:
             shares = (np.arange(MAX_RESIDUALS) + 0.5) / MAX_RESIDUALS
-            values = np.quantile(values, shares, axis=0)
-        return cls(values)
+            errors = np.quantile(errors, shares, axis=0)
+        return replace(kept, errors=errors)
 
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
         New targets lie between them with about this probability if their rows are like those
-        trained on: the ends are as far from the prediction as that share of the errors.  CV+
-        (Barber et al. 2021, arXiv 1905.02928) adds the errors out of fold to each network's
-        prediction instead, which has a guarantee, and covered 92.5 % of new targets for 90 %:
-        an error out of fold already holds the difference between networks.
+        trained on.  The ends are equally far from the prediction, or hold that share of the errors
+        in the shortest range, where that is shorter by more than chance makes it.  CV+ (Barber et
+        al. 2021, arXiv 1905.02928) adds the errors out of fold to each network's prediction
+        instead, which has a guarantee, and covered 92.5 % of new targets for 90 %: an error out of
+        fold already holds the difference between networks.
 
-        Raises: UsageError unless the level is between 0 and 1.
+        Source: Lei et al. 2018, "Distribution-free predictive inference for regression", section
+        5.2, for errors divided by a scale.  Raises: UsageError unless the level is between 0 and 1.
         """
-        level = checked_level(level)
-        count = len(self.values)
-        half = self.values[min(count, ceil(level * (count + 1))) - 1]
-        return predictions - half, predictions + half
+        level, count, scale = checked_level(level), len(self.errors), self._scale(predictions)
+        inside = min(count, ceil(level * (count + 1)))
+        half = np.sort(np.abs(self.errors), axis=0)[inside - 1]
+        first, last = self.errors[: count - inside + 1], self.errors[inside - 1 :]
+        shortest = np.argmin(last - first, axis=0), np.arange(len(half))
+        gain = 1 - (last - first)[shortest] / np.where(half > 0, 2 * half, 1)
+        is_skewed = gain > CHANCE_OF_RANGE / (level * count**0.5)
+        low, high = np.where(is_skewed, (first[shortest], last[shortest]), (-half, half))
+        return predictions + low * scale, predictions + high * scale
+
+    def _scale(self, predictions: Array) -> Array:
+        """Return how large errors are at predictions (rows, targets), of that shape."""
+        columns = zip(predictions.T, self.places.T, self.scales.T, strict=True)
+        return np.stack([np.interp(*column) for column in columns], axis=1)
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays by their names in a file."""
+        return {f"{RESIDUALS}.{one.name}": getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
+        """Take the residuals of a model of so many targets out of the arrays of a file, if any.
+
+        Raises: CheckpointError unless they are whole and can be.
+        """
+        names = [f"{RESIDUALS}.{one.name}" for one in fields(cls)]
+        given = [arrays.pop(name, None) for name in names]
+        values = [one for one in given if one is not None]
+        if not values:
+            return None
+        if len(values) < len(names):
+            raise CheckpointError(f"residuals: needs all of {', '.join(names)}")
+        for name, value in zip(names, values, strict=True):
+            if value.ndim != 2 or not len(value) or value.shape[1] != targets:
+                raise CheckpointError(f"{name}: must be numbers of shape (1 or more, {targets})")
+            if value.dtype.kind != "f" or not np.isfinite(value).all():
+                raise CheckpointError(f"{name}: must be finite numbers")
+        errors, places, scales = values
+        if places.shape != scales.shape or (scales <= 0).any():
+            raise CheckpointError("residuals: scales must be above 0, and one for each place")
+        if any((np.diff(one, axis=0) < 0).any() for one in (errors, places)):
+            raise CheckpointError("residuals: errors and places must be sorted")
+        return cls(errors, places, scales)
+
+
+def _mean(values: Array) -> Array:
+    return np.asarray(values.mean(axis=0))
+
+
+def _usual_size(errors: Array) -> Array:
+    """Return the size that four of five errors (rows, targets) do not exceed, for each target."""
+    return np.asarray(np.quantile(np.abs(errors), 0.8, axis=0))
 
 
 def checked_level(level: object) -> float:
@@ -117,18 +196,6 @@ def checked_level(level: object) -> float:
             f"interval: the level must be a number between 0 and 1 (got {level!r:.60}){percent}"
         )
     return share
-
-
-def checked_residuals(count: object, values: Array | None, targets: int) -> Residuals:
-    """Return the residuals of a file.  Raises: CheckpointError unless they fit the model."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise CheckpointError(f"residuals: must be a whole number from 1 (got {count!r:.60})")
-    shape = count, targets
-    if values is None or values.shape != shape or values.dtype.kind != "f":
-        raise CheckpointError(f"residuals: must be numbers of shape {shape}")
-    if not (np.isfinite(values) & (values >= 0)).all() or (np.diff(values, axis=0) < 0).any():
-        raise CheckpointError("residuals: must be finite, 0 or more, and sorted")
-    return Residuals(values)
 
 
 SHARE_ROUNDS = 20

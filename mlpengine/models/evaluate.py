@@ -1,18 +1,21 @@
 """Loss and metrics of a network over a whole split, and the values that make them infinite."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlpengine.common.locks import cached_property
+from mlpengine.common.named import NamedRows, arrays_in, one_or_named, row_specs
 from mlpengine.common.wording import plural
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import Network, Scratch
 from mlpengine.ops import REGISTRY
 from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
-from mlpengine.spec import Array, Spec
+from mlpengine.spec import Array
 from mlpengine.step.fault import bad_rows
 from mlpengine.step.fused_loop import WORK_AT_ONCE
 from mlpengine.step.ranks import Ranks
@@ -44,18 +47,30 @@ ODD = 1e4
 
 
 class Scorer:
-    """Measures outputs (rows, outputs) of `dtype` against the targets of a split."""
+    """Measures outputs (rows, outputs) of `dtype` against the targets of a split.
 
-    def __init__(self, loss: Loss, task: Task, outputs: int, dtype: np.dtype[np.generic]) -> None:
+    With `outputs` by name the loss is a sum, of which each part is measured, too.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        task: Task,
+        outputs: int | Mapping[str, int],
+        dtype: np.dtype[np.generic],
+    ) -> None:
         self.loss, self.task = loss, task
-        self._buffer = np.empty((FORWARD_ROWS, outputs), dtype)
+        sizes = outputs if isinstance(outputs, Mapping) else {"": outputs}
+        self._buffer = one_or_named(
+            {n: np.empty((FORWARD_ROWS, k), dtype) for n, k in sizes.items()}
+        )
         self._bound: dict[tuple[int, bool], BoundLoss] = {}
 
     def run(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the loss, the mean over all rows, and the metrics of a split, by name."""
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are results
             metrics = self.task.metrics(output, part, full=full)
-        return {"loss": self.mean_loss(output, part)} | metrics
+        return self.mean_losses(output, part) | metrics
 
     def metric(self, name: str, output: Array, part: Split) -> float:
         """Return one metric of a split."""
@@ -64,18 +79,24 @@ class Scorer:
 
     def mean_loss(self, output: Array, part: Split) -> float:
         """Return the loss, the mean over all rows of a split."""
-        total = 0.0
+        return self.mean_losses(output, part)["loss"]
+
+    def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
+        """Return the loss, and those of several outputs without weights, by `loss_names`."""
+        totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):
                 rows = slice(start, min(start + FORWARD_ROWS, len(part)))
-                total += self._chunk(output[rows], part, rows) * (rows.stop - rows.start)
-        return total / len(part)
+                values = self._chunk(output[rows], part, rows)
+                for name, value in zip(totals, values, strict=True):
+                    totals[name] += value * (rows.stop - rows.start)
+        return {name: total / len(part) for name, total in totals.items()}
 
-    def _chunk(self, output: Array, part: Split, rows: slice) -> float:
+    def _chunk(self, output: Array, part: Split, rows: slice) -> list[float]:
         key = len(output), part.weights is not None
         bound = self._bound.get(key)
         if bound is None:
-            target = Spec((len(output), *part.y.shape[1:]), part.y.dtype)
+            target = row_specs(part.y, len(output))
             bound = self.loss.bind(
                 self._buffer[: len(output)], None, weighted=key[1], target=target
             )
@@ -86,7 +107,16 @@ class Scorer:
             bound.sample_weight[...] = part.weights[rows]
         for call in bound.calls:
             call()
-        return float(bound.value)
+        values = [float(bound.value)]
+        if isinstance(self.loss, LossSum):
+            values += self.loss.values(bound).values()
+        return values
+
+
+def loss_names(loss: Loss) -> tuple[str, ...]:
+    """Return the names under which a loss is measured, and those of several outputs."""
+    parts: list[str] = [*loss.losses] if isinstance(loss, LossSum) else []
+    return ("loss", *(f"loss of {name}" for name in parts))
 
 
 JACKKNIFE_BLOCKS = 30
@@ -138,13 +168,13 @@ class Evaluator:
     ) -> None:
         self.mlp, self.ranks, self._program = mlp, ranks, program
         self._scorer = Scorer(loss, task, mlp.outputs, mlp.dtype)
-        self._outputs = np.empty((0, mlp.outputs), mlp.dtype)
+        self._outputs: Array = mlp.empty_outputs(0)
         self.output: Array = self._outputs
 
     def run(self, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the loss, the mean over all rows, and the metrics of a split, by name."""
         if len(part) > len(self._outputs):
-            self._outputs = np.empty((len(part), self.mlp.outputs), self.mlp.dtype)
+            self._outputs = self.mlp.empty_outputs(len(part))
         self.output = self._outputs[: len(part)]
         ranks, chunks = self.ranks, -(-len(part) // FORWARD_ROWS)
         shares = [slice(0, chunks)]
@@ -156,13 +186,14 @@ class Evaluator:
         self._compute(part.x, rows[ranks.rank if ranks else 0], self.output)
         if ranks is None:
             return self._scorer.run(self.output, part, full=full)
-        ranks.exchange(self.output, rows)
+        for output in arrays_in(self.output):
+            ranks.exchange(output, rows)
         first = ranks.rank == 0
         return ranks.of_root(self._scorer.run(self.output, part, full=full) if first else {})
 
     def outputs(self, x: Array) -> Array:
         """Return the outputs (rows, out_dim) for features (rows, in_dim)."""
-        output = np.empty((len(x), self.mlp.outputs), self.mlp.dtype)
+        output: Array = self.mlp.empty_outputs(len(x))
         self._compute(x, slice(0, len(x)), output)
         return output
 
@@ -196,6 +227,8 @@ def odd_value(part: Split, output: Array) -> str:
     bad = bad_rows(output)
     if 2 * len(bad) > len(output):
         return f"the outputs of {len(bad):,} of {plural(len(output), 'row')} are not; lower the lr"
+    if isinstance(output, NamedRows) or isinstance(part.x, NamedRows):
+        return f"the outputs of {len(bad):,} of {plural(len(output), 'row')} are not"
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(output - part.y if part.y.shape == output.shape else output, dtype=np.float64)
     row = int(np.nan_to_num(off, nan=np.inf, posinf=np.inf).max(axis=1).argmax())

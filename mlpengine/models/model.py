@@ -17,7 +17,7 @@ from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.features import Preprocessor
 from mlpengine.features.unlike import NewRows
-from mlpengine.models.calibration import Residuals, checked_residuals, spread
+from mlpengine.models.calibration import RESIDUALS, Residuals, spread
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.network_kinds import NetworkMean
@@ -33,9 +33,6 @@ from mlpengine.tables.frames import as_table
 from mlpengine.tables.rows import usable_rows
 
 MODEL_FILE = "model.safetensors"
-
-RESIDUALS = "residuals"
-"""The name of the array of residuals in a file."""
 
 SHOWN_COLUMNS = 12
 """Number of columns that the text of a model lists."""
@@ -86,7 +83,7 @@ class Model(KnownAttributes):
     preprocessor: Preprocessor
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    members: Population | None = None
+    members: Population[TabularNetwork] | None = None
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -350,7 +347,6 @@ class Model(KnownAttributes):
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
-            **({"residuals": len(self.residuals.values)} if self.residuals else {}),
             **({"shares": list(self.shares)} if self.shares else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
@@ -405,7 +401,7 @@ class Model(KnownAttributes):
     @called_as("model.save('model.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
-        residuals = {} if self.residuals is None else {RESIDUALS: self.residuals.values}
+        residuals = self.residuals.to_arrays() if self.residuals else {}
         write_tensors(path, {**self.state_dict(), **residuals}, self.to_dict())
 
     @classmethod
@@ -413,14 +409,11 @@ class Model(KnownAttributes):
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
-        values = arrays.pop(RESIDUALS, None) if "residuals" in header else None
+        residual = {n: arrays.pop(n) for n in [*arrays] if n.startswith(f"{RESIDUALS}.")}
         model = cls.restored(header, arrays, Path(path))
         check_finite(arrays, path)
-        if "residuals" not in header:
-            return model
         try:
-            residuals = checked_residuals(header["residuals"], values, len(model.target))
-            return replace(model, residuals=residuals)
+            return replace(model, residuals=Residuals.taken_from(residual, len(model.target)))
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
 
@@ -440,7 +433,7 @@ def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
 
 def _networks(
     description: Mapping[str, Any], state: Mapping[str, Array]
-) -> tuple[TabularNetwork, Population | None]:
+) -> tuple[TabularNetwork, Population[TabularNetwork] | None]:
     """Return the network of a description, the first of its members, and all members."""
     count = description.get("members")
     if count is None:

@@ -1,7 +1,7 @@
 """The meaning of a network's outputs: targets in the form of the loss, labels, units, metrics."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted
+from mlpengine.common.named import NamedRows, check_rows
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CallError, DataError, ShapeError, UsageError
 from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
@@ -66,19 +67,23 @@ class Split:
 
     `x` may be a `Stream` or `PreparedRows`, from which rows are gathered as from an array larger
     than memory; `windows` then say in which order they are fast to read.
+    Several inputs or targets are arrays by name.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
     class numbers; truth (rows,) class numbers, or (rows, outputs) in the target's own units;
     weights (rows,) or None.  `places` is None unless the rows come from a table.
     """
 
-    x: Array
-    y: Array
-    truth: Array
+    x: Any
+    y: Any
+    truth: Any
     weights: Array | None = None
     places: RowOrigins | None = None
     windows: Windows | None = None
 
     def __post_init__(self) -> None:
+        for name in ("x", "y", "truth"):
+            if isinstance(value := getattr(self, name), Mapping):
+                object.__setattr__(self, name, NamedRows(value))
         given = {"y": self.y, "truth": self.truth, "weights": self.weights}
         for name, array in {"x": self.x, **given}.items():
             if (array is None and name != "weights") or isinstance(array, list | tuple):
@@ -86,8 +91,10 @@ class Split:
                     f"Split: {name} must be an array (got {quoted(array)}); write "
                     "Split(np.asarray(x, 'float32'), np.asarray(y), truth=np.asarray(y))"
                 )
-        for name, array in given.items():
-            if array is not None and len(array) != len(self.x):
+        for name, array in {"x": self.x, **given}.items():
+            if isinstance(array, NamedRows):
+                check_rows(array, len(self.x), f"Split: {name}")
+            elif array is not None and len(array) != len(self.x):
                 raise ShapeError(
                     f"Split: {name} needs {plural(len(self.x), 'row')}, as x has (got {len(array)})"
                 )
@@ -100,7 +107,7 @@ class Split:
         weights = None if self.weights is None else self.weights[numbers]
         places = None if self.places is None else self.places.of(numbers)
         return Split(
-            np.ascontiguousarray(self.x[numbers]),
+            np.ascontiguousarray(x) if isinstance(x := self.x[numbers], np.ndarray) else x,
             self.y[numbers],
             self.truth[numbers],
             weights,
@@ -134,7 +141,7 @@ class Scored:
     @cached_property
     def truth(self) -> Array:
         """The targets in the form of the predictions."""
-        truth = self.part.truth
+        truth: Array = self.part.truth
         return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
 
 
@@ -410,6 +417,27 @@ class Regression(Task):
         return max(
             abs(metrics.share_below(scored.truth, q, scored.weights) - level) for q, level in pairs
         )
+
+
+class LossOnly(Task):
+    """No metric but the loss, and of several outputs the loss of each; outputs mean what they are.
+
+    >>> LossOnly().headline
+    ()
+    """
+
+    headline = ()
+    kinds = ()
+
+    @called_as("{name}()")
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def predict(self, output: Array) -> Array:
+        return output
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        return {}
 
 
 def task_for(target: Target | None, loss: Loss) -> Task:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.common.buffers import quiet_runner, zeros
 from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
+from mlpengine.common.named import arrays_by_name, one_or_named
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import ShapeError, TapeError, UsageError
@@ -40,18 +41,18 @@ class GradientMemory:
     @classmethod
     def of(cls, mlp: Recordable, batch_size: int, *, input_gradient: bool) -> "GradientMemory":
         """Return memory for batches of up to `batch_size` rows."""
-        d_output = zeros(Spec((batch_size, mlp.outputs), mlp.dtype))
         d_input = None
         if input_gradient:
-            d_input = zeros(Spec((batch_size, *mlp.in_shape), mlp.dtype))
-        return cls(Flat(mlp.params.specs), d_output, d_input)
+            shapes = mlp.in_shapes.items()
+            d_input = one_or_named({n: zeros(Spec((batch_size, *s), mlp.dtype)) for n, s in shapes})
+        return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
 
 
 class Gradients(KnownAttributes):
     """Buffers that `Network.backward` overwrites; make it with `Network.gradients`.
 
     A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
-    backward first.
+    backward first.  Where outputs or inputs have names, `d_output` and `d_input` are `NamedRows`.
 
     Attributes:
         d_output: (batch, out_dim), where a loss writes its gradient.
@@ -121,17 +122,16 @@ class Gradients(KnownAttributes):
             self.views[name].fill(0.0)  # once: no backward writes them
         gradients = {n.index: self.views[n.name] for n in wanted}
         if self.d_input is not None:
-            wanted.append(recording.input)
-            gradients[recording.input.index] = self.d_input
+            slots = arrays_by_name(self.d_input)
+            for name, node in recording.inputs.items():
+                wanted.append(node)
+                gradients[node.index] = slots[name]
         trained = dependents(recording.tape.records, wanted)
-        retained = [
-            layer.pre_activation
-            for layer in recording.layers
-            if layer.pre_activation.index in trained
-        ]
+        retained = [node for node in recording.traced if node.index in trained]
         memory = self._memory
         plan = BackwardPlan(scratch.program.plan, wanted, retained, memory.storages)
-        seeds = {recording.output.index: self.d_output}
+        slots = arrays_by_name(self.d_output)
+        seeds = {node.index: slots[name] for name, node in recording.outputs.items()}
         backward = Backward(plan, scratch.program, gradients, seeds, memory.arena)
         memory.arena, memory.storages = backward.arena, memory.storages or plan.storages
         return backward

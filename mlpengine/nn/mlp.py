@@ -22,7 +22,7 @@ from mlpengine.nn.layers import (
     plan_layers,
     record_layers,
 )
-from mlpengine.nn.recording import Recordable, check_arrays
+from mlpengine.nn.recording import check_arrays
 from mlpengine.nn.tabular import LinearOption, TabularNetwork
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
@@ -220,8 +220,7 @@ class Mlp(TabularNetwork):
         if not len(given):
             raise ShapeError("initialize_from: x needs at least one row (got 0)")
         rows = given[:: -(-len(given) // ROWS_AT_START)].astype(np.float64)
-        wide = self.like(dropout=0.0, initializer="zeros", dtype="float64")
-        wide.params.flat[...] = self.params.flat
+        wide = self.without_dropout("float64")
         scratch, rng = wide.scratch(len(rows)), np.random.default_rng(seed)
         for number, layer in enumerate(wide.layers):
             wide.forward(rows, scratch)
@@ -296,7 +295,7 @@ class Mlp(TabularNetwork):
 
         Raises: UsageError for an activation that is not element-wise.
         """
-        linear = self.like(learned_activation=True, initializer="zeros")
+        linear = self.like_linear(initializer="zeros")
         for name in linear.groups["alphas"]:
             linear.params.views[name][...] = 0
         weights, factors = linear.weights, [layer.factor for layer in linear.layers]
@@ -356,13 +355,6 @@ class Mlp(TabularNetwork):
         ]
         total = ("in all", "", "", self.dtype.name, f"{len(self.params):,}")
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
-
-
-def need_mlp(network: Recordable, where: str) -> Mlp:
-    """Return a network that must be an Mlp.  Raises: UsageError, which begins with `where`."""
-    if not isinstance(network, Mlp):
-        raise UsageError(f"{where}: takes an Mlp, and no other network yet (got {network!r})")
-    return network
 
 
 class Architecture(TypedDict):

@@ -1,18 +1,21 @@
 """Networks: parameters and their recording, and what computes outputs and gradients."""
 
+from copy import copy
 from threading import local
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
 from mlpengine.common.buffers import write_into
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
+from mlpengine.common.named import NamedRows, check_rows, need_names
 from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, ArrayLike
+from mlpengine.spec import Array, DTypeLike, Spec
+from mlpengine.tape.flat import Flat
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
@@ -44,13 +47,19 @@ class Network(Recordable):
     >>> network = Gated(4, 16, seed=0)
     >>> step = TrainingStep(network, MeanSquaredError(), Adam(network), batch_size=32)
 
+    With shapes of several inputs, `record` gets a node for each, in their order; it may return
+    several outputs by name.  Data and outputs then are arrays by name, too.
+
     ``copy.copy`` shares the parameters; a deep or pickled copy has its own.
 
     Args:
-        in_shape: shape of a row of the input, or its number of features.
+        in_shape: shape of a row of the input, or its number of features; of several inputs, by
+            name.
         parameters: shapes by name, or arrays with the initial values.  Of those given by shape,
             matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and vectors are
             zeros.
+        buffers: likewise, of what is kept and saved with the parameters and never trained: the
+            running statistics of ``tape.batch_norm``.
         initializer: one of `mlpengine.nn.INITIALIZERS`; by default Glorot's, uniform.
         groups: names of parameters by group, for an optimizer's `groups`, beside the groups
             ``weights`` (with two or more axes) and ``biases`` (all others).
@@ -102,7 +111,7 @@ class Network(Recordable):
         return CompiledMlp(self.scratch(batch_size, training=False))
 
     @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
-    def forward(self, x: ArrayLike, scratch: Scratch) -> Array:
+    def forward(self, x: Any, scratch: Scratch) -> Any:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
 
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
@@ -114,7 +123,9 @@ class Network(Recordable):
             raise
         if not own:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
-        if x is not scratch.input:
+        if isinstance(scratch.input, NamedRows):
+            scratch.input.write(x, "forward: x")
+        elif x is not scratch.input:
             try:
                 write_into(scratch.input, np.asarray(x), "forward: x")
             except ShapeError as error:
@@ -143,14 +154,34 @@ class Network(Recordable):
         bound.run()
 
     @called_as("mlp.predict(x)")
-    def predict(self, x: ArrayLike) -> Array:
+    def predict(self, x: Any) -> Any:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
+
+        Inputs and outputs that have names are arrays by name.
 
         The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
         rounds depends on the number of rows, so that a row has the same bits in any two calls of
         at least that many (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe to call
         from several threads.  Raises: ShapeError or DtypeError.
         """
+        rows = self._rows(x)
+        if not hasattr(self._thread, "scratch"):
+            self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
+        out: Array = self.empty_outputs(len(rows))
+        for start in range(0, len(rows), PREDICT_ROWS):
+            start = max(0, min(start, len(rows) - PREDICT_ROWS))
+            part = rows[start : start + PREDICT_ROWS]
+            scratch = self._thread.scratch.for_rows(len(part))
+            out[start : start + len(part)] = self.forward(part, scratch)
+        return out
+
+    def _rows(self, x: Any) -> Any:
+        """Return `x` as rows of the network's input.  Raises: ShapeError."""
+        if isinstance(self.in_shape, dict):
+            need_names(x, self.in_shape, "predict: x")
+            named = NamedRows(x)
+            check_rows(named, len(named), "predict: x")
+            return named
         rows = np.asarray(x)
         if rows.shape[1:] != self.in_shape or rows.ndim != len(self.in_shape) + 1:
             wanted = ", ".join(map(str, ("rows", *self.in_shape)))
@@ -162,15 +193,18 @@ class Network(Recordable):
             elif rows.ndim > 2 and len(self.in_shape) == 1:
                 advice = "; write predict(np.reshape(x, (len(x), -1)))"
             raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
-        if not hasattr(self._thread, "scratch"):
-            self._thread.scratch = self.scratch(PREDICT_ROWS, training=False)
-        out = np.empty((len(rows), self.outputs), self.dtype)
-        for start in range(0, len(rows), PREDICT_ROWS):
-            start = max(0, min(start, len(rows) - PREDICT_ROWS))
-            part = rows[start : start + PREDICT_ROWS]
-            scratch = self._thread.scratch.for_rows(len(part))
-            out[start : start + len(part)] = self.forward(part, scratch)
-        return out
+        return rows
+
+    def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
+        """Return a copy with parameters of its own, which leaves dropout out in training, too.
+
+        `dtype` is that of the parameters, by default that of these.
+        """
+        kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
+        params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
+        params.flat[...], params.frozen = self.params.flat, self.params.frozen
+        vars(other).update(params=params, rng=None)  # a tape without one records no dropout
+        return other
 
     @cached_property
     def _thread(self) -> local:

@@ -5,15 +5,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.buffers import zeros
 from mlpengine.common.locks import cached_property
 from mlpengine.common.misuse import called_as, quoted
+from mlpengine.common.named import one_or_named
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.saving import Saved
-from mlpengine.ops import BatchNorm, Dropout, Philox
+from mlpengine.ops import BatchNorm, Dropout, Normal, Philox, RunningStatistics
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
+from mlpengine.tape.record import Value, dependents
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
 ShapeLike = int | Sequence[int]
@@ -23,11 +26,24 @@ SHOWN_PARAMETERS = 20
 
 
 class Recording(NamedTuple):
-    """A network on a tape: its input, its output, and its layers, of which the last ends there."""
+    """A network on a tape: its inputs and outputs by name, and its layers, which end with these.
+
+    The only input or output has the empty name.
+    """
 
     tape: Tape
-    input: Node
-    output: Node
+    inputs: Mapping[str, Node]
+    outputs: Mapping[str, Node]
+
+    @property
+    def input(self) -> Node:
+        """The only input."""
+        return self.inputs[""]
+
+    @property
+    def output(self) -> Node:
+        """The only output."""
+        return self.outputs[""]
 
     @property
     def layers(self) -> Sequence[RecordedLayer]:
@@ -35,24 +51,63 @@ class Recording(NamedTuple):
         return self.tape.layers
 
     @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return any(isinstance(r.op, Dropout | Normal) for r in self.tape.records)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it has one input and one output, which predictions compute alike but dropout."""
+        plain = "" in self.inputs and "" in self.outputs
+        return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
+
+    @property
+    def statistics(self) -> list[RunningStatistics]:
+        """The running statistics of batch norm."""
+        ops = (r.op for r in self.tape.records)
+        return [op.running for op in ops if isinstance(op, BatchNorm) and op.running is not None]
+
+    @property
     def rates(self) -> frozenset[float]:
         """The rates of its dropout."""
         return frozenset(r.op.rate for r in self.tape.records if isinstance(r.op, Dropout))
 
+    @property
+    def traced(self) -> list[Value]:
+        """The values whose gradients a backward keeps.
+
+        The pre-activations of the layers and, unless a layer names its own, what ops compute from
+        rows and parameters, of which the gradients of single rows are made.
+        """
+        ends: list[Value] = [layer.pre_activation for layer in self.layers]
+        if any(layer.pre_activation is not layer.output for layer in self.layers):
+            return ends
+        records = self.tape.records
+        rows = dependents(records, self.tape.inputs)
+        trained = dependents(records, self.tape.parameters)
+        mixed = [
+            r.outputs[0]
+            for r in records
+            if r.key in rows
+            and any(x and x.index in trained and x.index not in rows for x in r.operands)
+        ]
+        return [*ends, *(y for y in mixed if y not in ends)]
+
 
 class Recordable(Saved):
-    """Named parameters, and how an output is recorded from them; `Network` adds the buffers."""
+    """Named parameters, and how outputs are recorded from them; `Network` adds the buffers."""
 
-    in_shape: tuple[int, ...]
+    in_shape: Any
     params: Flat
     rng: Philox
 
     @called_as("super().__init__(4, {{'weight': (8, 4), 'bias': 8}})")
     def __init__(
         self,
-        in_shape: ShapeLike,
+        in_shape: ShapeLike | Mapping[str, ShapeLike],
         parameters: Mapping[str, ShapeLike | Array],
         *,
+        buffers: Mapping[str, ShapeLike | Array] | None = None,
         initializer: str | None = None,
         groups: Mapping[str, Sequence[str]] | None = None,
         seed: int = 0,
@@ -64,7 +119,15 @@ class Recordable(Saved):
                 f"{self._where}: parameters must be shapes by name, such as "
                 f"{{'weight': (8, 4), 'bias': 8}} (got {quoted(parameters)})"
             )
-        self.in_shape = _shape(in_shape, f"{self._where}: in_shape")
+        where = f"{self._where}: in_shape"
+        if isinstance(in_shape, Mapping):
+            self.in_shape = {n: _shape(s, f"{where}: {n}") for n, s in in_shape.items() if n}
+            if not self.in_shape:
+                raise UsageError(f"{where} must be shapes by name (got {quoted(in_shape)})")
+        else:
+            self.in_shape = _shape(in_shape, where)
+        self._buffers = frozenset(buffers or {})
+        parameters = {**parameters, **(buffers or {})}
         values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
         if self._expected is not None:
@@ -87,19 +150,20 @@ class Recordable(Saved):
 
     def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
         """Draw the initial values; all parameters are 0."""
-        for view in self.params.views.values():
-            if view.ndim > 1:
+        for name, view in self.params.views.items():
+            if view.ndim > 1 and name not in self._buffers:
                 initialize(view.reshape(len(view), -1), initializer or suited_to(None), rng)
 
-    def record(self, tape: Tape, x: Node) -> Node:
-        """Record the network on `tape` and return its output (rows, outputs).
+    def record(self, tape: Tape, *inputs: Any, **_: Any) -> Any:
+        """Record the network on `tape` and return its output (rows, outputs), or several by name.
 
         ``tape.parameter(name)`` is a parameter, ``tape.dropout(h, rate)`` dropout, and
-        ``tape.layer(name, h)`` gives what was computed a name for messages.  `x` (rows, ...) is the
-        input.  It is called once for each number of rows, so each row must depend on its own input
-        alone.
+        ``tape.layer(name, h)`` gives what was computed a name for messages.  The `inputs` (rows,
+        ...) are in the order of `in_shape`, `x` alone if it is one shape.  It is called once for
+        each number of rows, so each row must depend on its own input alone, but
+        for ``tape.batch_norm``.
         """
-        raise UsageError(f"{self._where}: record must be overridden, to return an output of {x!r}")
+        raise UsageError(f"{self._where}: record must be overridden, to return an output")
 
     def recorded(self, batch_size: int, *, training: bool) -> Recording:
         """Return the recording for a number of rows, without dropout unless `training`.
@@ -107,17 +171,17 @@ class Recordable(Saved):
         Raises: UsageError for what cannot be trained.
         """
         tape = Tape.over(self.params, self.rng if training else None)
-        x = tape.input((batch_size, *self.in_shape), self.dtype, name="input", wants_grad=True)
-        output = self.record(tape, x)
+        inputs = {
+            n: tape.input((batch_size, *s), self.dtype, name=f"input {n}".rstrip(), wants_grad=True)
+            for n, s in self.in_shapes.items()
+        }
+        returned = self.record(tape, *inputs.values())
+        outputs = dict(returned) if isinstance(returned, Mapping) else {"": returned}
         where = f"{self._where}: record"
-        spec = output.spec if isinstance(output, Node) else Spec((), np.dtype(bool))
-        if spec != Spec((batch_size, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
-            raise UsageError(
-                f"{where} must return a node {self.dtype.name}[{batch_size}, outputs] for "
-                f"{plural(batch_size, 'row')} (got {output!r})"
-            )
-        if not tape.layers or tape.layers[-1].output is not output:
-            tape.layer("output", output)
+        self._check_outputs(outputs, batch_size, where)
+        for name, output in outputs.items():
+            if not any(layer.output is output for layer in tape.layers):
+                tape.layer(name or "output", output, alone=len(outputs) > 1)
         for layer in tape.layers:
             if layer.output.spec.shape[:1] != (batch_size,):
                 raise UsageError(
@@ -125,20 +189,45 @@ class Recordable(Saved):
                     f"(got {layer.output.spec} for {plural(batch_size, 'row')})"
                 )
         for op in (record.op for record in tape.records):
-            if isinstance(op, BatchNorm):
+            if isinstance(op, BatchNorm) and not self._owns(op):
                 raise UsageError(
-                    f"{where}: batch_norm is not for networks yet, whose rows must not depend on "
-                    f"each other; write h.layer_norm()"
+                    f"{where}: batch_norm needs running statistics among the buffers; write "
+                    "tape.batch_norm(h, scale, bias, running='norm') and, in the constructor, "
+                    "buffers={'norm.mean': 8, 'norm.variance': np.ones(8)}"
                 )
-            if isinstance(op, Dropout) and op.rng is not self.rng:
+            if isinstance(op, Dropout | Normal) and op.rng is not self.rng:
+                right = f"dropout(h, {op.rate:g})" if isinstance(op, Dropout) else "normal(h, s)"
                 raise UsageError(
-                    f"{where}: dropout must draw from the network's own generator; write "
-                    f"tape.dropout(h, {op.rate:g})"
+                    f"{where}: {op.name} must draw from the network's own generator; write "
+                    f"tape.{right}"
                 )
         read = {node.name for node in tape.parameters}
         if unread := [name for name in self.params.specs if name not in read]:
             raise UsageError(f"{where} must use every parameter (it leaves out {unread[0]!r})")
-        return Recording(tape, x, output)
+        return Recording(tape, inputs, outputs)
+
+    def _check_outputs(self, outputs: Mapping[str, Any], rows: int, where: str) -> None:
+        """Raise UsageError unless all are different nodes (rows, outputs)."""
+        for name, output in outputs.items():
+            spec = output.spec if isinstance(output, Node) else Spec((), np.dtype(bool))
+            if spec != Spec((rows, *spec.shape[1:2]), self.dtype) or len(spec.shape) != 2:
+                what = f"as {name!r} a node" if name else "a node"
+                raise UsageError(
+                    f"{where} must return {what} {self.dtype.name}[{rows}, outputs] for "
+                    f"{plural(rows, 'row')} (got {output!r})"
+                )
+        if not outputs or len({*outputs.values()}) < len(outputs):
+            listed = ", ".join(outputs) or "none"
+            raise UsageError(f"{where} must return different nodes by name (got {listed})")
+
+    @property
+    def in_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of a row of each input by name; the only one has the empty name."""
+        return self.in_shape if isinstance(self.in_shape, dict) else {"": self.in_shape}
+
+    def _owns(self, op: BatchNorm) -> bool:
+        """Return whether the running statistics are buffers of this network."""
+        return op.running is not None and np.shares_memory(op.running.mean, self.params.flat)
 
     @property
     def _where(self) -> str:
@@ -151,14 +240,26 @@ class Recordable(Saved):
         return self.params.flat.dtype
 
     @cached_property
-    def outputs(self) -> int:
-        """Number of outputs of a row."""
-        return self.recorded(2, training=False).output.spec.shape[1]
+    def outputs(self) -> Any:
+        """Number of outputs of a row, by name if they have names."""
+        sizes = self.out_sizes
+        return sizes.get("", sizes)
+
+    @cached_property
+    def out_sizes(self) -> Mapping[str, int]:
+        """The number of columns of each output by name; the only one has the empty name."""
+        outputs = self.recorded(2, training=False).outputs
+        return {name: node.spec.shape[1] for name, node in outputs.items()}
+
+    def empty_outputs(self, rows: int) -> Any:
+        """Return new zeros for the outputs of so many rows, `NamedRows` if they have names."""
+        sizes = self.out_sizes
+        return one_or_named({name: zeros(Spec((rows, n), self.dtype)) for name, n in sizes.items()})
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Names of parameters by group."""
-        views = self.params.views
+        views = {n: v for n, v in self.params.views.items() if n not in self._buffers}
         weights = tuple(name for name, view in views.items() if view.ndim > 1)
         biases = tuple(name for name, view in views.items() if view.ndim <= 1)
         return {"weights": weights, "biases": biases, **self._groups}
@@ -196,7 +297,7 @@ class Recordable(Saved):
     @property
     def _fixed(self) -> frozenset[str]:
         """The names of what is never trained."""
-        return frozenset()
+        return self._buffers
 
     def state_dict(self) -> dict[str, Array]:
         """Return copies of the parameters by name (of an `Mlp`: ``0.weight``, ``0.bias``, ...)."""
@@ -215,9 +316,10 @@ class Recordable(Saved):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a description as JSON-able data; `TrainingStep.load` knows the network by it."""
+        shapes = self.in_shapes
         return {
             "network": type(self).__name__,
-            "in_shape": list(self.in_shape),
+            "in_shape": {n: [*s] for n, s in shapes.items()} if "" not in shapes else [*shapes[""]],
             "dtype": self.dtype.name,
             "parameters": {name: list(spec.shape) for name, spec in self.params.specs.items()},
         }

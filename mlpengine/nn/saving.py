@@ -44,14 +44,41 @@ class Saved(KnownAttributes):
     file_key: ClassVar = "network"
     """The key of the description in a file's header."""
 
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
+    """The same as a file has it, copied when the network was made."""
     _expected: Mapping[str, Array] | None = None
     """Arrays that a file has for the parameters, which are compared before memory is allocated."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return the network that ``__init__`` makes; it knows what it was made with."""
         network = super().__new__(cls)
+        network._made_with = args, named
         network._arguments = _plain(args), _plain(named)
+        return network
+
+    def like(self, **changes: Any) -> Self:
+        """Return a new network that is made as this one was, but for `changes`.
+
+        Its parameters are drawn anew, and the same ones are frozen.
+        Raises: UsageError for an argument that the class does not take.
+        """
+        kind, (args, named) = type(self), self._made_with
+        bound = signature(kind.__init__).bind(self, *args, **named)
+        kinds = {name: p.kind for name, p in bound.signature.parameters.items()}
+        other = next((n for n, k in kinds.items() if k is Parameter.VAR_KEYWORD), None)
+        for name, value in changes.items():
+            if name in kinds:
+                bound.arguments[name] = value
+            elif other is not None:
+                bound.arguments[other] = {**bound.arguments.get(other, {}), name: value}
+            else:
+                raise UsageError(
+                    f"{kind.__name__}: must take {name}; write __init__(self, ..., **options), and "
+                    "super().__init__(..., **options)"
+                )
+        network = kind(*bound.args[1:], **bound.kwargs)
+        network.params.frozen = self.params.frozen
         return network
 
     def describe(self) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlpengine.common.misuse import KnownAttributes, called_as
+from mlpengine.common.named import arrays_by_name, one_or_named
 from mlpengine.common.placement import Storage
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError, TapeError
@@ -23,6 +24,8 @@ class Scratch(KnownAttributes):
         input: the buffer to read; by default it is allocated.
         arena: memory for the activations; by default it is allocated.
         like: the storages of a larger batch in that memory, whose places are used.
+
+    Where inputs or outputs have names, `input` and `output` are `NamedRows`.
 
     Attributes:
         input: (batch, in_dim), the buffer that the program reads; writing the batch into it
@@ -49,20 +52,23 @@ class Scratch(KnownAttributes):
         self.mlp, self.batch_size, self.training = mlp, batch_size, training
         self.backend, self.rematerialization, self.like = backend, rematerialization, like
         self.recording: Recording = mlp.recorded(batch_size, training=training)
-        tape = self.recording.tape
+        tape, keeps = self.recording.tape, training and rematerialization == "keep"
         plan = ForwardPlan(
             tape,
-            [self.recording.output],
+            [*self.recording.outputs.values()],
             differentiable=training,
             rematerialization=rematerialization,
+            keep=[layer.output for layer in self.recording.layers] if keeps else (),
             like=like,
         )
         leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
-            leaves[self.recording.input.index] = input
+            given = arrays_by_name(input)
+            leaves |= {node.index: given[n] for n, node in self.recording.inputs.items()}
         self.program: Forward = Forward(plan, leaves, backend, arena)
-        self.input: Array = self.program.value(self.recording.input)
-        self.output: Array = self.program.value(self.recording.output)
+        value, recording = self.program.value, self.recording
+        self.input: Array = one_or_named({n: value(node) for n, node in recording.inputs.items()})
+        self.output: Array = one_or_named({n: value(node) for n, node in recording.outputs.items()})
         self.calls = self.program.calls
         self._shorter: dict[int, Scratch] = {}
 

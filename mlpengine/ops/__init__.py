@@ -54,6 +54,7 @@ from mlpengine.ops.losses import (
     Huber,
     LogCosh,
     MeanAbsoluteError,
+    MeanOutput,
     MeanSquaredError,
     Poisson,
     Quantile,
@@ -61,7 +62,7 @@ from mlpengine.ops.losses import (
 from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.op import REGISTRY, GradOp
 from mlpengine.ops.philox import Philox
-from mlpengine.ops.random import Dropout
+from mlpengine.ops.random import Dropout, Normal
 from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
 from mlpengine.ops.selection import Where
 from mlpengine.ops.sequence import SsmScan
@@ -120,12 +121,14 @@ __all__ = [
     "Maximum",
     "Mean",
     "MeanAbsoluteError",
+    "MeanOutput",
     "MeanSquaredError",
     "Min",
     "Minimum",
     "Mish",
     "Mul",
     "Neg",
+    "Normal",
     "PeriodicEmbedding",
     "Philox",
     "Poisson",

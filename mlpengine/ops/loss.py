@@ -1,7 +1,7 @@
 """The base of all losses: ops whose value is one number, callable in hand-written loops."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -47,7 +47,8 @@ class BoundLoss(Uncopyable):
 
     `sample_weight` is the buffer of the weights, or None for an unweighted loss; `backward` is
     empty if the loss was bound without `d_output`.  The value is a sum over rows divided by
-    `mean_rows`.
+    `mean_rows`.  Of a `LossSum`, `parts` are the losses by output, each times its weight, and
+    `sums` the calls that add their values, the last of `forward`; `target` then is by name.
     """
 
     output: Array
@@ -57,7 +58,9 @@ class BoundLoss(Uncopyable):
     value: Array
     forward: tuple[Call, ...]
     backward: tuple[Call, ...]
-    mean_rows: int
+    mean_rows: float
+    parts: "Mapping[str, BoundLoss]" = field(default_factory=dict)
+    sums: tuple[Call, ...] = ()
     _quietly: Callable[..., None] = field(default_factory=quiet_runner, repr=False)
 
     @cached_property
@@ -85,6 +88,10 @@ class Loss(GradOp):
 
     tasks: ClassVar[tuple[str, ...]] = ()
     """The tasks that may have the loss in a config or an estimator."""
+
+    takes_target: ClassVar[bool] = True
+    """Whether it compares the output with targets; one that does not is of one of several outputs.
+    """
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         """Register the loss, if it is that of a task."""
@@ -156,15 +163,17 @@ class Loss(GradOp):
         *,
         weighted: bool = False,
         target: Spec | None = None,
-        mean_rows: int | None = None,
+        mean_rows: float | None = None,
         memory: BoundLoss | None = None,
+        weight: Array | None = None,
     ) -> BoundLoss:
         """Bind the loss to `output` and to `d_output`, the buffer of its gradient or None.
 
         `target` is the spec of the targets, for losses that accept several kinds.  `mean_rows` is
         the number of rows of the mean, if `output` holds only a part of them: the values and
         gradients of all parts add up to those of the mean.  `memory` is the loss of a larger batch,
-        whose first rows of targets and weights are used.
+        whose first rows of targets and weights are used; `weight` is the buffer of the weights, if
+        another loss has them, too.
         """
         x = Spec.of(output)
         if d_output is not None and Spec.of(d_output) != x:
@@ -183,6 +192,8 @@ class Loss(GradOp):
             rows = slice(len(output))
             named["target"], value = memory.target[rows], memory.value
             named["weight"] = None if memory.sample_weight is None else memory.sample_weight[rows]
+        if weight is not None:
+            named["weight"] = weight
         mean_rows = len(output) if mean_rows is None else mean_rows
         operands = [named[name] for name in self.signature.operands]
         forward = tuple(self.forward(*operands, out=value, **self._pick(named, "forward")))

@@ -279,3 +279,16 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         """The mean, and the standard deviation."""
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
+
+
+class MeanOutput(EntryLoss, name="mean_output"):
+    """The mean of the output itself, for what a network computes as its loss, such as a penalty.
+
+    It is one of several losses of a `TrainingStep`, and has no target: the operand is not read.
+    Backward: d_output = dy / entries.
+    """
+
+    takes_target = False
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return y * 1

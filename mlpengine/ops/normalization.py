@@ -144,9 +144,24 @@ class RunningStatistics:
     """
 
     def __init__(self, features: int, dtype: DTypeLike = "float32", momentum: float = 0.1) -> None:
-        self.mean: Array = np.zeros(features, floating(dtype, "batch_norm"))
-        self.variance: Array = np.ones(features, self.mean.dtype)
-        self.momentum = momentum
+        kind = floating(dtype, "batch_norm")
+        self._use(np.zeros(features, kind), np.ones(features, kind), momentum)
+
+    @classmethod
+    def over(cls, mean: Array, variance: Array, momentum: float) -> "RunningStatistics":
+        """Return statistics that are these arrays."""
+        statistics = cls.__new__(cls)
+        statistics._use(mean, variance, momentum)
+        return statistics
+
+    def _use(self, mean: Array, variance: Array, momentum: float) -> None:
+        self.mean, self.variance, self.momentum = mean, variance, momentum
+        self._before = mean.copy(), variance.copy()
+
+    def restore(self) -> None:
+        """Set both as they were before the last update."""
+        for running, before in zip((self.mean, self.variance), self._before, strict=True):
+            running[...] = before
 
     def moved(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
         """Yield the calls that update both by those of a batch of `count` rows.
@@ -154,6 +169,8 @@ class RunningStatistics:
         `variance` is the biased one; the running variance follows the unbiased one.
         """
         unbiased = count / (count - 1)
+        for running, before in zip((self.mean, self.variance), self._before, strict=True):
+            yield call(np.copyto, before, running)
         for running, batch, factor in ((self.mean, mean, 1), (self.variance, variance, unbiased)):
             yield call(
                 np.multiply, batch, constant_like(self.momentum * factor, workspace), workspace
@@ -220,7 +237,10 @@ def _check_running(running: RunningStatistics | None, training: bool, x: Spec) -
     """Raise ShapeError unless the running statistics fit x, and training has rows to average."""
     rows = x.size // x.shape[1]
     if training and rows < 2:
-        raise ShapeError(f"batch_norm: training needs two rows or more per feature (x {x})")
+        raise ShapeError(
+            f"batch_norm: training needs two rows or more per feature (x {x}); Loop(..., "
+            "drop_last=True) leaves out a last batch of one row"
+        )
     if not training and running is None:
         raise ShapeError(f"batch_norm: evaluation needs running statistics (x {x})")
     needed = Spec(x.shape[1:2], x.dtype)

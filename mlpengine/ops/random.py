@@ -1,12 +1,13 @@
 """Ops that draw random numbers, from a generator that the caller passes (`philox`)."""
 
 from dataclasses import dataclass
+from math import pi
 
 import numpy as np
 
-from mlpengine.errors import UsageError
+from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula.numpy_functions import constant_like
-from mlpengine.ops._check import need_floats
+from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox
 from mlpengine.spec import Array, Calls, Slots, Spec, call
@@ -79,3 +80,73 @@ class Dropout(GradOp, name="dropout"):
         (dx,) = out
         if dx is not None:
             yield call(np.multiply, dy, mask, dx)
+
+
+@dataclass(frozen=True)
+class Normal(GradOp, name="normal"):
+    """A sample of a normal distribution, y = mean + deviation * z, z being standard normal.
+
+    z is a function of the seed and the step of `rng`, of `layer` and of the entry's place in its
+    row, by the transform of Box and Muller of numbers of 32 bits, so that abs(z) < 6.7.  `rng` and
+    `layer` are as in `Dropout`.
+
+    Shapes: mean, deviation and y (..., columns).
+    Backward: dmean = dy, ddeviation = dy * z (Kingma and Welling 2014, section 2.4).
+    Raises: ShapeError unless mean and deviation have one shape; UsageError unless `rng` is a
+        Philox.
+    """
+
+    rng: Philox
+    layer: int = 0
+
+    cheap = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rng, Philox):
+            kind = type(self.rng).__name__
+            raise UsageError(f"normal: rng must be a Philox, such as Philox(seed) (got a {kind})")
+
+    def infer(self, mean: Spec, deviation: Spec) -> Spec:
+        need_floats("normal", mean=mean, deviation=deviation)
+        if mean.shape != deviation.shape or not mean.shape:
+            listed = listing(mean=mean, deviation=deviation)
+            raise ShapeError(f"normal: mean and deviation need one shape ({listed})")
+        return mean
+
+    def work(self, mean: Spec, deviation: Spec) -> dict[str, Spec]:
+        pairs = -(-mean.shape[-1] // 2)
+        lines = (mean.size // max(mean.shape[-1], 1), pairs)
+        return {
+            "z": mean,
+            "draws": Spec((lines[0], pairs * 8), np.dtype(np.uint8)),
+            "polar": Spec((3, *lines), np.dtype(np.float64)),
+        }
+
+    def forward(
+        self, mean: Array, deviation: Array, *, out: Array, z: Array, draws: Array, polar: Array
+    ) -> Calls:
+        if self.layer == 0:
+            yield self.rng.advance
+        yield from self.rng.draw(self.layer, draws)
+        radius, angle, product = polar
+        pairs, columns = radius.shape[1], z.reshape(len(radius), z.shape[-1])
+        first, second = draws.view(np.uint32)[:, :pairs], draws.view(np.uint32)[:, pairs:]
+        yield call(np.add, first, np.array(1.0), radius)
+        yield call(np.multiply, radius, np.array(2.0**-32), radius)
+        yield call(np.log, radius, radius)
+        yield call(np.multiply, radius, np.array(-2.0), radius)
+        yield call(np.sqrt, radius, radius)
+        yield call(np.multiply, second, np.array(pi * 2.0**-31), angle)
+        for function, part in ((np.cos, columns[:, :pairs]), (np.sin, columns[:, pairs:])):
+            yield call(function, angle, product)
+            yield call(np.multiply, product, radius, product)
+            yield call(np.copyto, part, product[:, : part.shape[1]])
+        yield call(np.multiply, deviation, z, out)
+        yield call(np.add, mean, out, out)
+
+    def backward(self, dy: Array, *, out: Slots, z: Array) -> Calls:
+        dmean, ddeviation = out
+        if dmean is not None:
+            yield call(np.copyto, dmean, dy)
+        if ddeviation is not None:
+            yield call(np.multiply, dy, z, ddeviation)

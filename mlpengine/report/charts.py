@@ -3,7 +3,7 @@
 The color of a curve is a number, from 1, of those in `mlpengine.common.palette`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,15 +114,30 @@ def prediction_charts(predictions: Data) -> list[Chart]:
                 "On the dotted line it equals the mean probability.",
             )
         )  # fmt: skip
-    if rows := predictions.get("intervals"):
-        values = (array_of([one[key] for one in rows]) for key in ("level", "share", "rows"))
+    if known := predictions.get("intervals"):
+        held = _columns(known["levels"], "level", "share", "rows")
         charts.append(
             _shares(
-                "Prediction intervals", 0.4, "share inside", *values,
+                "Prediction intervals", 0.4, "share inside", *held,
                 below="share that an interval should hold",
                 note="The share of true values inside, with two standard errors.",
             )
         )  # fmt: skip
+        fifth, share, rows = _columns(known["fifths"], "fifth", "share", "rows")
+        charts.append(
+            Chart(
+                "Intervals of 90 % by prediction",
+                axis(fifth, whole=True, margin=0.1),
+                axis([0.5, 1.0], margin=0),
+                [
+                    HorizontalLine(0.9, "should hold"),
+                    _errors(fifth, share, rows),
+                    Line(fifth, share, 1, "share inside", dots=True),
+                ],
+                below="fifth of the rows, from the lowest predictions to the highest",
+                note="The share of true values inside, with two standard errors.",
+            )
+        )
     return charts
 
 
@@ -156,11 +171,19 @@ def _shares(
     title: str, low: float, name: str, wanted: Array, share: Array, rows: Array, **words: str
 ) -> Chart:
     """Return shares of rows, with two standard errors, against those that are wanted."""
+    unit, curve = axis([low, 1.0], margin=0), Line(wanted, share, 1, name, dots=True)
+    return Chart(title, unit, unit, [Diagonal(), _errors(wanted, share, rows), curve], **words)
+
+
+def _errors(x: Array, share: Array, rows: Array) -> Spans:
+    """Return two standard errors around shares of rows."""
     error = 2 * np.sqrt(np.maximum(share * (1 - share), 0.25 / rows) / rows)
-    spans = Spans(wanted, np.maximum(share - error, 0), np.minimum(share + error, 1))
-    unit = axis([low, 1.0], margin=0)
-    return Chart(title, unit, unit, [Diagonal(), spans, Line(wanted, share, 1, name, dots=True)],
-                 **words)  # fmt: skip
+    return Spans(x, np.maximum(share - error, 0), np.minimum(share + error, 1))
+
+
+def _columns(rows: Sequence[Data], *names: str) -> Iterator[Array]:
+    """Yield the values of each name."""
+    return (array_of([one[name] for one in rows]) for name in names)
 
 
 def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:

@@ -21,7 +21,8 @@ MAX_MATRIX = 12
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
-INTERVAL_ROWS = 200
+INTERVAL_FIFTHS = 0.9
+INTERVAL_ROWS = 2_000
 
 
 def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
@@ -185,16 +186,30 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
     }
 
 
-def _intervals(model: Model, held: Held) -> list[dict[str, float]]:
-    """Return how many targets lie in the intervals that should hold a given share of them."""
-    chosen = evenly_spaced(len(held.rows), INTERVAL_ROWS)
-    rows = held.rows.rows(chosen)
-    shares = []
-    for level in INTERVAL_LEVELS:
+def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
+    """Return how many targets lie in the intervals that should hold a given share of them.
+
+    Those of `INTERVAL_FIFTHS` also by fifths of the rows, from the lowest predictions to the
+    highest.
+    """
+    rows = held.rows.rows(evenly_spaced(len(held.rows), INTERVAL_ROWS))
+
+    def inside(level: float) -> Array:
         low, high = model.interval(rows.x, level)
-        inside = (low <= rows.truth) & (rows.truth <= high)
-        shares.append({"level": level, "share": float(inside.mean()), "rows": len(rows)})
-    return shares
+        return (low <= rows.truth) & (rows.truth <= high)
+
+    levels = [
+        {"level": level, "share": float(inside(level).mean()), "rows": len(rows)}
+        for level in INTERVAL_LEVELS
+    ]
+    order = np.argsort(held.predicted[evenly_spaced(len(held.rows), INTERVAL_ROWS)], axis=0)
+    ordered = np.take_along_axis(inside(INTERVAL_FIFTHS), order, axis=0)
+    fifths = [
+        {"fifth": k, "share": float(part.mean()), "rows": len(part)}
+        for k, part in enumerate(np.array_split(ordered, 5), start=1)
+        if len(part)
+    ]
+    return {"levels": levels, "fifths": fifths}
 
 
 def _row_losses(task: Task, held: Held) -> Array:

@@ -1,12 +1,13 @@
 """A training step on buffers of one number of rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.common.named import NamedRows, arrays_in
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, ShapeError, UsageError
 from mlpengine.features import gather_rows
@@ -43,6 +44,8 @@ class BoundStep(Uncopyable):
     @property
     def forward(self) -> "Executor | None":
         """What computes outputs without dropout as machine code, or None."""
+        if not self.scratch.recording.predicts:
+            return None
         program = self.fused or self.program
         return program if program is not None and program.computes_outputs else None
 
@@ -65,6 +68,11 @@ class BoundStep(Uncopyable):
     def buffers(self) -> StepData:
         """The buffers that a batch is written into."""
         return self.scratch.input, self.loss.target, self.loss.sample_weight
+
+    @property
+    def loss_parts(self) -> Sequence[Any]:
+        """The losses of all parts of the batch."""
+        return [self.loss]
 
     def targets(self) -> Iterator[Array]:
         """Yield the buffers of targets and weights."""
@@ -89,6 +97,10 @@ class BoundStep(Uncopyable):
         except (ShapeError, DtypeError) as error:
             advice = _advice_on_x(x, self.scratch.input) or _advice_on_y(y, self.loss.target)
             raise type(error)(f"{error}{advice}") from None
+        self.write_weights(weight)
+
+    def write_weights(self, weight: Array | None) -> None:
+        """Copy the sample weights.  Raises: as `write`."""
         if self.loss.sample_weight is not None:
             if weight is None:
                 raise UsageError("training step: made with weighted=True, needs sample_weight")
@@ -106,20 +118,37 @@ class BoundStep(Uncopyable):
         other rows contribute.  Raises: IndexRangeError where a label or target is the reason.
         """
         quiet_runner()(replay, self.loss.forward)
-        target = self.loss.target
-        if target.dtype.kind == "f" and len(rows := bad_rows(target)):
-            numbers = (rows + first).tolist()
-            return Fault(f"the target is not, in {listed_rows(numbers)} of the batch", numbers)
+        for target in arrays_in(self.loss.target):
+            if target.dtype.kind == "f" and len(rows := bad_rows(target)):
+                numbers = (rows + first).tolist()
+                return Fault(f"the target is not, in {listed_rows(numbers)} of the batch", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
     def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
-        for rows, buffer in zip(data, self.buffers, strict=True):
+        arrays = arrays_in(*data)
+        for rows, buffer in zip(arrays, arrays_in(*self.buffers), strict=True):
             if text := _misfit(rows, buffer):
                 yield text
-        last = min(len(rows) for rows in data if rows is not None) - 1
+        last = min(len(rows) for rows in arrays if rows is not None) - 1
         if order.size and int(order.view(np.uint64).max()) > last:  # negative ones are large, too
             yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
+
+
+class NamedBoundStep(BoundStep):
+    """A step on inputs and targets by name."""
+
+    def write(self, x: Array, y: Array, weight: Array | None) -> None:
+        for name, buffer, given in (
+            ("x", self.scratch.input, x),
+            ("y", self.loss.target, y),
+        ):
+            where = f"training step: {name}"
+            if isinstance(buffer, NamedRows):
+                buffer.write(given, where)
+            else:
+                write_into(buffer, given, where)
+        self.write_weights(weight)
 
 
 def _advice_on_x(x: Array, buffer: Array) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.named import arrays_by_name, arrays_in
 from mlpengine.errors import TapeError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
@@ -16,7 +17,10 @@ SHOWN_ROWS = 5
 
 def bad_rows(array: Array) -> Array:
     """Return the indices of the rows of `array` (rows, ...) that hold a NaN or an infinity."""
-    return np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
+    finite = np.ones(len(array), np.bool_)
+    for values in arrays_in(array):
+        finite &= np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    return np.flatnonzero(~finite)
 
 
 class Fault(NamedTuple):
@@ -51,10 +55,11 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
         if rows:
             yield Fault(f"{place} is not, in {listed_rows(rows)} of the batch", rows)
 
-    for text, rows in rows_of(scratch.input, "the input"):
-        column = np.flatnonzero(~np.isfinite(scratch.input[rows[0] - first]))[0]
-        row = "" if len(rows) == 1 else f"row {rows[0]}, "
-        yield Fault(f"{text}: {row}column {column}", rows)
+    for name, values in arrays_by_name(scratch.input).items():
+        for text, rows in rows_of(values, f"the input {name!r}" if name else "the input"):
+            column = np.flatnonzero(~np.isfinite(values[rows[0] - first]))[0]
+            row = "" if len(rows) == 1 else f"row {rows[0]}, "
+            yield Fault(f"{text}: {row}column {column}", rows)
     views, layers = scratch.mlp.params.views, scratch.recording.layers
     for layer in layers:
         if wrong := _first_nonfinite(views, layer.parameters):

@@ -8,7 +8,7 @@ from copy import copy, deepcopy
 from math import nan
 from threading import Event, Lock
 from time import perf_counter
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from mlpengine.common.buffers import zeros
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, ShapeError, UsageError
-from mlpengine.nn import TabularNetwork
+from mlpengine.nn.network import Network
 from mlpengine.nn.recording import check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
@@ -34,29 +34,29 @@ A member that is new to a core reads its weights and moments from memory."""
 SHORTEST = 16
 """A slice has a stretch divided by this, or more."""
 
+N = TypeVar("N", bound=Network)
+
 _log = logging.getLogger("mlpengine")
 
 
-class Population(KnownAttributes, Sequence[TabularNetwork]):
-    """Networks of the architecture and dtype of `mlp`, with their parameters in one block.
+class Population(KnownAttributes, Sequence[N]):
+    """Networks of the class and settings of `mlp`, with their parameters in one block.
 
-    Member k has the bits of ``Mlp(..., seed=seeds[k])`` made with the options of `mlp`, whose own
-    parameters are not used.  ``members[k]`` is an `Mlp` whose parameters lie in the block: what is
-    written to either is in both.  Iteration yields the members.  ``copy.copy`` shares the
+    Member k has the bits of ``Mlp(..., seed=seeds[k])``, or of another class, made with the options
+    of `mlp`, whose own parameters are not used.  The parameters of ``members[k]`` lie in the block:
+    what is written to either is in both.  Iteration yields the members.  ``copy.copy`` shares the
     parameters; a deep or pickled copy has its own.
 
     Args:
         count: number of members.
         seeds: of the members, each for the initial weights and for dropout; by default 0, 1, 2, ...
 
-    Raises: UsageError for no members, another number of seeds, or a seed that is not a whole number
-    from 0.
+    Raises: UsageError for no members, another number of seeds, a seed that is not a whole number
+    from 0, or a class that takes no seed.
     """
 
     @called_as("Population(mlp, 8)")
-    def __init__(
-        self, mlp: TabularNetwork, count: int, *, seeds: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds
@@ -84,13 +84,13 @@ class Population(KnownAttributes, Sequence[TabularNetwork]):
         return len(self._members)
 
     @overload
-    def __getitem__(self, k: int) -> TabularNetwork: ...
+    def __getitem__(self, k: int) -> N: ...
     @overload
-    def __getitem__(self, k: slice) -> tuple[TabularNetwork, ...]: ...
-    def __getitem__(self, k: int | slice) -> TabularNetwork | tuple[TabularNetwork, ...]:
+    def __getitem__(self, k: slice) -> tuple[N, ...]: ...
+    def __getitem__(self, k: int | slice) -> N | tuple[N, ...]:
         return self._members[k]
 
-    def __iter__(self) -> Iterator[TabularNetwork]:
+    def __iter__(self) -> Iterator[N]:
         return iter(self._members)
 
     @called_as("population.predict(x)")
@@ -170,7 +170,7 @@ class PopulationStep(KnownAttributes):
     @called_as("PopulationStep(population, loss, Adam, batch_size=32)")
     def __init__(
         self,
-        members: Population,
+        members: Population[Any],
         loss: Loss,
         optimizer: Callable[..., Optimizer],
         batch_size: int,
@@ -392,7 +392,7 @@ def _one_each(name: str, value: float | Sequence[float], members: int) -> list[f
 
 
 def _make_optimizer(
-    optimizer: Callable[..., Optimizer], member: TabularNetwork, settings: Mapping[str, float]
+    optimizer: Callable[..., Optimizer], member: Network, settings: Mapping[str, float]
 ) -> Optimizer:
     made = optimizer(member, **settings) if callable(optimizer) else None
     if not isinstance(made, Optimizer) or made.params is not member.params:

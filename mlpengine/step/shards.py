@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.common.buffers import replay
+from mlpengine.common.named import check_rows
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.common.wording import plural
 from mlpengine.errors import MlpEngineError, RunError, ShapeError, UsageError
@@ -116,11 +117,16 @@ class Shards:
         self.tail: Array = tails[0]
         mlp.rng.rows = batch_size
         self.scratches = [make(rows) for _ in range(here)]
-        self._rng = mlp.rng if self.scratches[0].recording.rates else None
-        d_output = np.zeros((here, rows, mlp.outputs), mlp.dtype)
+        if self.scratches[0].recording.statistics:
+            raise UsageError(
+                "training step: shards must be 1, on one rank, for batch_norm, whose averages are "
+                "those of a whole batch"
+            )
+        self._rng = mlp.rng if self.scratches[0].recording.draws else None
+        d_outputs = [mlp.empty_outputs(rows) for _ in range(here)]
         self.grads = [
-            Gradients(mlp, rows, memory=GradientMemory(flats[k.bit_count()], d_output[k], None))
-            for k in range(here)
+            Gradients(mlp, rows, memory=GradientMemory(flats[k.bit_count()], d_output, None))
+            for k, d_output in enumerate(d_outputs)
         ]
         self.update: Executor | None = None
         self.optimizer: Optimizer | None = None
@@ -306,6 +312,10 @@ class BoundShards(BoundStep):
     def value(self) -> float:
         return float(self.shards.tail.item(LOSS_PLACE))
 
+    @property
+    def loss_parts(self) -> Sequence[Any]:
+        return [part.loss for _, part in self.parts]
+
     def targets(self) -> Iterator[Array]:
         for _, part in self.parts:
             yield from part.targets()
@@ -316,9 +326,7 @@ class BoundShards(BoundStep):
 
     def write(self, x: Array, y: Array, weight: Array | None) -> None:
         for name, array in (("x", x), ("y", y), ("sample_weight", weight)):
-            if array is not None and array.shape[:1] != (self.batch,):
-                wanted = plural(self.batch, "row")
-                raise ShapeError(f"training step: {name} needs {wanted} (shape {array.shape})")
+            check_rows(array, self.batch, f"training step: {name}")
         for rows, part in self.parts:
             part.write(x[rows], y[rows], None if weight is None else weight[rows])
 

@@ -29,7 +29,8 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.nn.scratch import Scratch
-from mlpengine.ops import REGISTRY, Loss
+from mlpengine.ops import REGISTRY, Loss, MeanSquaredError
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.clipping import Apply, clip_rule
@@ -76,7 +77,12 @@ class TrainingStep(KnownAttributes):
     of the batch before the update.  It allocates only at the first step with each number of rows.
     Batches may be shorter than `batch_size`.
 
+    A network with several inputs or outputs takes and gives arrays by name, and has a loss for each
+    output, ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The loss is their
+    sum.
+
     Args:
+        loss_weights: factors of the losses in that sum; 1 where there is none.
         clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
             does not clip.
         weighted: whether batches come with sample weights.
@@ -106,7 +112,7 @@ class TrainingStep(KnownAttributes):
     parameters and the optimizer are as before that step.
     """
 
-    _target: Spec | None = None
+    _target: Any = None
 
     _settable = frozenset()
     _elsewhere: ClassVar = {
@@ -119,14 +125,27 @@ class TrainingStep(KnownAttributes):
         "predict": "write step.mlp.predict(x)",
     }
 
+    def __new__(cls, mlp: Any = None, loss: Any = None, *_: Any, **__: Any) -> Any:
+        """Return the step for one array of inputs and outputs, or that for arrays by name."""
+        named = isinstance(loss, Mapping) or (
+            isinstance(mlp, Network)
+            and "" not in {**mlp.in_shapes}.keys() & {**mlp.out_sizes}.keys()
+        )
+        if cls is TrainingStep and named:
+            from mlpengine.step.named_step import NamedStep  # which is derived from this class
+
+            cls = NamedStep
+        return super().__new__(cls)
+
     @called_as(STEP_EXAMPLE)
     def __init__(
         self,
         mlp: Network,
-        loss: Loss,
+        loss: Loss | Mapping[str, Loss],
         optimizer: Optimizer,
         batch_size: int,
         *,
+        loss_weights: Mapping[str, float] | None = None,
         clip_norm: float | Clip | None = None,
         weighted: bool = False,
         backend: str = "auto",
@@ -139,7 +158,14 @@ class TrainingStep(KnownAttributes):
     ) -> None:
         batch_size = fitting("training step: batch_size", Count, batch_size)
         threads = fitting("training step: threads", Count, threads)
-        _check_parts(mlp, loss, optimizer)
+        if isinstance(loss, Mapping):
+            loss_sum: Any = LossSum(loss, loss_weights)
+            _check_parts(mlp, MeanSquaredError(), optimizer)
+        elif loss_weights is not None:
+            raise UsageError("training step: loss_weights must come with a loss for each output")
+        else:
+            loss_sum = loss
+            _check_parts(mlp, loss, optimizer)
         if optimizer.params is not mlp.params:
             raise UsageError(
                 "training step: optimizer must be made for mlp (got another's); write Adam(mlp)"
@@ -150,7 +176,8 @@ class TrainingStep(KnownAttributes):
                 f"(got {quoted(dropout_schedule)}), such as CosineSchedule(1000)"
             )
         self.clip = clip_rule(clip_norm, "training step: clip_norm")
-        self.mlp, self.loss, self.optimizer = mlp, loss, optimizer
+        self.loss: Loss = loss_sum
+        self.mlp, self.optimizer = mlp, optimizer
         self.batch_size, self.weighted = batch_size, weighted
         self.threads = threads
         if backend not in get_args(BackendName):
@@ -178,7 +205,7 @@ class TrainingStep(KnownAttributes):
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
         self._rates = self._full.scratch.recording.rates
-        self._draws = bool(self._rates) or self.dropout_schedule is not None
+        self._draws = self._full.scratch.recording.draws or self.dropout_schedule is not None
         self._result = _Result(self._full)
         self._update = tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = self._bind_clip()
@@ -226,6 +253,14 @@ class TrainingStep(KnownAttributes):
     def loss_value(self) -> float:
         """Loss of the last step before its update, mean over its rows; NaN before the first."""
         return self._result.loss
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Loss of the last step by output, without weights; of the only output as ``output``.
+
+        Of several ranks these are the shares of the rows of this one.
+        """
+        return {"output": self.loss_value}
 
     @property
     def grad_norm(self) -> float:
@@ -591,6 +626,8 @@ class TrainingStep(KnownAttributes):
         return self._full.fused.source.text
 
     def _raise_nonfinite(self, bound: BoundStep) -> NoReturn:
+        for statistics in bound.scratch.recording.statistics:
+            statistics.restore()
         step, norm, self.bad_rows = self.optimizer.steps + 1, self.clipped_norm, []
         fault = bound.find_fault()  # raises for a label out of range, which leaves no loss
         if fault is None and isfinite(self.loss_value) and isfinite(norm):

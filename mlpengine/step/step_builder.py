@@ -1,9 +1,10 @@
 """The calls of a training step, which is compiled as a whole, in part, or not."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from mlpengine.backends.compiled import (
@@ -18,14 +19,17 @@ from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
+from mlpengine.common.locks import cached_property
+from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Array, Call, Spec
+from mlpengine.spec import Array, Call
 from mlpengine.step.auto_backend import NUMPY_RUNS
-from mlpengine.step.bound_step import BoundStep
+from mlpengine.step.bound_step import BoundStep, NamedBoundStep
 from mlpengine.step.shards import Buffers, Shards
 from mlpengine.tape.binding import Instruction
 
@@ -47,7 +51,7 @@ class StepBuilder:
     clip: Clip | None
     weighted: bool
     threads: int
-    target: Spec | None = None
+    target: Any = None
 
     def build(
         self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
@@ -78,7 +82,7 @@ class StepBuilder:
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         parts = self._parts(scratch, grads, rows, whole)
         if compiled and (fused := self._fused(parts, whole)):
-            return BoundStep(scratch, grads, parts.bound_loss, (), fused)
+            return parts.kind(scratch, grads, parts.bound_loss, (), fused)
         return self._with_calls(parts, compiled=compiled)
 
     def _gradients(
@@ -87,8 +91,8 @@ class StepBuilder:
         """Return the calls up to the gradients, without an update."""
         parts = self._parts(scratch, grads, mean_rows)
         if compiled and (program := parts.program()):
-            calls = (parts.checked(program),)
-            return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
+            calls = (parts.checked(program), *parts.bound_loss.sums)
+            return parts.kind(scratch, grads, parts.bound_loss, calls, program=program)
         return self._with_calls(parts, compiled=compiled)
 
     def describe(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
@@ -98,28 +102,30 @@ class StepBuilder:
         """
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
+        split: Iterable[tuple[Sequence[InstructionLike], str]]
         split = [(parts.instructions, "" if whole else "not compiled")]
         if compiled and not whole:
-            split = [*parts.split()]
+            split = parts.split()
         number = 0
         for instructions, problem in split:
             number += not problem
             for instruction in instructions:
                 where = f"NumPy ({problem})" if problem else f"program {number}"
-                yield where, getattr(instruction, "text", f"loss      {self.loss.name}")
+                name = instruction.op.name if instruction.op else ""
+                yield where, getattr(instruction, "text", f"loss      {name}")
         yield f"program {number}" if bound.fused else "NumPy", f"update    {self.optimizer.name}"
 
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
         calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
-        return BoundStep(scratch, grads, loss, tuple(calls))
+        return parts.kind(scratch, grads, loss, tuple(calls))
 
     def _parts(
         self, scratch: Scratch, grads: Gradients, mean_rows: int, whole: BoundStep | None = None
     ) -> "_StepParts":
         target = self.target
         if target is not None:
-            target = Spec((len(scratch.output), *target.shape[1:]), target.dtype)
+            target = row_specs(target, len(scratch.output))
         loss = self.loss.bind(
             scratch.output,
             grads.d_output,
@@ -173,6 +179,24 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
     )
 
 
+def _memory_is_shared(instructions: Sequence[InstructionLike]) -> bool:
+    """Return whether two arrays lie in the same memory, with other rows.
+
+    The planner lets values that are not needed at one time share it; threads, which take the rows
+    of all instructions in one go, may not.
+    """
+    places = set()
+    for one in instructions:
+        for x in (*one.reads, *one.writes, *one.work.values()):
+            for array in x if isinstance(x, tuple) else (x,):
+                if array is not None and array.size:
+                    row = array.nbytes // len(array) if array.ndim else 0
+                    places.add((address_of(array), array.nbytes, row))
+    return any(
+        start + nbytes > other for (start, nbytes, _), (other, *_) in pairwise(sorted(places))
+    )
+
+
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     """Return the addresses of an instruction's arrays, and the shapes of rows.
 
@@ -194,23 +218,41 @@ class _StepParts:
     bound_loss: BoundLoss
     threads: int
 
+    @cached_property
+    def losses(self) -> list[LossInstruction]:
+        """The losses of the outputs."""
+        whole, loss = self.bound_loss, self.loss
+        each = [(loss, whole, 1.0)]
+        if isinstance(loss, LossSum):
+            each = [(loss.losses[n], part, loss.weights[n]) for n, part in whole.parts.items()]
+        return [
+            LossInstruction(
+                op,
+                (bound.output, bound.target, bound.sample_weight),
+                (bound.d_output, bound.value),
+                mean_rows=int(whole.mean_rows),
+                weight=weight,
+            )
+            for op, bound, weight in each
+        ]
+
+    @property
+    def kind(self) -> type[BoundStep]:
+        """The class of the step."""
+        named = isinstance(self.scratch.input, NamedRows) or isinstance(self.loss, LossSum)
+        return NamedBoundStep if named else BoundStep
+
     @property
     def instructions(self) -> list[InstructionLike]:
         """Forward, loss and backward, in the order of replay."""
-        bound = self.bound_loss
-        loss = LossInstruction(
-            self.loss,
-            (bound.output, bound.target, bound.sample_weight),
-            (bound.d_output, bound.value),
-            mean_rows=bound.mean_rows,
-        )
         backward = self.grads.bind(self.scratch).instructions
-        return [*self.scratch.program.instructions, loss, *backward]
+        return [*self.scratch.program.instructions, *self.losses, *backward]
 
     @property
-    def gathered(self) -> tuple[Array, Array, Array | None]:
+    def gathered(self) -> list[Array | None]:
         """The buffers that a program may fill by rows."""
-        return self.scratch.input, self.bound_loss.target, self.bound_loss.sample_weight
+        loss = self.bound_loss
+        return arrays_in(self.scratch.input, loss.target, loss.sample_weight)
 
     def program(self) -> Executor | None:
         """Return the step up to the gradients as one program, or None if parts have no rule.
@@ -231,17 +273,18 @@ class _StepParts:
             instructions,
             dtype=self.scratch.mlp.dtype,
             batch=self.scratch.batch_size,
-            threads=self.threads,
             parameters=self.scratch.mlp.params.flat,
             names=self._names(),
-            **update,
+            **{"threads": self.threads, **update},
         )
 
     def _names(self) -> dict[int, str]:
         """Return names for the generated code, by address."""
+        inputs, targets = arrays_by_name(self.scratch.input), arrays_by_name(self.bound_loss.target)
         names = {
-            address_of(self.scratch.input): "input",
-            address_of(self.bound_loss.target): "target",
+            address_of(array): f"{kind}_{name}" if name else kind
+            for kind, arrays in (("input", inputs), ("target", targets))
+            for name, array in arrays.items()
         }
         for prefix, views in (("p", self.scratch.mlp.params.views), ("d", self.grads.views)):
             for name, view in views.items():
@@ -255,10 +298,15 @@ class _StepParts:
         """
         for instructions, problem in self.split():
             if not problem:
-                yield self.checked(self.compile(instructions))
-            for instruction in instructions if problem else ():
-                own = isinstance(instruction, Instruction)
-                yield from instruction.calls if own else self.bound_loss.calls
+                threads = 1 if _memory_is_shared(instructions) else self.threads
+                yield self.checked(self.compile(instructions, threads=threads))
+                continue
+            for instruction in instructions:
+                if isinstance(instruction, Instruction):
+                    yield from instruction.calls
+                else:
+                    yield from self._calls_of(instruction)
+        yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
@@ -275,6 +323,12 @@ class _StepParts:
                 yield [instruction], problem
         if group:
             yield group, ""
+
+    def _calls_of(self, loss: InstructionLike) -> Sequence[Call]:
+        """Return the calls of one of the losses."""
+        parts = self.bound_loss.parts or {"": self.bound_loss}
+        bounds = zip(self.losses, parts.values(), strict=True)
+        return next(bound.calls for each, bound in bounds if each is loss)
 
     def checked(self, program: Executor) -> Call:
         """Return the call that runs a program, and raises the error of a label out of range."""

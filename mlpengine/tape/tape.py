@@ -11,12 +11,19 @@ import numpy as np
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.ops import Dropout, GradOp, Philox
+from mlpengine.ops import BatchNorm, Dropout, GradOp, Normal, Philox, RunningStatistics
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.operand import cast_scalars, numeric
-from mlpengine.tape.record import Record, Value, ValueKind, as_tuple, padded_operands
+from mlpengine.tape.record import (
+    Record,
+    Value,
+    ValueKind,
+    as_tuple,
+    needed_records,
+    padded_operands,
+)
 from mlpengine.tape.rematerialization import Rematerialization
 from mlpengine.tape.summary import summarize
 
@@ -141,21 +148,62 @@ class Tape(KnownAttributes):
         """Record dropout that draws from `rng`; return `x` where that is None, or the rate is 0."""
         if self.rng is None or not rate:
             return x
-        number = sum(isinstance(record.op, Dropout) for record in self.records)
-        y: Node = self.apply(Dropout(rate, self.rng, number), x)
+        y: Node = self.apply(Dropout(rate, self.rng, self._draws), x)
         return y
 
+    @called_as("tape.normal(mean, deviation)")
+    def normal(self, mean: Node, deviation: Node) -> Node:
+        """Record a sample of a normal distribution by `rng`; return `mean` where that is None."""
+        if self.rng is None:
+            return mean
+        y: Node = self.apply(Normal(self.rng, self._draws), mean, deviation)
+        return y
+
+    @called_as("tape.batch_norm(h, p('norm.scale'), p('norm.bias'), running='norm')")
+    def batch_norm(
+        self,
+        x: Node,
+        scale: Node | None = None,
+        bias: Node | None = None,
+        *,
+        running: str,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Node:
+        """Record batch norm: by the rows of the batch, and where `rng` is None by running averages.
+
+        These are the buffers of a `Network` that `running` names, with ``.mean`` and ``.variance``
+        after it; training moves them by the share `momentum`.
+        """
+        parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
+        mean, variance = (self.params.views[node.name] for node in parts)
+        statistics = RunningStatistics.over(mean, variance, momentum)
+        y: Node = self.apply(BatchNorm(statistics, self.rng is not None, eps), x, scale, bias)
+        return y
+
+    @property
+    def _draws(self) -> int:
+        """Number of ops so far that draw random numbers."""
+        return sum(isinstance(record.op, Dropout | Normal) for record in self.records)
+
     @called_as("tape.layer('block 0', h)")
-    def layer(self, name: str, output: Node, *, pre_activation: Node | None = None) -> Node:
+    def layer(
+        self, name: str, output: Node, *, pre_activation: Node | None = None, alone: bool = False
+    ) -> Node:
         """Name what has been recorded since the last layer, which ends with `output`; return that.
 
-        Messages and diagnostics call it so; its output and the gradient of it, or of
-        `pre_activation`, are kept.  Raises: TapeError for a name that another layer has.
+        With `alone` it is what `output` depends on and no layer before has.  Messages and
+        diagnostics call it so; its output and the gradient of it, or of `pre_activation`, are kept.
+        Raises: TapeError for a name that another layer has.
         """
         if any(layer.name == name for layer in self.layers):
             raise TapeError(f"layer: names must differ (got {name!r} twice)")
         before = {n for layer in self.layers for n in layer.parameters}
         own = tuple(n.name for n in self.parameters if n.name not in before)
+        if alone:
+            records = needed_records(self.records, [output])
+            read = {x.name for record in records for x in record.operands if x is not None}
+            own = tuple(name for name in own if name in read)
         self.layers.append(RecordedLayer(name, output, pre_activation or output, own))
         return output
 

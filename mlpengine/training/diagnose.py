@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from math import isnan
+from math import isnan, prod
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ from mlpengine.diagnostics.baseline import (
     loss_of_constant,
     weight_scale,
 )
+from mlpengine.diagnostics.buffers import flat_rows
 from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_YARDSTICK_ROWS, rows_within, yardsticks
 from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.nn.mlp import need_mlp
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
 from mlpengine.spec import Array
@@ -235,8 +235,8 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
         "optimizer": step.optimizer,
         "steps_per_epoch": -(-len(train) // step.batch_size),
         "baseline": loss_of_constant(loss, y, constant, weights),
-        "feature_sizes": feature_sizes(train.x[:: -(-len(train) // FEATURE_ROWS)]),
-        "weight_scale": weight_scale(need_mlp(step.mlp, "diagnostics")),
+        "feature_sizes": feature_sizes(flat_rows(train.x[:: -(-len(train) // FEATURE_ROWS)])),
+        "weight_scale": weight_scale(step.mlp),
     }
     if validation is not None:
         other, shares = _thinned(validation)
@@ -254,7 +254,7 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features in memory, or of the targets of a regression."""
     known = NO_EXTREME
     if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:
-        known = extreme_feature(train.x, sizes)
+        known = extreme_feature(flat_rows(train.x), sizes)
     if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
         known = max(known, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
     return known
@@ -305,7 +305,7 @@ def measure_yardsticks(
     """
     limit = MAX_ROWS
     if seconds is not None:
-        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, train.x.shape[1]))
+        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, prod(train.x.shape[1:])))
     if limit < MIN_YARDSTICK_ROWS or not isinstance(task, Classification | Regression):
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)
@@ -315,7 +315,9 @@ def measure_yardsticks(
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
     other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
-    diagnostics.yardsticks = yardsticks(x, truth, predicted, rows, other)
+    diagnostics.yardsticks = yardsticks(
+        flat_rows(x), truth, predicted, rows, None if other is None else flat_rows(other)
+    )
 
 
 def _thinned(part: Split) -> tuple[Array, Array | None]:

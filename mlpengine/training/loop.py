@@ -19,8 +19,8 @@ from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import html_table, suggestion
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.features import Batches
-from mlpengine.models.evaluate import Evaluator, odd_value
-from mlpengine.models.task import Split, Task
+from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
+from mlpengine.models.task import LossOnly, Split, Task
 from mlpengine.optim import PlateauSchedule
 from mlpengine.settings import EarlyStopping
 from mlpengine.spec import Array
@@ -210,7 +210,11 @@ class Loop(KnownAttributes, Uncopyable):
         if not isinstance(early_stopping, EarlyStopping | None):
             text = f"loop: early_stopping must be an EarlyStopping (got {quoted(early_stopping)})"
             raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
-        if task.outputs != (outputs := step.mlp.outputs):
+        outputs = step.mlp.outputs
+        if not isinstance(task, LossOnly) and task.outputs != outputs:
+            if not isinstance(outputs, int):
+                names = ", ".join(outputs)
+                raise UsageError(f"loop: of outputs by name ({names}) the task must be LossOnly()")
             raise UsageError(
                 f"loop: task must have as many outputs as the network (got {task.outputs} and "
                 f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
@@ -240,7 +244,7 @@ class Loop(KnownAttributes, Uncopyable):
         self.fused_steps = compiled_steps(
             step, (train.x, train.y, weights), self.batches.order, count
         )
-        self.history = History(("loss", *task.headline) if validation else ())
+        self.history = History((*loss_names(step.loss), *task.headline) if validation else ())
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
         self.chooses = True
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch

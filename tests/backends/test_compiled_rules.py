@@ -122,6 +122,19 @@ def test_a_fused_map_waits_for_what_reads_its_memory():
     np.testing.assert_allclose(again, np.tanh(x @ w.T), rtol=1e-5, atol=1e-6)
 
 
+def test_memory_is_not_used_again_by_other_rows_before_all_of_it_is_read():
+    """Some rows of a batch are through all kernels before others, in chunks and on threads."""
+    memory = np.zeros(ROWS * 8, "f4")
+    wide, narrow = memory.reshape(ROWS, 8), memory[: ROWS * 4].reshape(ROWS, 4)
+    x, made = np.ones((ROWS, 4), "f4"), np.empty((ROWS, 8), "f4")
+    first = bound_instruction(REGISTRY["tanh"](), (wide,), made)
+    second = bound_instruction(REGISTRY["exp"](), (x,), narrow)
+    options = {"dtype": np.dtype("f4"), "batch": ROWS}
+    with pytest.raises(UnsupportedError, match=r"= exp forward, where .* = tanh forward reads"):
+        compile_program([first, second], **options)
+    compile_program([first, bound_instruction(REGISTRY["exp"](), (made,), wide)], **options)
+
+
 def test_parameters_with_as_many_rows_as_the_batch_are_not_its_rows():
     """What follows from them is computed once a step, and its gradient after all rows."""
     tape = Tape()

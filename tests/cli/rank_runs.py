@@ -11,10 +11,11 @@ from collections.abc import Callable
 from copy import deepcopy
 from hashlib import sha256
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 
-from mlpengine import Mlp, SoftmaxCrossEntropy
+from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
@@ -136,6 +137,33 @@ def updates() -> int:
         assert everywhere == [done[-5:]] * len(everywhere)
         if comm is None or comm.rank == 0:
             print(f"update {name}:", *done)
+    return 0
+
+
+def networks() -> int:
+    """Train networks of one's own by shards that ranks share, and print what comes out."""
+    sys.path.append(str(Path(__file__).parents[1]))
+    from own_networks import NETWORKS, rows
+
+    comm = None
+    if "PMI_SIZE" in os.environ:
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+    for name in ("residual with dropout", "gated", "convolution"):
+        x, y = rows(48, name)
+        order = np.random.default_rng(0).permutation(48)
+        for backend in ("numpy", "compiled"):
+            network = NETWORKS[name](seed=1)
+            optimizer = AdamW(network, lr=0.01, weight_decay=0.1)
+            options = {"backend": backend, "shards": 4, "comm": comm, "clip_norm": 0.5}
+            step = TrainingStep(network, MeanSquaredError(), optimizer, 16, **options)
+            losses, norms = step.run_many(x, y, order)
+            done = [*losses, *norms, step(x[:3], y[:3]), *hashes(network.params.flat)]
+            everywhere = [done] if comm is None else comm.allgather(done)
+            assert everywhere == [done] * len(everywhere)
+            if comm is None or comm.rank == 0:
+                print(f"network {name}, {backend}:", *done)
     return 0
 
 

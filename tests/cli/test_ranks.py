@@ -150,6 +150,14 @@ def test_ranks_share_out_the_update_and_keep_its_bits(mpiexec, capsys):
         assert re.findall("^update .*", done.stdout, re.MULTILINE) == expected, done
 
 
+def test_ranks_train_any_network_with_the_same_bits(mpiexec, capsys):
+    assert rank_runs.networks() == 0
+    expected = re.findall("^network .*", capsys.readouterr().out, re.MULTILINE)
+    assert len(expected) == 6
+    done = mpiexec(2, "networks")
+    assert re.findall("^network .*", done.stdout, re.MULTILINE) == expected, done
+
+
 def test_a_rank_that_waits_at_a_barrier_notices_that_another_has_ended(mpiexec):
     """Many steps in one call, and a single one."""
     message = "ranks: all of them must go on (a process has ended) True\n"

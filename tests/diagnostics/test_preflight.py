@@ -23,7 +23,7 @@ from mlpengine.diagnostics.preflight import (
     probe,
     suggest_lr,
 )
-from mlpengine.diagnostics.trial import Rows, clone, restored
+from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.weights import histograms, spectra
 from mlpengine.errors import NumericalError
 from mlpengine.optim import PercentileClip
@@ -223,8 +223,8 @@ def test_a_suggestion_never_lies_in_the_flat_part(rows, low, high, seed):
 def test_a_clone_computes_the_same_without_dropout():
     mlp = Mlp([4, 8, 2], activation="gelu", dropout=0.5, seed=3)
     x = np.random.default_rng(0).standard_normal((5, 4)).astype("f4")
-    np.testing.assert_array_equal(clone(mlp).predict(x), mlp.predict(x))
-    np.testing.assert_allclose(clone(mlp, "float64").predict(x), mlp.predict(x), atol=1e-5)
+    np.testing.assert_array_equal(mlp.without_dropout().predict(x), mlp.predict(x))
+    np.testing.assert_allclose(mlp.without_dropout("float64").predict(x), mlp.predict(x), atol=1e-5)
 
 
 def test_spectra_equal_their_definitions():

@@ -41,22 +41,49 @@ RNG = np.random.default_rng(0)
 REALMLP = recipes._realmlp
 
 
-@pytest.mark.parametrize(("level", "rank"), [(0.5, 102), (0.9, 184), (0.999, 203)])
-def test_intervals_are_as_wide_as_errors_out_of_fold(level, rank):
-    """The rank is that of conformal prediction: ceil(level (n + 1)), of 203 errors."""
-    errors, predictions = RNG.standard_normal((203, 2)), RNG.standard_normal((7, 2))
-    low, high = Residuals.of(errors).interval(predictions, level)
-    half = np.partition(np.abs(errors), rank - 1, axis=0)[rank - 1]
-    np.testing.assert_allclose(low, predictions - half, rtol=1e-12)
-    np.testing.assert_allclose(high, predictions + half, rtol=1e-12)
+@pytest.mark.parametrize(("level", "count"), [(0.5, 102), (0.9, 184), (0.999, 203)])
+@pytest.mark.parametrize("is_skewed", [False, True])
+def test_an_interval_holds_so_many_errors(level, count, is_skewed):
+    """The count is that of conformal prediction: ceil(level (n + 1)), of 203 errors.
+
+    Of errors on one side alone it is the shortest range that holds them.
+    """
+    rng = np.random.default_rng(1)
+    errors = rng.gamma(1.0, size=(203, 2)) if is_skewed else rng.standard_normal((203, 2))
+    low, high = Residuals.of(errors, errors * 0).interval(np.full((7, 2), 3.0), level)
+    for k, own in enumerate(np.sort(errors, axis=0).T):
+        first = np.argmin([own[i + count - 1] - own[i] for i in range(203 - count + 1)])
+        half = np.partition(np.abs(own), count - 1)[count - 1]
+        ends = (own[first], own[first + count - 1]) if is_skewed else (-half, half)
+        np.testing.assert_allclose(low[:, k] - 3, ends[0], rtol=1e-9)
+        np.testing.assert_allclose(high[:, k] - 3, ends[1], rtol=1e-9)
 
 
 def test_few_residuals_stand_for_many():
     errors = RNG.standard_normal((20_000, 1))
-    few = Residuals.of(errors)
-    assert len(few.values) == calibration.MAX_RESIDUALS
+    few = Residuals.of(errors, np.zeros((20_000, 1)))
+    assert len(few.errors) == calibration.MAX_RESIDUALS
     low, high = few.interval(np.zeros((1, 1)), 0.9)
-    assert high.item() == -low.item() == pytest.approx(norm.ppf(0.95), abs=0.03)
+    assert high.item() - low.item() == pytest.approx(2 * norm.ppf(0.95), abs=0.06)
+
+
+def test_widths_go_with_the_size_of_errors_at_a_prediction():
+    """Errors that grow with the prediction: each fifth of new rows holds what it promises."""
+    predictions, new = RNG.uniform(3, 10, (2, 20_000, 1))
+    residuals = Residuals.of(predictions * RNG.standard_normal((20_000, 1)), predictions)
+    truth = new + new * RNG.standard_normal((20_000, 1))
+    low, high = residuals.interval(new, 0.9)
+    inside = ((low <= truth) & (truth <= high))[np.argsort(new[:, 0]), 0]
+    shares = inside.reshape(5, -1).mean(axis=1)
+    np.testing.assert_allclose(shares, 0.9, atol=0.03)
+    np.testing.assert_allclose((high - low)[:, 0], 2 * norm.ppf(0.95) * new[:, 0], rtol=0.2)
+
+
+def test_predictions_without_any_error_have_intervals_without_width():
+    low, high = Residuals.of(np.zeros((20, 1)), np.arange(20.0)[:, None]).interval(
+        RNG.random((3, 1)), 0.9
+    )
+    np.testing.assert_array_equal(low, high)
 
 
 def ridge_folds(rng, y_of):
@@ -134,7 +161,8 @@ def test_intervals_cover_what_they_promise():
         slopes = np.array(
             [x[folds != k] @ y[folds != k] / (x[folds != k] ** 2).sum() for k in range(8)]
         )
-        residuals = Residuals.of((y - slopes[folds] * x)[:, None])
+        predictions = slopes[folds] * x
+        residuals = Residuals.of((y - predictions)[:, None], predictions[:, None])
         low, high = residuals.interval(slopes.mean() * new[:, None], 0.9)
         covered.append(((low[:, 0] <= new_y) & (new_y <= high[:, 0])).mean())
     assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
@@ -145,7 +173,8 @@ def test_intervals_do_not_count_the_difference_between_networks_twice():
     rows, networks = 4_000, 8
     wrong = RNG.standard_normal((networks, rows))
     y, folds = RNG.standard_normal(rows), np.arange(rows) % networks
-    residuals = Residuals.of((wrong[folds, np.arange(rows)] - y)[:, None])
+    predictions = wrong[folds, np.arange(rows)]
+    residuals = Residuals.of((y - predictions)[:, None], np.zeros((rows, 1)))
     new = RNG.standard_normal((networks, rows)).mean(axis=0)[:, None]
     low, high = residuals.interval(new, 0.9)
     truth = norm.cdf(norm.ppf(0.95) * np.sqrt(2 / (1 + 1 / networks))) * 2 - 1
@@ -187,7 +216,7 @@ LEVELS = [0, 1, -0.5, 90, "a", None, True, (0.5,), np.nan]
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_level_out_of_range_is_refused(level):
-    residuals = Residuals.of(np.ones((4, 1)))
+    residuals = Residuals.of(np.ones((4, 1)), np.zeros((4, 1)))
     with pytest.raises(UsageError, match="level must be a number between 0 and 1") as caught:
         residuals.interval(np.zeros((3, 1)), level)
     told = f"(got {level!r}){'; write 90 % as 0.9' if level == 90 else ''}"
@@ -296,7 +325,7 @@ def model(target="y"):
     preprocessor = Preprocessor(target, drop=drop).fit(table)
     members = Population(Mlp([preprocessor.n_features, 4, preprocessor.n_outputs]), 3)
     loss = "mse" if target == "y" else "softmax_cross_entropy"
-    residuals = Residuals.of(RNG.standard_normal((60, 1)))
+    residuals = Residuals.of(*RNG.standard_normal((2, 60, 1)))
     given = {"residuals": residuals} if target == "y" else {}
     return Model(members[0], preprocessor, loss, {}, members, **given), table
 
@@ -331,10 +360,6 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"residuals": [20, 40]}, "residuals: must be a whole number from 1"),
-        ({"residuals": -60}, "residuals: must be a whole number from 1"),
-        ({"residuals": True}, "residuals: must be a whole number from 1"),
-        ({"residuals": 10**9}, r"must be numbers of shape \(1000000000, 1\)"),
         ({"shares": [0.5, 0.5]}, "one for each kind of the 3 networks"),
         ({"shares": [0.5, 0.1, 0.1]}, "shares: must add up to 1"),
         ({"shares": [1.5, -0.5, 0.0]}, "shares: must add up to 1"),
@@ -351,18 +376,29 @@ def test_a_header_that_does_not_fit_is_refused(changed, message, tmp_path):
         Model.load(tmp_path / "m")
 
 
-@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, 1e9])
-def test_residuals_are_numbers_from_0(value, tmp_path):
+DAMAGED = {
+    "a missing array": ("places", lambda one: None, "residuals: needs all of residuals.errors"),
+    "of two targets": ("errors", lambda one: one.repeat(2, axis=1), r"shape \(1 or more, 1\)"),
+    "no errors": ("errors", lambda one: one[:0], r"residuals.errors: must be numbers of shape"),
+    "whole numbers": ("errors", lambda one: one.astype("i8"), "must be finite numbers"),
+    "nan": ("places", lambda one: one * np.nan, "residuals.places: must be finite numbers"),
+    "order": ("errors", lambda one: one[::-1].copy(), "errors and places must be sorted"),
+    "a scale of 0": ("scales", lambda one: one * 0, "scales must be above 0, and one for each"),
+    "other places": ("places", lambda one: one.repeat(2, axis=0), "and one for each place"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_residuals_that_cannot_be_are_refused(name, tmp_path):
     whole, _ = model()
     whole.save(tmp_path / "m")
     arrays, header = read_tensors(tmp_path / "m")
-    arrays["residuals"][3] = value
+    array, change, message = DAMAGED[name]
+    changed = change(arrays.pop(f"residuals.{array}"))
+    if changed is not None:
+        arrays[f"residuals.{array}"] = changed
     write_tensors(tmp_path / "m", arrays, header)
-    with pytest.raises(CheckpointError, match="must be finite, 0 or more, and sorted"):
-        Model.load(tmp_path / "m")
-    del arrays["residuals"]
-    write_tensors(tmp_path / "m", arrays, header)
-    with pytest.raises(CheckpointError, match="residuals: must be numbers of shape"):
+    with pytest.raises(CheckpointError, match=message):
         Model.load(tmp_path / "m")
 
 

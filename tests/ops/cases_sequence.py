@@ -4,7 +4,7 @@ import numpy as np
 from case import Case, distinct, normal, positive
 from philox_bytes import philox_bytes
 
-from mlpengine.ops import Dropout, Philox, SsmScan
+from mlpengine.ops import Dropout, Normal, Philox, SsmScan
 
 
 def scanned(a, b, x, h0=None):
@@ -57,7 +57,33 @@ def dropped(rate):
     )
 
 
+def sampled(columns):
+    rng = Philox(5)
+
+    def restore():
+        rng.step = 0
+
+    def value(mean, deviation):
+        pairs, rows = -(-columns // 2), len(mean)
+        lines = np.zeros((rows, -(-pairs * 8 // 16) * 16), np.uint8)
+        lines.reshape(-1)[:] = philox_bytes(5, 1, 0, lines.size)
+        one, two = np.split(lines[:, : pairs * 8].copy().view(np.uint32).astype(float), 2, axis=1)
+        radius, turn = np.sqrt(-2 * np.log((one + 1) / 2**32)), two / 2**32
+        z = [radius * np.cos(2 * np.pi * turn), radius * np.sin(2 * np.pi * turn)]
+        return mean + deviation * np.concatenate(z, axis=1)[:, :columns]
+
+    return Case(
+        f"normal of {columns} columns",
+        Normal(rng),
+        lambda n: (normal(n, columns), positive(n, columns)),
+        value,
+        before=restore,
+    )
+
+
 CASES = [
+    sampled(4),
+    sampled(5),
     scan("of five steps", 5, 3),
     scan("from zero", 4, 3, h0=False),
     scan("of one step", 1, 3),

@@ -273,3 +273,16 @@ def test_short_and_long_indices_pick_and_add_up_alike(count, dtype):
     np.testing.assert_allclose(dx, expected, rtol=1e-12)
     with pytest.raises(IndexRangeError, match=r"index 7 at \(4,\)"):
         run(lambda x, i: t.index_select(x, i, 1), x, np.where(np.arange(count) == 4, 7, index))
+
+
+def test_normal_samples_are_standard_normal_and_differ_by_step():
+    op = ops.Normal(ops.Philox(3))
+    tape = Tape()
+    mean, deviation = tape.input((4000, 5), name="mean"), tape.input((4000, 5), name="deviation")
+    program = Program(tape, tape.apply(op, mean, deviation))
+    inputs = {"mean": np.zeros((4000, 5), "f4"), "deviation": np.ones((4000, 5), "f4")}
+    z = program.forward(**inputs).astype("f8")
+    again = program.forward(**inputs)
+    assert not (z == again).any()
+    assert [abs(z.mean()), z.std(), (z**4).mean()] == pytest.approx([0, 1, 3], abs=0.1)
+    assert np.abs(np.corrcoef(z.T) - np.eye(5)).max() < 0.06

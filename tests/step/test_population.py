@@ -3,6 +3,7 @@
 import heapq
 import logging
 import math
+import pickle
 import subprocess
 import sys
 from copy import copy
@@ -11,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from own_networks import NETWORKS, Residual, rows
 
 from mlpengine import (
     Adam,
@@ -445,3 +447,45 @@ def test_rows_that_do_not_fit_are_refused_before_any_step(name):
     with pytest.raises(kind, match=message):
         step.run_many(**{"x": x, "y": y, "orders": orders, **changed})
     np.testing.assert_array_equal(step.members.params, before)
+
+
+@pytest.mark.parametrize("name", ["residual with dropout", "tied", "gated"])
+def test_members_of_any_class_have_the_bits_of_networks_of_their_own(name, backend):
+    x, y = rows(60, name)
+    orders = np.random.default_rng(0).integers(0, 60, (3, 7 * 16))
+    members = Population(NETWORKS[name](seed=99), 3, seeds=SEEDS)
+    step = PopulationStep(
+        *(members, MeanSquaredError(), AdamW, 16),
+        lr=LRS,
+        weight_decay=DECAYS,
+        clip_norm=0.5,
+        backend=backend,
+        threads=2,
+    )
+    losses, norms = step.run_many(x, y, orders)
+    assert step.backend == backend
+    for k, seed in enumerate(SEEDS):
+        own = NETWORKS[name](seed=seed)
+        optimizer = AdamW(own, lr=LRS[k], weight_decay=DECAYS[k])
+        single = TrainingStep(
+            own, MeanSquaredError(), optimizer, 16, clip_norm=0.5, backend=backend
+        )
+        expected, expected_norms = single.run_many(x, y, orders[k])
+        assert losses[k].tobytes() == expected.tobytes()
+        assert norms[k].tobytes() == expected_norms.tobytes()
+        assert members[k].params.flat.tobytes() == own.params.flat.tobytes()
+        np.testing.assert_array_equal(members.predict(x)[k], own.predict(x))
+    np.testing.assert_array_equal(members.mean(x), members.predict(x).mean(axis=0))
+    pickled = pickle.loads(pickle.dumps(members))
+    np.testing.assert_array_equal(pickled.params, members.params)
+
+
+def test_networks_like_another_have_its_settings_and_what_it_freezes():
+    network = Residual(8, outputs=3, dtype="float64", seed=7)
+    network.freeze(["in"])
+    other = network.like(blocks=1, seed=7)
+    assert isinstance(other, Residual)
+    assert (other.blocks, other.outputs, other.dtype) == (1, 3, np.dtype("float64"))
+    assert other.params.frozen == {"in.weight", "in.bias"}
+    expected = Residual(8, 1, 3, dtype="float64", seed=7)
+    np.testing.assert_array_equal(other.params.flat, expected.params.flat)

@@ -118,8 +118,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
         member.learn_once(own)
         assert (member.mlp.params.flat != before).any()
         assert member.mlp.is_linear == linear
-    errors = np.abs(fitted.residuals.values)
-    assert errors.shape == (60, 1)
+    assert fitted.residuals.errors.shape == (60, 1)
 
 
 WRONG = {

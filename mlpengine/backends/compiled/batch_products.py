@@ -80,7 +80,7 @@ class BatchProduct(Kernel):
         sums = f"vec {', '.join(f'sum_{q} = {{0}}' for q in numbers)};"
         if self.turned == "b":
             line = load_vector(f"b + k * {b} + j", "n")
-            terms = [f"const vec v = {line};"]
+            terms: list[Statement] = [f"const vec v = {line};"]
             for q in numbers:
                 at = load_vector(f"a + (r + {q}) * {a} + j", "n")
                 terms.append(f"sum_{q} = multiply_add({at}, v, sum_{q});")
@@ -93,5 +93,5 @@ class BatchProduct(Kernel):
             at = f"splat(a[(r + {q}) * {row} + k * {term}])"
             terms.append(f"sum_{q} = multiply_add({at}, v, sum_{q});")
         ends = [store(f"c + (r + {q}) * {c} + j", f"sum_{q}", "n") for q in numbers]
-        over = ForLoop("k", 0, self.b.rows // self.count, terms)
-        return lane_loop(self.c.columns, layout.lanes, [sums, over, *ends])
+        sum_up = ForLoop("k", 0, self.b.rows // self.count, terms)
+        return lane_loop(self.c.columns, layout.lanes, [sums, sum_up, *ends])

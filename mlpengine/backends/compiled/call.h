@@ -5,7 +5,7 @@ struct call {
   void *const *table;   /* addresses of the caller's arrays */
   char *workspace;
   const int64_t *order; /* rows of the data for each step, or NULL if the buffers are filled */
-  const char *data[3];
+  const char *data[8];  /* of each buffer that is gathered */
   const double *rates;  /* a learning rate for each step, or NULL for `lr` */
   const double *decays; /* a weight decay for each step, or NULL for `weight_decay` */
   double *losses, *norms; /* of each step, or NULL */

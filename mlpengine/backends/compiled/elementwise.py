@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.rules import VectorRule, find_rule
 from mlpengine.backends.scalar.functions import each
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
 from mlpengine.ops import Add
 from mlpengine.ops.op import Direction, GradOp
 
@@ -52,7 +52,7 @@ class Map(Kernel):
             raise UnsupportedError(f"{op.name} {direction} of several shapes")
         kernels: list[Kernel] = []
         names = {name: values.read(arrays[name]) for name in rule.reads}
-        kind = "rows" if any(v.kind == "rows" for v in names.values()) else None
+        kind: Origin | None = "rows" if any(v.kind == "rows" for v in names.values()) else None
         wide = (*shape, 1) if kind == "rows" and len(shape) == 1 else shape
         for name, value in names.items():
             given = arrays[name].shape

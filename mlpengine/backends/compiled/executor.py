@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.backends.compiled.cache import known_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
-from mlpengine.backends.compiled.source import CSource, make_source
+from mlpengine.backends.compiled.source import MAX_GATHERED, CSource, make_source
 from mlpengine.backends.compiled.target import (
     LEVEL_NAMES,
     CompileTarget,
@@ -77,7 +77,7 @@ class CallStruct(ctypes.Structure):
         ("table", ctypes.c_void_p),
         ("workspace", ctypes.c_void_p),
         ("order", ctypes.c_void_p),
-        ("data", ctypes.c_void_p * 3),
+        ("data", ctypes.c_void_p * MAX_GATHERED),
         ("rates", ctypes.c_void_p),
         ("decays", ctypes.c_void_p),
         ("losses", ctypes.c_void_p),
@@ -227,7 +227,7 @@ class Executor:
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm
         call.missing = missing
         call.order = address_of(order)
-        call.data[:] = [None if a is None else address_of(a) for a in data]
+        call.data[: len(data)] = [None if a is None else address_of(a) for a in data]
         if isinstance(rates, float):
             call.lr = rates
         else:

@@ -32,7 +32,8 @@ class InstructionLike(Protocol):
 class LossInstruction:
     """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
 
-    The value is a sum over rows divided by `mean_rows`, by default the rows of the output.
+    The value is a sum over rows divided by `mean_rows`, by default the rows of the output, times
+    `weight`, and so is the gradient.
     """
 
     op: GradOp
@@ -41,6 +42,7 @@ class LossInstruction:
     kind: str = "loss"
     work: Mapping[str, Array] = field(default_factory=dict)
     mean_rows: int | None = None
+    weight: float = 1.0
 
 
 class Kernel(ABC):

@@ -24,7 +24,7 @@ class _Reservation(NamedTuple):
     phases: Sequence[Phase]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Layout:
     """The memory of a program; `plan` completes it before anything is printed.
 

@@ -1,6 +1,7 @@
 """Losses, row by row.
 
-The value of a row is stored in ``row_loss``, in double; the program sums them in order.
+The value of a row is stored in ``row_loss``, in double, of a second loss in ``row_loss_1``; the
+program sums them in order.
 """
 
 from abc import abstractmethod
@@ -27,7 +28,8 @@ from mlpengine.spec import Array
 class LossRows(Kernel):
     """A loss, row by row: its gradient, and each row's value for the sum that follows.
 
-    Both are divided by `mean_rows`, the rows of the mean, of which the program may have a part.
+    Both are divided by `mean_rows`, the rows of the mean, of which the program may have a part, and
+    times `factor`, the weight of the loss among several.
     """
 
     output: MatrixValue
@@ -36,6 +38,7 @@ class LossRows(Kernel):
     d_output: MatrixValue | None
     value: Array
     mean_rows: int
+    factor: float
     op: Loss
 
     kind: ClassVar[type[Loss]]
@@ -58,22 +61,34 @@ class LossRows(Kernel):
             raise UnsupportedError("losses of anything but rows of outputs")
         d_output = None if slot is None else values.write(slot, "d_output")
         rows = output.rows if instruction.mean_rows is None else instruction.mean_rows
-        return [cls(output, target, weight, d_output, total, max(rows, 1), op)]
+        rows = max(rows, 1)
+        return [cls(output, target, weight, d_output, total, rows, instruction.weight, op)]
 
     def emit(self, writer: Writer, name: str) -> None:
-        writer.output, writer.mean_rows = self.output, self.mean_rows
-        writer.layout.add_array("loss_value", self.value)
-        writer.layout.reserve("row_loss", writer.batch, "double", ("update",))
+        if writer.output is None:
+            writer.output, writer.mean_rows = self.output, self.mean_rows
+        suffix = f"_{writer.losses}" if writer.losses else ""
+        writer.losses += 1
+        row_loss = f"row_loss{suffix}"
+        writer.layout.add_array(f"loss_value{suffix}", self.value)
+        writer.layout.reserve(row_loss, writer.batch, "double", ("update",))
         reads: list[MatrixValue | str] = [*self.reads]
-        writes: list[MatrixValue | str] = [*self.writes, "row_loss"]
+        writes: list[MatrixValue | str] = [*self.writes, row_loss]
         if self.target.array.dtype.kind == "i":
             writer.layout.reserve("bad_label", 1, "int64_t", ("prepare", "update"))
             writes.append("bad_label")
-        reads += self._prepare(writer, name)
-        rows, body = self.output.rows, self._body(writer.layout)
+        reads += self._prepare(writer, name, suffix)
+        rows, body = self.output.rows, [*self._body(writer.layout)]
+        if suffix:
+            body.insert(0, f"double *const row_loss = {row_loss};")
         writer.add(name, "rows", rows, self.text, body, reads, writes, takes_part=True)
 
-    def _prepare(self, writer: Writer, name: str) -> Sequence[str]:
+    @property
+    def _rows_of_mean(self) -> str:
+        """The C expression of the number that values and gradients are divided by."""
+        return "part.mean_rows" if self.factor == 1 else f"(part.mean_rows / {self.factor!r})"
+
+    def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
         """Add what is computed once a step; return the names of the buffers with it."""
         return ()
 
@@ -122,7 +137,7 @@ class EntryLossRows(LossRows):
         loads: list[Statement] = [f"const vec t = {load_vector(*lanes(target))};"]
         stores: list[Statement] = []
         shares: list[Statement] = [
-            f"const double entries = part.mean_rows * {max(target.columns, 1)};",
+            f"const double entries = {self._rows_of_mean} * {max(target.columns, 1)};",
             f"const double mean = {f.value_scale!r} / entries;",
         ]
         for k, o in enumerate(f.outputs):
@@ -160,6 +175,7 @@ class CrossEntropyRows(LossRows):
     """The cross-entropy of softmax."""
 
     op: SoftmaxCrossEntropy
+    _column_scale = ""
 
     kind = SoftmaxCrossEntropy
 
@@ -167,15 +183,16 @@ class CrossEntropyRows(LossRows):
     def _class_weights(self) -> Sequence[float]:
         return self.op.class_weights or ()
 
-    def _prepare(self, writer: Writer, name: str) -> Sequence[str]:
+    def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
         """Add the function that computes the class weights over the rows of the mean."""
         weights = self._class_weights
         if not weights:
             return ()
-        scale, classes = "column_scale", len(weights)
+        scale, classes = f"column_scale{suffix}", len(weights)
+        self._column_scale = scale
         writer.layout.reserve(scale, padded_length(classes, writer.layout.lanes))
         numbers = ", ".join(repr(float(weight)) for weight in weights)
-        share = f"{scale}[i] = (real)(weights[i] / part.mean_rows);"
+        share = f"{scale}[i] = (real)(weights[i] / {self._rows_of_mean});"
         body: list[Statement] = [
             f"static const double weights[{classes}] = {{{numbers}}};",
             ForLoop("i", "first", "last", [share]),
@@ -190,7 +207,7 @@ class CrossEntropyRows(LossRows):
     def _body(self, layout: Layout) -> Sequence[Statement]:
         narrow = self.output.columns <= layout.lanes
         group = self._narrow(layout) if narrow else self._wide(layout)
-        share = "const real row_share = (real)(1 / part.mean_rows);"
+        share = f"const real row_share = (real)(1 / {self._rows_of_mean});"
         head = [] if self._class_weights else [share]
         return [*head, ForLoop("from", "first", "last", group, "LANES")]
 
@@ -318,7 +335,8 @@ class CrossEntropyRows(LossRows):
         columns = self.output.columns
         by_column = "splat(row_share)"
         if self._class_weights:
-            by_column = "splat(column_scale[j])" if narrow else "load(column_scale + j)"
+            scale = self._column_scale
+            by_column = f"splat({scale}[j])" if narrow else f"load({scale} + j)"
         if target.array.dtype.kind == "f":
             hot = "t[j]" if narrow else load_vector(layout.at(target, "i", "j"), "n")
         elif narrow:

@@ -16,7 +16,7 @@ from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
 from mlpengine.backends.compiled.sums import RowSums
-from mlpengine.backends.values import Batch, Kind, MatrixValue, UnsupportedError, Values
+from mlpengine.backends.values import Batch, MatrixValue, Origin, UnsupportedError, Values
 
 KERNELS: list[type[Kernel]] = [
     Product,
@@ -92,8 +92,8 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
     Raises: UnsupportedError if it can only go over the rows of a batch, and these are others.
     """
-    kinds: set[Kind] = {value.kind for value in kernel.reads}
-    made: Kind = "sums"
+    kinds: set[Origin] = {value.kind for value in kernel.reads}
+    made: Origin = "sums"
     if "sums" in kinds:
         kernel.called_in = "finish"
     elif kinds == {"parameters"} or not (kinds or isinstance(kernel, Draw)):
@@ -114,15 +114,22 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
 
 def _need_order(kernels: Sequence[Kernel]) -> None:
-    """Raise UnsupportedError if a kernel of an earlier phase overwrites what one before it reads.
+    """Raise UnsupportedError if a kernel overwrites too early what one before it reads.
 
-    Another program has left that there.
+    Another program has left that there.  Too early is in an earlier phase, or in that of the rows
+    if these lie elsewhere: some rows are through all kernels before others.
     """
     order = [PHASES.index(kernel.called_in) for kernel in kernels]
     for i, kernel in enumerate(kernels):
-        for j in range(i):
-            if order[i] < order[j] and _overwrites(kernel, kernels[j]):
-                raise UnsupportedError(f"{kernel.text}, where {kernels[j].text} reads")
+        for written in (value for value in kernel.writes if value.final):
+            for j in range(i):
+                for read in kernels[j].reads:
+                    if read.written or not read.overlaps(written):
+                        continue
+                    ends = [(v.address, v.rows, v.columns) for v in (read, written)]
+                    alike = ends[0] == ends[1]
+                    if order[i] < order[j] or (order[i] == order[j] and not alike):
+                        raise UnsupportedError(f"{kernel.text}, where {kernels[j].text} reads")
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:

@@ -3,21 +3,20 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import ForLoop, Statement
-from mlpengine.backends.compiled.strides import Axis, contiguous, fit_axes, nest, place
+from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class Entries(NamedTuple):
     """Entries of one row that are copied together, times a factor; without `source` zeros.
 
     `starts` are the first entries, and `pitches` the distances between rows, in the target and in
@@ -25,7 +24,7 @@ class Part:
     """
 
     source: MatrixValue | None
-    axes: Sequence[Axis]
+    axes: Sequence[LoopAxis]
     starts: tuple[int, ...]
     pitches: tuple[int, ...]
     factor: float = 1.0
@@ -36,7 +35,7 @@ class Move(Kernel):
     """Parts of arrays, copied row by row of a batch or, if it has no rows of one, at once."""
 
     out: MatrixValue
-    parts: Sequence[Part]
+    parts: Sequence[Entries]
     text: str
     count: int = field(default=1)
 
@@ -52,11 +51,12 @@ class Move(Kernel):
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None
-        copies = [_copied(call) for call in calls]
-        if any(copy is None for copy in copies):
+        copies = [copy for call in calls if (copy := _copied(call)) is not None]
+        if len(copies) < len(calls):
             return None
         read = [values.read(a) for a in _arrays(instruction.reads)]
-        kind = next((k for k in ("sums", "rows") if any(v.kind == k for v in read)), "parameters")
+        kinds: tuple[Origin, ...] = ("sums", "rows", "parameters")
+        kind = next((k for k in kinds if any(v.kind == k for v in read)), kinds[-1])
         moves = []
         for array in _arrays(instruction.writes):
             out = values.write(array, f"{op.name if op else 'zeros'}_", kind)
@@ -75,7 +75,8 @@ class Move(Kernel):
         strides = [0 if n == 1 else s for n, s in zip(shape, contiguous(shape), strict=True)]
         ends = contiguous(out.array.shape), (*(0,) * lead, *strides)
         axes = [
-            Axis(n, both) for n, both in zip(out.array.shape, zip(*ends, strict=True), strict=True)
+            LoopAxis(n, both)
+            for n, both in zip(out.array.shape, zip(*ends, strict=True), strict=True)
         ]
         part = _by_rows(source, axes, (0, 0), out, count, factor)
         return cls(out, [part], f"{out.name} = {source.name} repeated", count)
@@ -83,7 +84,7 @@ class Move(Kernel):
     @classmethod
     def reshaped(cls, source: MatrixValue, out: MatrixValue, count: int) -> "Move":
         """Return what writes the numbers of `source` in the shape of `out`."""
-        axes = [Axis(source.array.size, (1, 1))]
+        axes = [LoopAxis(source.array.size, (1, 1))]
         part = _by_rows(source, axes, (0, 0), out, count)
         return cls(out, [part], f"{out.name} = {source.name} in another shape", count)
 
@@ -97,7 +98,7 @@ class Move(Kernel):
             for k, value in enumerate(ends):
                 steps = [("i", part.pitches[k])]
                 steps += [(f"j_{i}", axis.strides[k]) for i, axis in enumerate(axes)]
-                places.append(f"*({place(layout, value, steps, part.starts[k])})")
+                places.append(f"*({address_in(layout, value, steps, part.starts[k])})")
             given = "0" if part.source is None else places[1]
             if part.factor != 1:
                 given = f"{given} * (real){part.factor!r}"
@@ -122,8 +123,9 @@ def _copied(call: Any) -> tuple[Array, Array | None] | None:
         to, source = call.args
         return to, source
     array = getattr(call.func, "__self__", None)
-    clears = isinstance(array, np.ndarray) and call.func == array.fill and call.args == (0,)
-    return (array, None) if clears else None
+    if isinstance(array, np.ndarray) and call.func == array.fill and call.args == (0,):
+        return array, None
+    return None
 
 
 def _lies_in(part: Array, array: Array) -> bool:
@@ -133,7 +135,7 @@ def _lies_in(part: Array, array: Array) -> bool:
 
 def _part(
     to: Array, source: Array | None, out: MatrixValue, read: Sequence[MatrixValue], count: int
-) -> Part:
+) -> Entries:
     """Return a copy between arrays as entries of each row."""
     size = to.itemsize
     given: list[tuple[Array, MatrixValue]] = [(to, out)]
@@ -144,35 +146,35 @@ def _part(
         value = next(v for v in read if _lies_in(source, v.array))
         given.append((np.broadcast_to(source, to.shape), value))
     strides = [tuple(n // size for n in array.strides) for array, _ in given]
-    axes = [Axis(n, tuple(s[i] for s in strides)) for i, n in enumerate(to.shape)]
+    axes = [LoopAxis(n, tuple(s[i] for s in strides)) for i, n in enumerate(to.shape)]
     starts = tuple((address_of(a) - v.address) // size for a, v in given)
     return _by_rows(value, axes, starts, out, count)
 
 
 def _by_rows(
     source: MatrixValue | None,
-    axes: Sequence[Axis],
+    axes: Sequence[LoopAxis],
     starts: tuple[int, ...],
     out: MatrixValue,
     count: int,
     factor: float = 1.0,
-) -> Part:
+) -> Entries:
     """Return the part of each of `count` rows; the first axis goes over them, and perhaps more.
 
     Raises: UnsupportedError if a row of the target has entries of several rows.
     """
     if count == 1:
-        return Part(source, axes, starts, (0,) * len(starts), factor)
+        return Entries(source, axes, starts, (0,) * len(starts), factor)
     rows = [out.array.size // count]
     if source is not None:
         rows.append(source.array.size // count)
     first, *others = axes
-    times, rest = divmod(first.length, count)
+    times, left = divmod(first.length, count)
     pitches = tuple(times * n for n in first.strides)
     ends = [*zip(pitches, starts, rows, strict=True)][
         : 2 if source and source.kind == "rows" else 1
     ]
-    if rest or any(pitch != length or start >= length for pitch, start, length in ends):
+    if left or any(pitch != length or start >= length for pitch, start, length in ends):
         raise UnsupportedError(f"{out!r}, in other rows than the batch's")
-    axes = [Axis(times, first.strides), *others]
-    return Part(source, axes, starts, pitches, factor)
+    axes = [LoopAxis(times, first.strides), *others]
+    return Entries(source, axes, starts, pitches, factor)

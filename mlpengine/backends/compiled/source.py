@@ -27,7 +27,7 @@ from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
-from mlpengine.backends.values import Batch, MatrixValue
+from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
 from mlpengine.common.buffers import address_of
 from mlpengine.spec import Array
 
@@ -37,6 +37,9 @@ REST = 5
 
 POOL = 2
 """The same for the pool of several threads."""
+
+MAX_GATHERED = 8
+"""Arrays of inputs, targets and weights, the length of `data` in call.h."""
 
 NORM_CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
@@ -85,13 +88,14 @@ def make_source(
 ) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
-    `gathered` are up to three buffers that the loop over many steps fills by rows, and `parameters`
-    the flat vector of all, which tells where there are none what does not change with the rows.
-    `threads` is the
-    maximum number of threads, of which small shapes use fewer.  With `ranks` the program is an
-    update that ranks on one machine can share out.
+    `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows, and
+    `parameters` the flat vector of all, which tells where there are none what does not change with
+    the rows.  `threads` is the maximum number of threads, of which small shapes use fewer.  With
+    `ranks` the program is an update that ranks on one machine can share out.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
+    if len(gathered) > MAX_GATHERED:
+        raise UnsupportedError(f"{len(gathered)} arrays of inputs and targets")
     layout = Layout(target, dtype.itemsize)
     rows = Batch(batch, gathered, parameters)
     lowered = lower(instructions, layout.lanes, names or {}, rows, dtype.itemsize)
@@ -123,7 +127,7 @@ def make_source(
         f"#define CLAIMS {len(writer.claimable)}",
         f"#define CLAIMABLE {{{', '.join(map(str, writer.claimable))}}} /* units of each list */",
         *(["#define RANKS"] if ranks else []),
-        *_step_defines(layout, update, clipping, dtype, gathered, ranks=ranks),
+        *_step_defines(layout, update, clipping, dtype, gathered, writer.losses, ranks=ranks),
         *_output_defines(layout, writer.output, gathered),
         *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
         *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
@@ -164,19 +168,26 @@ def _step_defines(
     clipping: Clipping,
     dtype: "np.dtype[np.floating]",
     gathered: Sequence[Array | None],
+    losses: int,
     *,
     ranks: bool,
 ) -> Iterator[str]:
     """Yield the definitions that gather.h, step.h, norm.h, clip.h and ranks.h require."""
     if gathered:
         yield "#define GATHERS"
+    present = [number for number, buffer in enumerate(gathered) if buffer is not None]
     for number, buffer in enumerate(gathered):
         if buffer is not None:
             yield f"#define BUFFER_{number} ({layout.pointer(f'batch_{number}')})"
             yield f"#define ROW_BYTES_{number} INT64_C({prod(buffer.shape[1:]) * buffer.itemsize})"
-    if layout.knows("row_loss"):
-        yield f"#define ROW_LOSS ({layout.pointer('row_loss')})"
-        yield f"#define LOSS_VALUE ({layout.pointer('loss_value')})"
+    if present:
+        yield f"#define EACH_BUFFER(X) {' '.join(f'X({number})' for number in present)}"
+    if losses:
+        suffixes = ["", *(f"_{k}" for k in range(1, losses))]
+        places = (
+            (layout.pointer(f"row_loss{s}"), layout.pointer(f"loss_value{s}")) for s in suffixes
+        )
+        yield f"#define EACH_LOSS(X) {' '.join(f'X({rows}, {value})' for rows, value in places)}"
     if layout.knows("bad_label"):
         yield f"#define LABEL_ERROR ({layout.pointer('bad_label')})"
     if update is not None:

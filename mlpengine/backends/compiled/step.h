@@ -1,5 +1,5 @@
 /* A step, made of the program's functions.  Defined before this: GATHERS if rows are gathered;
-   ROW_LOSS and LOSS_VALUE if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES, GRADS,
+   EACH_LOSS if there is a loss, LABEL_ERROR if it has labels; PARAMETERS, RANGES, GRADS,
    CHUNK_SUMS, SMALLEST_SUM, LARGEST_UPDATE and FLUSH_EVERY if there is an update, and RANKS and what
    ranks.h defines if ranks share it out. */
 
@@ -133,11 +133,17 @@ static int64_t step(struct call *call, const int64_t *order, const int64_t numbe
 #ifdef LABEL_ERROR
   if (LABEL_ERROR[0]) return BAD_LABEL;
 #endif
-#ifndef ROW_LOSS
+#ifndef EACH_LOSS
   loss = call->loss; /* of the gradients, whether or not this call has computed them */
 #else
-  loss = sum_in_order(ROW_LOSS, part.rows);
-  if (LEADS) call->loss = LOSS_VALUE[0] = loss;
+#define ADD_LOSS(of_rows, total)                           \
+  {                                                        \
+    const double value = sum_in_order(of_rows, part.rows); \
+    if (LEADS) (total)[0] = value;                         \
+    loss += value;                                         \
+  }
+  EACH_LOSS(ADD_LOSS)
+  if (LEADS) call->loss = loss;
 #endif
 #ifdef PARAMETERS
   return apply(call, number, lr, decay, loss, part);

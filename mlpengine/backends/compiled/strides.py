@@ -9,7 +9,7 @@ from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
-class Axis(NamedTuple):
+class LoopAxis(NamedTuple):
     """An axis of a loop: its length, and how far apart its entries are in each of several arrays.
 
     Distances are numbers of entries of arrays without padding.
@@ -24,22 +24,22 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def fit_axes(axes: Iterable[Axis], values: Sequence[MatrixValue]) -> list[Axis]:
+def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
     """Return `axes`, of which none leaves a row within it in any of the arrays of `values`.
 
     Raises: UnsupportedError if there are none.
     """
     fitted = [*axes]
     for k, value in enumerate(values):
-        columns, split = value.columns, list[Axis]()
+        columns, split = value.columns, list[LoopAxis]()
         for length, strides in fitted:
             step, inside = strides[k], length
             if 0 < step < columns <= step * (length - 1):
                 inside = columns // step
                 if columns % step or length % inside:
                     raise UnsupportedError(f"{value!r} in rows of other lengths")
-            split.append(Axis(length // inside, tuple(inside * n for n in strides)))
-            split.append(Axis(inside, strides))
+            split.append(LoopAxis(length // inside, tuple(inside * n for n in strides)))
+            split.append(LoopAxis(inside, strides))
         fitted = [axis for axis in split if axis.length != 1]
         steps = [(axis.length - 1, abs(axis.strides[k])) for axis in fitted]
         span = sum(last * step for last, step in steps if step < columns)
@@ -55,7 +55,9 @@ def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
     return sign * (rows * layout.stride(value) + columns)
 
 
-def place(layout: Layout, value: MatrixValue, steps: Iterable[tuple[str, int]], start: int) -> str:
+def address_in(
+    layout: Layout, value: MatrixValue, steps: Iterable[tuple[str, int]], start: int
+) -> str:
     """Return the C address of an entry: `start`, and each variable times its distance."""
     terms = [f" + {name} * {n}" for name, step in steps if (n := in_memory(layout, value, step))]
     first = in_memory(layout, value, start)

@@ -7,7 +7,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.row_loops import lane_loop
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
-from mlpengine.backends.compiled.strides import Axis, contiguous, fit_axes, nest, place
+from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Mean, Sum
@@ -70,7 +70,7 @@ class RowSums(Kernel):
         count = writer.batch if self.called_in == "rows" else 1
         strides = zip(contiguous(self.shape), contiguous(self.kept), strict=True)
         axes = [
-            Axis(n, (of_x, of_out if m == n else 0))
+            LoopAxis(n, (of_x, of_out if m == n else 0))
             for n, m, (of_x, of_out) in zip(self.shape, self.kept, strides, strict=True)
         ]
         first, *others = axes
@@ -78,9 +78,9 @@ class RowSums(Kernel):
         if count > 1:
             times = first.length // count
             pitches = times * first.strides[0], times * first.strides[1]
-            axes = [Axis(times, first.strides), *others]
+            axes = [LoopAxis(times, first.strides), *others]
         axes = fit_axes(axes, [self.x, self.out])
-        along = next((a for a in axes if a.strides[0] == 1), Axis(1, (1, 1)))
+        along = next((a for a in axes if a.strides[0] == 1), LoopAxis(1, (1, 1)))
         kept = [a for a in axes if a is not along and a.strides[1]]
         summed = [a for a in axes if a is not along and not a.strides[1]]
         names = {id(a): f"{role}_{i}" for role, of in (("k", kept), ("s", summed))
@@ -88,8 +88,8 @@ class RowSums(Kernel):
         steps = [[("i", pitches[k])] for k in (0, 1)]
         for k in (0, 1):
             steps[k] += [(names[id(a)], a.strides[k]) for a in (*kept, *summed)]
-        x = f"{place(layout, self.x, steps[0], 0)} + j"
-        out = place(layout, self.out, steps[1], 0)
+        x = f"{address_in(layout, self.x, steps[0], 0)} + j"
+        out = address_in(layout, self.out, steps[1], 0)
         over = [(names[id(a)], a.length) for a in summed]
         add: list[Statement] = [f"total += {load_vector(x, 'n')};"]
         scaled = "" if self.factor == 1 else f" * (real){self.factor!r}"

@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.statements import CFunction, Phase, Statement
 from mlpengine.backends.values import MatrixValue, UnsupportedError
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Writer:
     """Collects the functions of one program over `batch` rows and `threads` threads.
 
@@ -19,7 +19,8 @@ class Writer:
         by_columns: whether threads divide the columns of wide products.
         functions: in the order of their calls within a phase.
         claimable: the number of units of each list from which threads claim what they do.
-        output: what the loss reads, if there is one.
+        output: what the first loss reads, if there is one.
+        losses: the number of losses so far.
         mean_rows: number of rows over which the loss is a mean.
     """
 
@@ -31,6 +32,7 @@ class Writer:
     functions: list[CFunction] = field(default_factory=list)
     claimable: list[int] = field(default_factory=list)
     output: MatrixValue | None = None
+    losses: int = 0
     mean_rows: int | None = None
 
     def slices(self, count: int) -> list[int]:

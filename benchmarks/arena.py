@@ -1,0 +1,356 @@
+"""How good the default models are on real tables, beside what people compare them with.
+
+``python benchmarks/arena.py FOLDER --results OUT`` (extra ``quality``; ``--smoke`` in place of both
+for two shipped tables) reads the tables that FOLDER's ``tables.json`` lists (name, csv, target,
+task; optionally columns to drop, columns that are categories, a group or a time).  Each is split
+three times into 80 % to learn from and 20 % to predict: by group where it has one, the last fifth
+by time where it has a time (once), else at random.  Every method has its defaults, one thread, and
+two forms: alone, and as the mean of eight fits that each leave out one fold (*bagged*; RealMLP's
+own cross-validation).  Ours is what ``init`` proposes, a mean already, and one network of it.
+
+It prints root mean squared errors or log losses, geometric means of their ratios, mean ranks and
+Elo (``bencheval`` of TabArena), and processor time, apart for random, grouped and timed splits.
+``--half choose`` and ``--half report`` are every other table in alphabetical order: settings are
+chosen on the first half, and figures quoted of the second.
+
+Each fit's scores are a line of OUT/results.jsonl and its predictions a file beside it, so that a
+run goes on where an earlier one stopped.  ``--show`` fits nothing.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+os.environ.update(ONE)  # before NumPy is imported
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+from machine import restart_clean  # noqa: E402
+from quality_methods import Method, methods  # noqa: E402
+from quality_tables import Problem, problems  # noqa: E402
+from sklearn.metrics import log_loss, roc_auc_score  # noqa: E402
+from sklearn.model_selection import (  # noqa: E402
+    GroupShuffleSplit,
+    KFold,
+    StratifiedKFold,
+    train_test_split,
+)
+
+SPLITS = 3
+FOLDS = 8
+LARGEST = 20_000
+"""Rows taken of a larger table."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A table to learn and to predict, and how its rows are split: random, group or time."""
+
+    problem: Problem
+    kind: str
+    groups: np.ndarray | None = None
+
+    @property
+    def splits(self) -> int:
+        return 1 if self.kind == "time" else SPLITS
+
+    def parts(self, split: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the rows to learn from and those to predict."""
+        frame, numbers = self.problem.frame, np.arange(len(self.problem.frame))
+        if self.kind == "time":
+            cut = len(frame) * 4 // 5
+            train, test = numbers[:cut], numbers[cut:]
+        elif self.kind == "group":
+            chosen = GroupShuffleSplit(1, test_size=0.2, random_state=split)
+            train, test = next(chosen.split(numbers, groups=self.groups))
+        else:
+            labels = frame[self.problem.target] if self.problem.is_classification else None
+            train, test = train_test_split(
+                numbers, test_size=0.2, random_state=split, stratify=labels
+            )
+        return frame.iloc[train].reset_index(drop=True), frame.iloc[test].reset_index(drop=True)
+
+
+def read_contest(folder: Path, entry: dict) -> Contest:
+    """Return the table of an entry of ``tables.json``, in the order of time where it has one."""
+    frame = pd.read_csv(
+        folder / entry["csv"], keep_default_na=False, na_values=[""], low_memory=False
+    ).dropna(subset=[entry["target"]])
+    kind = "time" if entry.get("time") else "group" if entry.get("group") else "random"
+    if len(frame) > LARGEST:
+        frame = frame.sample(LARGEST, random_state=0)
+    if kind == "time":
+        frame = frame.sort_values(entry["time"], kind="stable")
+    frame = frame.reset_index(drop=True)
+    groups = frame[entry["group"]].to_numpy() if kind == "group" else None
+    for column in entry.get("as_categories", []):
+        frame[column] = "c" + frame[column].astype(str)
+    frame = frame.drop(columns=entry.get("drop", []))
+    classes = entry["task"] == "classification"
+    if classes:
+        frame[entry["target"]] = frame[entry["target"]].astype(str)
+        counts = frame[entry["target"]].value_counts()
+        frame = frame[~frame[entry["target"]].isin(counts.index[counts < 2 * FOLDS])]
+        groups = groups if groups is None else groups[frame.index]
+        frame = frame.reset_index(drop=True)
+        if frame[entry["target"]].str.fullmatch(r"[-+0-9.]+").all():
+            frame[entry["target"]] = "class " + frame[entry["target"]]
+    return Contest(Problem(entry["name"], frame, entry["target"], classes), kind, groups)
+
+
+def contests(folder: Path, half: str | None, names: Sequence[str] | None) -> Iterator[Contest]:
+    """Yield the tables of a folder, each when it is needed; those of survival are left out."""
+    entries = json.loads((folder / "tables.json").read_text(encoding="utf-8"))
+    entries = sorted((e for e in entries if e["task"] != "survival"), key=lambda e: e["name"])
+    if half:
+        entries = entries[half == "report" :: 2]
+    for entry in entries:
+        if not names or entry["name"] in names:
+            yield read_contest(folder, entry)
+
+
+def bagged(method: Method) -> Method:
+    """Return the mean of fits that each leave out one of eight folds."""
+
+    def fit(problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int) -> np.ndarray:
+        kind = StratifiedKFold if problem.is_classification else KFold
+        folds = kind(FOLDS, shuffle=True, random_state=seed).split(train, train[problem.target])
+        return np.mean(
+            [
+                method(problem, train.iloc[rows].reset_index(drop=True), test, FOLDS * seed + i)
+                for i, (rows, _) in enumerate(folds)
+            ],
+            axis=0,
+        )
+
+    return fit
+
+
+def _realmlp_bagged(
+    problem: Problem, train: pd.DataFrame, test: pd.DataFrame, seed: int
+) -> np.ndarray:
+    from quality_methods import fit_pytabkit
+
+    return fit_pytabkit("RealMLP_TD", problem, train, test, seed, n_cv=FOLDS)
+
+
+def contestants() -> dict[str, Method]:
+    """Return the methods of the arena by name, those whose library is there."""
+    known = methods()
+    ours = {name: known[name] for name in ("mlpengine", "mlpengine, one network")}
+    names = ("linear", "scikit-learn MLP", "LightGBM", "CatBoost", "RealMLP")
+    alone = {name: known[name] for name in names if name in known}
+    several = {f"{name}, bagged": bagged(method) for name, method in alone.items()}
+    if "RealMLP" in known:
+        several["RealMLP, bagged"] = _realmlp_bagged
+    return {**ours, **alone, **several}
+
+
+def scores(problem: Problem, truth: np.ndarray, answer: np.ndarray) -> dict[str, float]:
+    """Return the errors of predictions; ``error`` is what methods are ranked by."""
+    if not problem.is_classification:
+        error = float(np.sqrt(np.mean((answer - truth.astype(float)) ** 2)))
+        return {"error": error, "mae": float(np.abs(answer - truth.astype(float)).mean())}
+    numbers = np.searchsorted(problem.classes, truth)
+    chances = np.clip(answer, 1e-7, 1)
+    chances /= chances.sum(axis=1, keepdims=True)
+    result = {
+        "error": float(log_loss(numbers, chances, labels=range(len(problem.classes)))),
+        "accuracy": float((chances.argmax(axis=1) == numbers).mean()),
+    }
+    if len(np.unique(numbers)) == len(problem.classes):
+        two = chances.shape[1] == 2
+        given = chances[:, 1] if two else chances
+        result["auc"] = float(roc_auc_score(numbers, given, multi_class="ovr"))
+    return result
+
+
+def read(folder: Path) -> pd.DataFrame:
+    """Return the results so far, a row for each fit."""
+    lines = [
+        json.loads(line)
+        for file in sorted(folder.glob("results*.jsonl"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+    return pd.DataFrame(
+        lines,
+        columns=["table", "split", "method", "kind", "classes", "rows", "error", "seconds"],
+    )
+
+
+OURS = "mlpengine"
+
+BANDS = {
+    "all": lambda row: True,
+    "random": lambda row: row.kind == "random",
+    "groups": lambda row: row.kind == "group",
+    "time": lambda row: row.kind == "time",
+    "numbers": lambda row: row.classes == 0,
+    "classes": lambda row: row.classes > 0,
+    "up to 1,000 rows": lambda row: row.rows <= 1000,
+    "1,001 to 4,000 rows": lambda row: 1000 < row.rows <= 4000,
+    "more rows": lambda row: row.rows > 4000,
+}
+"""Which tables belong together, by a row of `read`."""
+
+
+def averages(results: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Return mean error and seconds by table and method, of the splits that all methods have."""
+    chosen = results[results.method.isin(methods)]
+    counts = chosen.groupby(["table", "split"]).method.nunique()
+    whole = counts[counts == len(methods)].index
+    chosen = chosen.set_index(["table", "split"]).loc[lambda f: f.index.isin(whole)].reset_index()
+    keys = ["table", "method", "kind", "classes"]
+    return (
+        chosen.groupby(keys)[["error", "seconds", "rows", "split"]]
+        .agg({"error": "mean", "seconds": "mean", "rows": "mean", "split": "nunique"})
+        .reset_index()
+    )
+
+
+def geometric_mean(values: pd.Series) -> float:
+    return float(np.exp(np.log(values).mean()))
+
+
+def summary(results: pd.DataFrame, methods: Sequence[str], first: str) -> Iterator[str]:
+    """Yield ratios of the first method to each other, ranks and Elo, as Markdown."""
+    means = averages(results, methods)
+    errors = means.pivot(index="table", columns="method", values="error")[list(methods)]
+    seconds = means.pivot(index="table", columns="method", values="seconds")[list(methods)]
+    about = means.drop_duplicates("table").set_index("table")
+    ranks = errors.rank(axis=1)
+    elo = elos(means)
+    yield f"{len(errors)} tables, {int(about.split.sum())} splits\n"
+    yield (f"| method | error of {first}, ratio | median | worst | best | rank | Elo | seconds |")
+    yield "| --- |" + " --- |" * 7
+    for name in methods:
+        ratio = errors[first] / errors[name]
+        yield (
+            f"| {name} | {geometric_mean(ratio):.3f} | {ratio.median():.3f} | {ratio.max():.2f} "
+            f"({ratio.idxmax()}) | {(ranks[name] == 1).sum()} | {ranks[name].mean():.2f} "
+            f"| {elo.get(name, np.nan):.0f} | {geometric_mean(seconds[name]):.2f} |"
+        )
+    yield "\n| tables | count | " + " | ".join(methods[1:]) + " |"
+    yield "| --- |" + " --- |" * len(methods)
+    for band, belongs in BANDS.items():
+        chosen = errors[[belongs(row) for row in about.loc[errors.index].itertuples()]]
+        if len(chosen):
+            cells = [f"{geometric_mean(chosen[first] / chosen[n]):.3f}" for n in methods[1:]]
+            yield f"| {band} | {len(chosen)} | " + " | ".join(cells) + " |"
+    yield "\n| table | split by | rows | " + " | ".join(methods) + " |"
+    yield "| --- |" + " --- |" * (len(methods) + 2)
+    for table, row in errors.iterrows():
+        cells = [f"**{e:.4g}**" if e == row.min() else f"{e:.4g}" for e in row]
+        facts = f"{about.kind[table]} | {about.rows[table]:,.0f}"
+        yield f"| {table} | {facts} | " + " | ".join(cells) + " |"
+
+
+def elos(means: pd.DataFrame) -> pd.Series:
+    """Return the Elo rating of each method, by which of two is better on a table."""
+    try:
+        from bencheval.evaluator import BenchmarkEvaluator
+    except ImportError:
+        return pd.Series(dtype=float)
+    frame = means.rename(columns={"table": "task", "error": "metric_error"})
+    frame = frame[["method", "task", "metric_error"]]
+    return BenchmarkEvaluator(columns_to_agg_extra=[]).compute_elo(frame)["elo"]
+
+
+def run(table: Contest, split: int, name: str, method: Method, out: Path, label: str) -> None:
+    """Fit a method on one split, and keep its scores and predictions."""
+    train, test = table.parts(split)
+    problem = table.problem
+    start = time.process_time()
+    try:
+        answer = method(problem, train, test, split)
+    except Exception as error:
+        print(f"{problem.name}, {name}: {type(error).__name__}: {error}", flush=True)
+        return
+    seconds = time.process_time() - start
+    truth = test[problem.target].to_numpy()
+    row = {
+        "table": problem.name,
+        "split": split,
+        "method": name,
+        "kind": table.kind,
+        "classes": len(problem.classes),
+        "rows": len(train),
+        "columns": train.shape[1] - 1,
+        "seconds": seconds,
+        **scores(problem, truth, answer),
+    }
+    np.savez_compressed(
+        out / f"{problem.name}.{split}.{name}.npz",
+        answer=answer,
+        truth=np.searchsorted(problem.classes, truth) if problem.classes else truth,
+    )
+    with (out / f"results{label}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    print(json.dumps(row), flush=True)
+
+
+def smoke() -> None:
+    """Compare three methods on two shipped tables, one of them split by group."""
+    known = contestants()
+    with TemporaryDirectory() as name:
+        for problem in problems():
+            if problem.name in ("diabetes", "penguins"):
+                groups = np.arange(len(problem.frame)) // 5
+                kind = "group" if problem.name == "diabetes" else "random"
+                for method in ("mlpengine", "linear", "linear, bagged"):
+                    run(Contest(problem, kind, groups), 0, method, known[method], Path(name), "")
+        results = read(Path(name))
+        print("\n" + "\n".join(summary(results, list(results.method.unique()), OURS)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--label", default="", help="suffix of the file of results to write")
+    parser.add_argument("--half", choices=["choose", "report"])
+    parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--methods", nargs="*")
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--show", action="store_true", help="fit nothing")
+    parser.add_argument(
+        "--smoke", action="store_true", help="two shipped tables, three methods, once"
+    )
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if args.smoke:
+        smoke()
+        return
+    if not args.folder or not args.results:
+        parser.error("needs FOLDER and --results, or --smoke")
+    known = contestants()
+    names = args.methods or list(known)
+    args.results.mkdir(parents=True, exist_ok=True)
+    if not args.show:
+        for split in range(args.splits):
+            for table in contests(args.folder, args.half, args.tables):
+                done = read(args.results)
+                done = set(done[(done.table == table.problem.name) & (done.split == split)].method)
+                for name in names:
+                    if name not in done and split < table.splits:
+                        run(table, split, name, known[name], args.results, args.label)
+    results = read(args.results)
+    names = [name for name in names if (results.method == name).any()]
+    if args.tables:
+        results = results[results.table.isin(args.tables)]
+    if args.half:
+        chosen = {one.problem.name for one in contests(args.folder, args.half, None)}
+        results = results[results.table.isin(chosen)]
+    print("\n" + "\n".join(summary(results, names, OURS if OURS in names else names[0])))
+
+
+if __name__ == "__main__":
+    restart_clean()
+    main()

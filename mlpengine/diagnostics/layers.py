@@ -1,0 +1,91 @@
+"""What a recording tells of its layers: names, units, activations, weights, and what is between."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mlpengine.nn.recording import Recordable, Recording
+from mlpengine.ops import Activation, Dropout, GradOp, LearnedActivation
+from mlpengine.ops.softmax import AlongAxis
+from mlpengine.tape.record import Record, Value, dependents
+from mlpengine.tape.tape import RecordedLayer
+
+
+class LayerFacts(NamedTuple):
+    """One layer of a network.
+
+    `units` is the length of the last axis of its output; `activation` the op that makes the output,
+    None if it is no activation; `weights` the names of its parameters of the group "weights".
+    `is_passage` says whether all that reaches the network's output from an input passes the layer's
+    output, and `weighs_all` whether it passes what the weights are applied to.
+    """
+
+    name: str
+    units: int
+    activation: GradOp | None
+    weights: tuple[str, ...]
+    is_passage: bool
+    weighs_all: bool
+
+
+class NetworkFacts(NamedTuple):
+    """The layers in forward order, and the rates of dropout in the order of recording."""
+
+    layers: tuple[LayerFacts, ...]
+    dropout: tuple[float, ...]
+
+    @classmethod
+    def of(cls, network: Recordable) -> "NetworkFacts":
+        """Return what the recording of a network tells."""
+        recording, weights = network.recorded(2, training=True), set(network.groups["weights"])
+        layers, records = [], recording.tape.records
+        for layer in recording.layers:
+            record = activation_record(recording, layer)
+            op = record.op if record else None
+            layers.append(
+                LayerFacts(
+                    layer.name,
+                    layer.output.spec.shape[-1],
+                    op.base if isinstance(op, LearnedActivation) else op,
+                    own := tuple(name for name in layer.parameters if name in weights),
+                    _ends_at(recording, [r for r in records if r.key == layer.output.index]),
+                    _ends_at(recording, [r for r in records if own and _reads(r, own)]),
+                )
+            )
+        ops = (record.op for record in records)
+        return cls(tuple(layers), tuple(op.rate for op in ops if isinstance(op, Dropout)))
+
+    def with_weights(self) -> list[int]:
+        """Return the numbers of the layers that have weights."""
+        return [number for number, layer in enumerate(self.layers) if layer.weights]
+
+
+def maker(records: Sequence[Record], value: Value) -> Record | None:
+    """Return the record that computes a value; None of a leaf."""
+    return next((r for r in records for y in r.outputs if y.index == value.index), None)
+
+
+def before_dropout(recording: Recording, layer: RecordedLayer) -> Value:
+    """Return a layer's output or, if that is dropped out, what dropout reads."""
+    record = maker(recording.tape.records, layer.output)
+    dropped = record.operands[0] if record and isinstance(record.op, Dropout) else None
+    return dropped or layer.output
+
+
+def activation_record(recording: Recording, layer: RecordedLayer) -> Record | None:
+    """Return the record of a layer's activation; None if it has none."""
+    record = maker(recording.tape.records, before_dropout(recording, layer))
+    if record is None:
+        return None
+    named = layer.pre_activation is not layer.output and record.operands[0] is layer.pre_activation
+    return record if named or isinstance(record.op, Activation | AlongAxis) else None
+
+
+def _ends_at(recording: Recording, removed: Sequence[Record]) -> bool:
+    """Return whether no input reaches the network's output but through `removed` records."""
+    others = [record for record in recording.tape.records if record not in removed]
+    reached = dependents(others, recording.tape.inputs)
+    return recording.layers[-1].output.index not in reached
+
+
+def _reads(record: Record, names: Sequence[str]) -> bool:
+    return any(x is not None and x.is_leaf and x.name in names for x in record.operands)

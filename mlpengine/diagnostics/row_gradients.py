@@ -1,0 +1,176 @@
+"""How the gradients of single rows follow from what a backward leaves, op by op.
+
+Of one row a parameter has as gradient the outer product of two vectors where a dense layer or a
+matrix product reads it, and a vector where element-wise ops and layer norm do.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from mlpengine.common.buffers import zeros
+from mlpengine.errors import UsageError
+from mlpengine.nn import Gradients, Scratch
+from mlpengine.ops import Elementwise, LayerNorm, Linear, MatMul
+from mlpengine.spec import Array, Call, Calls, Spec, call
+from mlpengine.tape.record import Record, Value, as_tuple, dependents
+
+MAX_TOKENS = 256
+"""Vectors of a row, of which an outer product has one, whose inner products are computed."""
+
+
+class RowGradient(NamedTuple):
+    """The gradients of rows at one place: factor * outer(left, right), or left without `right`.
+
+    Shapes: left (batch, m), right (batch, n); with a further axis, (batch, tokens, m) and (batch,
+    tokens, n), they are the sums of the outer products over the tokens.
+    """
+
+    left: Array
+    right: Array | None = None
+    factor: float = 1.0
+
+
+class RowGradients:
+    """The gradients of rows by parameter, as far as these are trained and in `wanted`.
+
+    `before` holds the parameters that the backward read, by name.
+
+    Attributes:
+        calls: what computes the arrays of `places` from the buffers.
+        places: by the name of a parameter, its gradients at each place where it is read.
+
+    Raises: UsageError where there is no rule for what reads a parameter.
+    """
+
+    def __init__(
+        self, scratch: Scratch, grads: Gradients, wanted: set[str], before: Mapping[str, Array]
+    ) -> None:
+        self.calls: list[Call] = []
+        self.places: dict[str, list[RowGradient]] = {}
+        self._scratch, self._backward, self._before = scratch, grads.bind(scratch), before
+        tape, more = scratch.recording.tape, scratch.batch_size + 1
+        self._longer = scratch.mlp.recorded(more, training=True).tape.nodes
+        trained = [n for n in tape.parameters if n.name in wanted - scratch.mlp.params.frozen]
+        self._trained = dependents(tape.records, trained)
+        self._rows = dependents(tape.records, tape.inputs)
+        self._places: dict[int, list[RowGradient]] = {}
+        for record in reversed(scratch.program.plan.records):
+            self._add(record)
+        for node in trained:
+            self.places[node.name] = places = self._places.get(node.index, [])
+            if len({place.right is None for place in places}) > 1:
+                raise UsageError(f"{node.name!r} is read by ops of two kinds")
+
+    def _add(self, record: Record) -> None:
+        """Add the gradients of what `record` reads besides rows."""
+        positions = [
+            position
+            for position, x in enumerate(record.operands)
+            if x is not None and x.index in self._trained and x.index not in self._rows
+        ]
+        if not positions:
+            return
+        if record.key in self._rows:
+            slopes = [self._slope(record)]
+        else:  # a function of parameters alone
+            slopes = [self._vector(one, record) for one in self._places.get(record.key, [])]
+        for slope in slopes:
+            for position in positions:
+                node = record.operands[position]
+                assert node is not None
+                gradients = self._places.setdefault(node.index, [])
+                gradients.append(self._gradient(record, position, slope))
+
+    def _slope(self, record: Record) -> Array:
+        """Return the gradient of the record's output, by row."""
+        y = record.outputs[0]
+        self._need_rows(record, y)
+        if not self._backward.plan.retains(y):
+            self._refuse(record, "is before the pre-activation of its layer, and reads")
+        return self._backward.gradient(y)
+
+    def _vector(self, gradient: RowGradient, record: Record) -> Array:
+        if gradient.right is not None or len(record.outputs[0].spec.shape) != 1:
+            self._refuse(record, "computes a matrix from")
+        return gradient.left
+
+    def _gradient(self, record: Record, position: int, slope: Array) -> RowGradient:
+        op, x = record.op, record.operands[position]
+        if isinstance(op, Linear) and position == 1:
+            rows = self._value(record, record.operands[0])
+            return RowGradient(_by_token(slope), _by_token(rows), op.factor)
+        if isinstance(op, MatMul) and position == 1:
+            return RowGradient(self._value(record, record.operands[0]), slope)
+        if isinstance(op, Linear | LayerNorm) and position == 2:
+            return self._summed(slope, slope.shape[-1:])
+        assert x is not None
+        out = np.zeros_like(slope)
+        if isinstance(op, LayerNorm) and position == 1:
+            xhat = self._work(record, {})["xhat"].reshape(slope.shape)
+            self.calls.append(call(np.multiply, slope, xhat, out))
+        elif isinstance(op, Elementwise):
+            self.calls += self._entries(record, position, slope, out)
+        else:
+            self._refuse(record, "has no rule for single rows of")
+        return self._summed(out, x.spec.shape)
+
+    def _summed(self, slope: Array, shape: tuple[int, ...]) -> RowGradient:
+        """Return the gradient of what is broadcast from `shape` to a row of `slope`."""
+        own = (*[1] * slope.ndim, *shape)[1 - slope.ndim :]  # aligned at the right
+        axes = tuple(n for n in range(1, slope.ndim) if own[n - 1] != slope.shape[n])
+        if not axes:
+            return RowGradient(slope.reshape(len(slope), -1))
+        total = np.zeros((len(slope), *own), slope.dtype)
+        kept = tuple(n for n in range(slope.ndim) if n not in axes)
+        narrow = total.reshape([slope.shape[n] for n in kept])
+        self.calls.append(call(np.add.reduce, slope, axes, None, narrow))
+        return RowGradient(total.reshape(len(slope), -1))
+
+    def _entries(self, record: Record, position: int, slope: Array, out: Array) -> Calls:
+        """Yield the calls of an element-wise op that write its gradient, not summed over rows."""
+        op, slots = record.op, [None] * len(record.operands)
+        values = {**record.named_operands, "y": record.outputs}
+        names = op.signature.residuals[1:]
+        reads = [self._value(record, x) for name in names for x in as_tuple(values[name])]
+        work = self._work(record, op.work(*(Spec.of(slope) for _ in slots)))
+        yield from op.backward(
+            slope, *reads, out=(*slots[:position], out, *slots[position + 1 :]), **work
+        )
+
+    def _work(self, record: Record, specs: Mapping[str, Spec]) -> dict[str, Array]:
+        """Return the work buffers of a backward: those that forward filled, and new ones."""
+        program, new = self._scratch.program, set(record.op.signature.work["backward"])
+        saved = {n: program.resolve(b) for n, b in program.plan.saved.get(record.key, {}).items()}
+        own = {n: zeros(spec) for n, spec in specs.items() if n in new - saved.keys()}
+        return saved | own
+
+    def _value(self, record: Record, x: Value | None) -> Array:
+        """Return what the backward read as `x`."""
+        if x is None or not self._scratch.program.plan.survives(x):
+            self._refuse(record, "keeps none of what it multiplies with")
+        if x.kind == "parameter":
+            return self._before[x.name]
+        if x.index in self._rows:
+            self._need_rows(record, x)
+        return self._scratch.program.value(x)
+
+    def _need_rows(self, record: Record, x: Value) -> None:
+        """Refuse values whose first axis is not that of the rows of the batch."""
+        shape, longer = x.spec.shape, self._longer[x.index].spec.shape
+        batch = self._scratch.batch_size
+        if len(shape) < 2 or (shape[0], longer[0]) != (batch, batch + 1):
+            self._refuse(record, "mixes rows with")
+        if prod(shape[1:-1]) > MAX_TOKENS:
+            self._refuse(record, f"acts on more than {MAX_TOKENS} tokens of a row with")
+
+    def _refuse(self, record: Record, what: str) -> NoReturn:
+        names = (x.name for x in record.operands if x is not None and x.index not in self._rows)
+        raise UsageError(f"{record.op.name} {what} {next(names)!r}")
+
+
+def _by_token(array: Array) -> Array:
+    """Return (batch, n) as it is, and (batch, ..., n) as (batch, tokens, n)."""
+    return array if array.ndim == 2 else array.reshape(len(array), -1, array.shape[-1])

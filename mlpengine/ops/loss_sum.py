@@ -1,0 +1,116 @@
+"""Several losses, one for each output of a network, and their weighted sum."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from mlpengine.common.misuse import quoted
+from mlpengine.common.named import NamedRows
+from mlpengine.common.wording import suggestion
+from mlpengine.errors import UsageError
+from mlpengine.ops.loss import BoundLoss, Loss
+from mlpengine.spec import Array, Call, Spec, call
+
+
+class LossSum:
+    """A weighted sum of losses, each of one output by name.
+
+    Args:
+        losses: by output.
+        weights: factors of the losses; 1 where there is none.
+
+    Raises: UsageError for what is no loss, or a weight that is 0, infinite or of no loss.
+    """
+
+    name = "sum"
+
+    def __init__(
+        self, losses: Mapping[str, Loss], weights: Mapping[str, float] | None = None
+    ) -> None:
+        for name, loss in losses.items():
+            if not isinstance(loss, Loss):
+                raise UsageError(
+                    f"training step: loss of {name!r} must be a loss such as MeanSquaredError() "
+                    f"(got {quoted(loss)})"
+                )
+        for name, weight in (weights or {}).items():
+            if name not in losses:
+                raise UsageError(
+                    f"training step: loss_weights must name losses (got {name!r})"
+                    f"{suggestion(name, losses)}"
+                )
+            if (
+                not isinstance(weight, int | float | np.number)
+                or not weight
+                or not isfinite(weight)
+            ):
+                raise UsageError(
+                    f"training step: loss_weights of {name!r} must be a number but 0 "
+                    f"(got {quoted(weight)})"
+                )
+        self.losses = dict(losses)
+        self.weights = {name: float((weights or {}).get(name, 1.0)) for name in losses}
+
+    @property
+    def targets(self) -> list[str]:
+        """The outputs whose losses take targets."""
+        return [name for name, loss in self.losses.items() if loss.takes_target]
+
+    def check_target(self, target: Any) -> None:
+        """Check targets by name as `Loss.check_target`."""
+        for name in self.targets:
+            self.losses[name].check_target(target[name])
+
+    def bind(
+        self,
+        output: Any,
+        d_output: Any,
+        *,
+        weighted: bool = False,
+        target: Mapping[str, Spec] | None = None,
+        mean_rows: int | None = None,
+        memory: Any = None,
+    ) -> BoundLoss:
+        """Bind the losses to outputs and gradients by name, as `Loss.bind` does each of them."""
+        rows = len(output)
+        mean_rows = rows if mean_rows is None else mean_rows
+        parts: dict[str, BoundLoss] = {}
+        weight: Array | None = None
+        for name, loss in self.losses.items():
+            parts[name] = bound = loss.bind(
+                output[name],
+                None if d_output is None else d_output[name],
+                weighted=weighted,
+                target=None if target is None else target.get(name),
+                mean_rows=mean_rows / self.weights[name],
+                memory=None if memory is None else memory.parts[name],
+                weight=weight,
+            )
+            weight = bound.sample_weight
+        total = np.zeros((), np.float64) if memory is None else memory.value
+        sums: list[Call] = [call(np.copyto, total, next(iter(parts.values())).value)]
+        sums += [call(np.add, total, part.value, total) for part in [*parts.values()][1:]]
+        return BoundLoss(
+            output,
+            d_output,
+            NamedRows({name: parts[name].target for name in self.targets}),  # type: ignore[arg-type]
+            weight,
+            total,
+            (*(c for part in parts.values() for c in part.forward), *sums),
+            tuple(c for part in parts.values() for c in part.backward),
+            mean_rows,
+            parts=parts,
+            sums=tuple(sums),
+        )
+
+    def values(self, bound: BoundLoss) -> dict[str, float]:
+        """Return the value of each loss without its weight, after a replay."""
+        return {n: float(part.value) / self.weights[n] for n, part in bound.parts.items()}
+
+    def __repr__(self) -> str:
+        listed = ", ".join(
+            f"{n}: {self.weights[n]:g} {loss.name}" for n, loss in self.losses.items()
+        )
+        return f"LossSum({listed})"

@@ -1,0 +1,240 @@
+"""Diagnostics of networks of one's own: their layers by name, and what an `Mlp` shows as well."""
+
+import numpy as np
+import pytest
+from own_networks import IN_DIM, NETWORKS, Gated, Residual, rows
+
+from mlpengine import Adam, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine.diagnostics import Diagnostics, example_norms, row_losses, table, verdicts
+from mlpengine.diagnostics.lr_range import lr_range
+from mlpengine.diagnostics.preflight import preflight
+from mlpengine.diagnostics.trial import Rows
+from mlpengine.models.task import NumberTarget, Regression, Split
+from mlpengine.nn import Network
+from mlpengine.training.diagnose import LoopDiagnostics
+
+BACKENDS = ("numpy", "compiled")
+KNOWN = ("residual", "tied", "gated", "siamese", "variational", "mixture", "attention")
+"""Networks whose gradients of rows follow from a backward."""
+
+
+class Chain(Network):
+    """The dense layers of an Mlp, recorded by hand."""
+
+    def __init__(self, activation, dropout=0.0, **options):
+        self.activation, self.dropout = activation, dropout
+        shapes = {"0.weight": (9, IN_DIM), "0.bias": 9, "2.weight": (7, 9), "2.bias": 7}
+        shapes |= {"4.weight": (2, 7), "4.bias": 2}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p, h = tape.parameter, x
+        for number in (0, 1):
+            h = h.linear(p(f"{2 * number}.weight"), p(f"{2 * number}.bias"))
+            h = tape.dropout(getattr(h, self.activation)(), self.dropout)
+            h = tape.layer(f"hidden {number}", h)
+        return h.linear(p("4.weight"), p("4.bias"))
+
+
+def watched(network, count=12, lr=0.01, steps=2, backend="numpy", data=None):
+    """Return the diagnostics of some steps, and the parameters before the last one."""
+    step = TrainingStep(network, MeanSquaredError(), Sgd(network, lr=lr), count, backend=backend)
+    x, y = data or rows(count, dtype=network.dtype)
+    diagnostics = Diagnostics(network, every=1, baseline=1.0, optimizer=step.optimizer)
+    for number in range(1, steps + 1):
+        before = network.params.flat.copy()
+        step(x, y)
+        known = {"loss": step.loss_value, "norm": step.grad_norm, "lr": lr}
+        diagnostics.after_step(step.scratch, step.grads, number, **known)
+    return diagnostics, step, before
+
+
+def norms_one_by_one(network, x, y):
+    """Return the norm of each row's gradient, from a backward of that row alone."""
+    scratch, grads = network.scratch(1), network.gradients(1)
+    norms = []
+    for i in range(len(x)):
+        output = network.forward(x[i : i + 1], scratch)
+        MeanSquaredError()(output, y[i : i + 1], grads.d_output)
+        network.backward(scratch, grads)
+        norms.append(np.sqrt(sum(np.square(g).sum() for g in grads.views.values())))
+    return np.array(norms)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_chain_shows_what_the_mlp_shows(activation, backend):
+    mlp = Mlp([IN_DIM, 9, 7, 2], activation=activation, seed=4)
+    chain = Chain(activation)
+    chain.load_state_dict(mlp.state_dict())
+    ours, theirs = (watched(net, 300, steps=3, backend=backend)[0] for net in (mlp, chain))
+    assert np.array(ours.values).tobytes() == np.array(theirs.values).tobytes()
+    assert [layer.name for layer in theirs.layers] == ["hidden 0", "hidden 1", "output"]
+    for one, other in zip(ours.layers, theirs.layers, strict=True):
+        assert type(one.activation) is type(other.activation)
+        assert one._replace(name="", activation=None) == other._replace(name="", activation=None)
+    assert ours.windows.keys() == theirs.windows.keys()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", KNOWN)
+def test_norms_of_rows_are_those_of_backwards_of_single_rows(name, backend):
+    network = NETWORKS[name](seed=1, dtype="float64")
+    network.params.flat[:] += 0.1 * np.random.default_rng(2).standard_normal(len(network.params))
+    x, y = rows(12, name, "float64")
+    diagnostics, step, before = watched(network, backend=backend, data=(x, y))
+    norms = diagnostics._probes(step.scratch, step.grads).rows.norms
+    other = NETWORKS[name](dtype="float64")
+    other.params.flat[:] = before
+    truth = norms_one_by_one(other, x, y)
+    np.testing.assert_allclose(norms, truth, rtol=1e-12)
+    assert diagnostics.get("example_norm_max") == pytest.approx(truth.max(), rel=1e-12)
+    assert diagnostics.noise.variance > 0
+
+
+def test_the_mask_of_dropout_is_part_of_a_rows_gradient():
+    network = Residual(dropout=0.5, seed=1, dtype="float64")
+    diagnostics, step, _ = watched(network, 1, steps=1)
+    assert diagnostics.get("example_norm_max") == pytest.approx(step.grad_norm, rel=1e-12)
+
+
+def test_frozen_parameters_are_left_out():
+    network = Residual(seed=1, dtype="float64")
+    network.freeze(["in", "block 0.up", "block 1.norm"])
+    diagnostics, step, _ = watched(network, 1, steps=1)
+    assert diagnostics.get("example_norm_max") == pytest.approx(step.grad_norm, rel=1e-12)
+
+
+def test_norms_that_no_rule_gives_are_said_to_be_unknown():
+    network = NETWORKS["computed"](seed=1)
+    diagnostics, _, _ = watched(network)
+    quantities = ("example_norm_max", "hardest_row", "noise_scale", "norm_test")
+    assert np.isnan([diagnostics.get(one) for one in quantities]).all()
+    assert diagnostics.get("gradient_norm") > 0
+    assert table(diagnostics).splitlines()[-1] == (
+        "norms of single rows: unknown, as tanh computes a matrix from 'raw'"
+    )
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_example_norms_and_losses_of_any_network(name):
+    network = NETWORKS[name](seed=1, dtype="float64")
+    x, y = rows(7, name, "float64")
+    network.params.flat[:] += 0.1 * np.random.default_rng(2).standard_normal(len(network.params))
+    plain = NETWORKS[name.removesuffix(" with dropout")](dtype="float64")
+    plain.params.flat[:] = network.params.flat
+    before = network.params.flat.copy(), network.rng.step
+    norms = example_norms(network, MeanSquaredError(), x, y)
+    np.testing.assert_allclose(norms, norms_one_by_one(plain, x, y), rtol=1e-12)
+    losses = np.square(network.predict(x) - y).mean(axis=1)
+    np.testing.assert_allclose(row_losses(network, MeanSquaredError(), x, y), losses, rtol=1e-12)
+    assert (network.params.flat == before[0]).all()
+    assert network.rng.step == before[1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_updates_and_gradients_of_layers_are_those_of_their_weights(backend):
+    network = Residual(seed=1, dtype="float64")
+    start = network.state_dict()
+    diagnostics, step, _ = watched(network, steps=1, lr=0.1, backend=backend)
+    for number, layer in enumerate(("in", "block 0", "block 1", "out")):
+        names = [n for n in start if n.startswith(f"{layer}.") and start[n].ndim == 2]
+        weights, gradients = (
+            np.concatenate([part[n].ravel() for n in names]) for part in (start, step.grads.views)
+        )
+        rms = np.sqrt(np.square(gradients).mean())
+        ratio = 0.1 * np.linalg.norm(gradients) / np.linalg.norm(weights)
+        assert diagnostics.get("gradient_rms", number) == pytest.approx(rms, rel=1e-12)
+        assert diagnostics.get("update_ratio", number) == pytest.approx(ratio, rel=1e-12)
+        assert diagnostics.get("update_cosine", number) == pytest.approx(1.0, rel=1e-12)
+    kept = step.scratch.activations[1]  # of a layer that no op reads again in backward
+    assert diagnostics.get("activation_mean", 1) == pytest.approx(kept.mean(), rel=1e-9)
+    assert diagnostics.get("pre_activation_max", 1) == pytest.approx(np.abs(kept).max(), rel=1e-9)
+    assert np.isnan(diagnostics.get("saturated_share", 1))
+    assert not diagnostics.windows
+
+
+def test_the_table_has_the_names_of_layers():
+    first, *lines = table(watched(NETWORKS["tied"](seed=1), data=rows(12, "tied"))[0]).splitlines()
+    assert first.split()[:3] == ["layer", "units", "activation"]
+    assert [line.split()[:3] for line in lines[:2]] == [["code", "4", "tanh"], ["output", "6", "-"]]
+    assert lines[1].split()[3] == "-"  # its weights belong to the layer that reads them first
+
+
+def test_dead_units_are_a_verdict_on_the_layer_by_its_name():
+    network = Chain("relu", seed=1)
+    network.params.views["2.bias"][:4] = -100.0
+    diagnostics, _, _ = watched(network, 300, steps=3)
+    (dead,) = verdicts(diagnostics)
+    assert (dead.name, dead.place) == ("dead", "hidden 1")
+    assert str(dead).startswith("hidden 1: 57 % of the units fired on none")
+    assert dead.as_dict()["layer_name"] == "hidden 1"
+
+
+def test_fixes_are_none_of_the_settings_of_an_mlp():
+    network = Chain("tanh", seed=1)
+    for name in ("0.weight", "2.weight"):
+        network.params.views[name][...] *= 30
+    diagnostics, _, _ = watched(network, 300, lr=1e-4, steps=3)
+    (verdict,) = [v for v in verdicts(diagnostics) if v.name == "saturated"]
+    assert verdict.place in ("hidden 0", "hidden 1")
+    assert (list(verdict.fix), verdict.no_fix) == ([], "no setting changes this network")
+
+
+@pytest.mark.parametrize(("weight", "expected"), [("in", ["no_gradient"]), ("block 0.down", [])])
+def test_zeros_stop_gradients_only_where_all_must_pass(weight, expected):
+    network = Residual(seed=1)
+    for name in ("up", "down") if weight.startswith("block") else ("",):
+        key = f"block 0.{name}.weight" if name else "in.weight"
+        network.params.views[key][...] = 0
+    diagnostics = Diagnostics(network)
+    assert [v.name for v in verdicts(diagnostics) if v.name == "no_gradient"] == expected
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["residual with dropout", "gated", "computed"])
+def test_a_loop_watches_any_network(name, backend, tmp_path):
+    x, y = rows(60, name)
+    task = Regression(NumberTarget(["0", "1"], [0.0] * 2, [1.0] * 2))
+    part = Split(x, y, y.astype("f8"))
+    network = NETWORKS[name](seed=1)
+    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=1e-9), 16, backend=backend)
+    watch = LoopDiagnostics(tmp_path / "diagnostics.csv", every=5)
+    Loop(step, task, part, part, epochs=6, seed=1, callbacks=[watch]).run()
+    assert [v.name for v in watch.verdicts(measure=True)] == ["lr_low"]
+    lines = (tmp_path / "diagnostics.csv").read_text().splitlines()
+    layers = {line.split(",")[1] for line in lines[1:]}
+    assert layers == {"", *map(str, range(len(watch.core.layers)))}
+
+
+def test_preflight_checks_any_network():
+    x, y = rows(200)
+    for network in (Residual(seed=1, dropout=0.2), Gated(seed=1), Chain("relu", seed=1)):
+        before = network.params.flat.copy()
+        checks = list(preflight(network, MeanSquaredError(), Rows(x, y)))
+        assert all(check.good for check in checks), [check.text for check in checks]
+        names = [check.name for check in checks]
+        assert [n for n in names if n != "dead"] == ["start", "gradient", "few_rows"]
+        assert names.count("dead") == 2 * isinstance(network, Chain)
+        assert (network.params.flat == before).all()
+    assert checks[1].text.startswith("hidden 0: ")
+
+
+def test_the_range_of_learning_rates_of_any_network():
+    network = Gated(seed=1)
+    step = TrainingStep(network, MeanSquaredError(), Adam(network), 16, backend="numpy")
+    before = network.params.flat.copy()
+    curve = lr_range(step, Rows(*rows(60)), 16)
+    assert 1e-4 < curve.suggestion < 1
+    assert (network.params.flat == before).all()
+
+
+def test_a_copy_without_dropout_has_parameters_of_its_own():
+    network = Residual(dropout=0.5, seed=1)
+    x, _ = rows(9)
+    plain, wide = network.without_dropout(), network.without_dropout("float64")
+    output = plain.forward(x, plain.scratch(9))
+    np.testing.assert_array_equal(output, network.predict(x))
+    np.testing.assert_allclose(wide.predict(x.astype("f8")), output, atol=1e-5)
+    plain.params.flat[...] = 0
+    assert network.params.flat.any()

@@ -1,0 +1,451 @@
+"""Networks with several inputs, outputs and losses train by `TrainingStep` and `Loop`."""
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
+
+from mlpengine import Adam, AdamW, EarlyStopping, Loop, MeanSquaredError, TrainingStep
+from mlpengine.errors import MlpEngineError, NumericalError
+from mlpengine.models import LossOnly, Split
+from mlpengine.nn import Network
+from mlpengine.ops import Normal, Philox
+from mlpengine.tape import Program, Tape
+
+BATCH = 16
+WHOLE = {"two tables"}
+"""Networks that are one program, update included; others have parts that NumPy computes."""
+
+BACKENDS = ("numpy", "compiled")
+
+
+def make_step(name, *, seed=1, dtype="float32", batch=BATCH, **options):
+    make, losses, weights, _ = SEVERAL[name]
+    network = make(seed=seed, dtype=dtype)
+    options = {"backend": "numpy", "clip_norm": 0.5, **options}
+    optimizer = AdamW(network, lr=1e-2, weight_decay=0.1)
+    return TrainingStep(network, losses, optimizer, batch, loss_weights=weights, **options)
+
+
+def data(name, count, dtype="float32", seed=0):
+    return SEVERAL[name][3](count, dtype, seed)
+
+
+def part(values, which):
+    return {n: v[which] for n, v in values.items()} if isinstance(values, dict) else values[which]
+
+
+def losses_of(step, name, epochs=4, count=40):
+    """Train; the last batch of each epoch is a short one."""
+    x, y = data(name, count, step.mlp.dtype)
+    batches = [slice(i, i + BATCH) for i in range(0, count, BATCH)]
+    return [step(part(x, b), part(y, b)) for _ in range(epochs) for b in batches]
+
+
+def test_two_losses_and_their_gradients_are_those_of_the_formulas():
+    step = make_step("two tables", dtype="float64", dropout_schedule=lambda _: 0.0, clip_norm=None)
+    p = step.mlp.state_dict()
+    x, y = data("two tables", BATCH, "float64")
+    before = step.mlp.predict(x)
+    loss = step(x, y)
+    h = np.tanh(x["left"] @ p["left"].T + x["image"].reshape(BATCH, -1) @ p["image"].T)
+    price, logits = h @ p["price.weight"].T, h @ p["class.weight"].T
+    np.testing.assert_allclose(before["price"], price, rtol=1e-12)
+    np.testing.assert_allclose(before["class"], logits, rtol=1e-12)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    hot = np.eye(3)[y["class"]]
+    parts = {
+        "price": np.square(price - y["price"]).mean(),
+        "class": -np.log((chances * hot).sum(axis=1)).mean(),
+    }
+    assert step.losses == pytest.approx(parts, rel=1e-12)
+    assert loss == pytest.approx(parts["price"] + 0.3 * parts["class"], rel=1e-12)
+    d_price, d_logits = 2 * (price - y["price"]) / BATCH, 0.3 * (chances - hot) / BATCH
+    dz = (d_price @ p["price.weight"] + d_logits @ p["class.weight"]) * (1 - h**2)
+    expected = {
+        "price.weight": d_price.T @ h,
+        "class.weight": d_logits.T @ h,
+        "class.bias": d_logits.sum(axis=0),
+        "left": dz.T @ x["left"],
+        "bias": dz.sum(axis=0),
+    }
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(step.grads.views[name], gradient, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_compiled_steps_agree_with_numpy(name):
+    for dtype, near in (("float32", 2e-4), ("float64", 1e-9)):
+        plain = make_step(name, dtype=dtype)
+        step = make_step(name, dtype=dtype, backend="compiled")
+        expected = losses_of(plain, name)
+        np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
+        assert min(expected[-3:]) < expected[0]
+        assert (step.backend, step.not_compiled) == ("compiled", "")
+        assert step.fused == (name in WHOLE)
+        assert step.losses == pytest.approx(plain.losses, rel=near)
+        weights = step.loss.weights
+        total = sum(weights[n] * v for n, v in step.losses.items())
+        assert total == pytest.approx(step.loss_value, rel=1e-12)
+        np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_many_steps_are_the_steps_one_by_one(name, backend):
+    x, y = data(name, 64)
+    order = np.random.default_rng(1).permutation(64)
+    many, one = make_step(name, backend=backend), make_step(name, backend=backend)
+    losses, norms = many.run_many(x, y, order)
+    for i, start in enumerate(range(0, 64, BATCH)):
+        batch = order[start : start + BATCH]
+        assert losses[i] == one(part(x, batch), part(y, batch))
+        assert norms[i] == one.grad_norm
+    np.testing.assert_array_equal(many.mlp.params.flat, one.mlp.params.flat)
+    assert many.losses == one.losses
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_threads_change_no_bit(name, monkeypatch):
+    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
+    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
+    one, two = (losses_of(step, name) for step in steps)
+    assert one == two
+    np.testing.assert_array_equal(*(step.mlp.params.flat for step in steps))
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_shards_add_up_to_the_batch(name):
+    whole, shards = make_step(name), make_step(name, shards=4)
+    np.testing.assert_allclose(losses_of(shards, name), losses_of(whole, name), rtol=2e-4)
+    assert shards.losses == pytest.approx(whole.losses, rel=1e-3)
+
+
+def loop_of(name, epochs, backend):
+    train, held = (Split(x, y, y) for x, y in (data(name, 60), data(name, 20, seed=5)))
+    stopping = EarlyStopping(patience=50)
+    step = make_step(name, backend=backend)
+    return Loop(step, LossOnly(), train, held, epochs=epochs, early_stopping=stopping, seed=7)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
+    whole = loop_of(name, 6, backend)
+    result = whole.run()
+    first = loop_of(name, 3, backend)
+    first.run()
+    state = pickle.loads(pickle.dumps(first.state_dict()))
+    second = loop_of(name, 6, backend)
+    second.load_state_dict(state)
+    assert second.run().best_epoch == result.best_epoch
+    np.testing.assert_array_equal(second.step.mlp.params.flat, whole.step.mlp.params.flat)
+    history = [row.validation for row in whole.history.rows]
+    assert history == [row.validation for row in second.history.rows]
+    weights = whole.step.loss.weights
+    for row in history:
+        total = sum(weight * row[f"loss of {n}"] for n, weight in weights.items())
+        assert row["loss"] == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_step_continues_from_its_file_and_from_copies(name, tmp_path):
+    step, other = make_step(name), make_step(name, seed=2)
+    losses_of(step, name, epochs=1)
+    step.save(tmp_path / "step.safetensors")
+    other.load(tmp_path / "step.safetensors")
+    copies = other, pickle.loads(pickle.dumps(step)), copy.deepcopy(step)
+    expected = losses_of(step, name, epochs=1)
+    assert all(losses_of(continued, name, epochs=1) == expected for continued in copies)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_a_step_allocates_nothing_that_grows(name, backend):
+    peaks = []
+    for count in (8192, 16384):  # NumPy's buffers are as large as 8,192 entries
+        step = make_step(name, batch=count, backend=backend)
+        bound, order = step.bound(count), np.arange(count)
+        x, y = data(name, count)
+        split = Split(x, y, y)
+        bound.gather((split.x, split.y, None), order)
+        step.run(bound)
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(3):
+                bound.gather((split.x, split.y, None), order)
+                step.run(bound)
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 2048
+
+
+def test_sample_weights_weigh_every_loss():
+    x, y = data("two tables", BATCH)
+    weights = np.repeat(np.float32([0, 2]), BATCH // 2)
+    step = make_step("two tables", weighted=True, dropout_schedule=lambda _: 0.0)
+    half = make_step("two tables", batch=BATCH // 2, dropout_schedule=lambda _: 0.0)
+    second = slice(BATCH // 2, None)
+    expected = half(part(x, second), part(y, second))
+    assert step(x, y, weights) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_number_that_is_not_finite_is_located_by_the_inputs_name():
+    step = make_step("two tables")
+    x, y = data("two tables", BATCH)
+    x["left"][5, 1] = np.nan
+    with pytest.raises(
+        NumericalError, match="input 'left' is not, in row 5 of the batch: column 1"
+    ):
+        step(x, y)
+
+
+def test_class_probabilities_are_targets_too():
+    x, y = data("two tables", BATCH)
+    hot = {**y, "class": np.eye(3, dtype="f4")[y["class"]]}
+    labels, chances = make_step("two tables"), make_step("two tables")
+    assert chances(x, hot) == pytest.approx(labels(x, y), rel=1e-6)
+
+
+def step_of(losses, network=None, **options):
+    network = network or TwoTables()
+    return TrainingStep(network, losses, Adam(network), BATCH, backend="numpy", **options)
+
+
+LOSSES = SEVERAL["two tables"][1]
+X, Y = data("two tables", BATCH)
+
+
+def own(record, **options):
+    kind = type("Own", (Network,), {"record": lambda self, tape, x: record(tape, x)})
+    return kind(3, {"w": (2, 3)}, **options)
+
+
+REFUSED = {
+    "one loss": (lambda: step_of(MeanSquaredError()), "a loss for each output, {'price': ..."),
+    "losses of one output": (
+        lambda: step_of(LOSSES, Gated()),
+        "loss must be one loss (got 'price', 'class')",
+    ),
+    "a weight of 0": (
+        lambda: step_of(LOSSES, loss_weights={"class": 0}),
+        "loss_weights of 'class' must be a number but 0 (got 0)",
+    ),
+    "a weight of no loss": (
+        lambda: step_of(LOSSES, loss_weights={"clas": 1}),
+        "loss_weights must name losses (got 'clas') - did you mean 'class'?",
+    ),
+    "no names": (lambda: step_of(LOSSES)(X["left"], Y), "x must be arrays by name, {'left': ..."),
+    "other names": (
+        lambda: step_of(LOSSES)({"left": X["left"]}, Y),
+        "training step: x must have the names left, image (got left)",
+    ),
+    "other rows": (
+        lambda: step_of(LOSSES)(X, {**Y, "class": Y["class"][:3]}),
+        "training step: y['class'] needs 16 rows",
+    ),
+    "another shape": (
+        lambda: step_of(LOSSES)({**X, "left": X["left"][:, :2]}, Y),
+        "training step: x['left']: shape must be (16, 6) (got (16, 2))",
+    ),
+    "one node twice": (
+        lambda: own(lambda tape, x: dict.fromkeys("ab", x.linear(tape.parameter("w")))).scratch(4),
+        "Own: record must return different nodes by name (got a, b)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_one_clear_error(name):
+    make, text = REFUSED[name]
+    with pytest.raises(MlpEngineError) as error:
+        make()
+    assert text in str(error.value)
+
+
+def test_one_input_and_several_outputs():
+    network = own(
+        lambda tape, x: {
+            "a": x.linear(tape.parameter("w")),
+            "b": x.linear(tape.parameter("w")).tanh(),
+        }
+    )
+    losses = {"a": MeanSquaredError(), "b": MeanSquaredError()}
+    step = TrainingStep(network, losses, Adam(network), BATCH, backend="numpy")
+    x, y = rows(BATCH)
+    first = step(x[:, :3], {"a": y, "b": y})
+    assert [step(x[:, :3], {"a": y, "b": y}) for _ in range(20)][-1] < first
+    assert [*network.predict(x[:, :3])] == ["a", "b"]
+
+
+def images(count, dtype="float32", seed=0):
+    """Return images of one row, of different brightness and contrast, and targets."""
+    x, y = rows(count, dtype=dtype, seed=seed)
+    return (3 * x + 2).reshape(count, 1, 1, -1).astype(dtype), y
+
+
+def normed_step(seed=1, dtype="float32", **options):
+    network = BatchNormed(seed=seed, dtype=dtype)
+    options = {"backend": "numpy", **options}
+    return TrainingStep(network, MeanSquaredError(), AdamW(network, lr=1e-2), BATCH, **options)
+
+
+def trained(step, count=40, epochs=3):
+    x, y = images(count, step.mlp.dtype)
+    size = step.batch_size
+    return [
+        step(x[i : i + size], y[i : i + size]) for _ in range(epochs) for i in range(0, count, size)
+    ]
+
+
+def test_batch_norm_averages_in_training_and_predicts_by_its_averages():
+    step = normed_step(dtype="float64")
+    network, (x, y) = step.mlp, images(40, "float64")
+    mean, variance = np.zeros(3), np.ones(3)
+    for batch in (slice(0, 16), slice(16, 32), slice(32, 40)):
+        filters = network.params.views["filters"].copy()[:, 0, 0]
+        step(x[batch], y[batch])
+        windows = np.lib.stride_tricks.sliding_window_view(x[batch, 0, 0], 3, axis=1)
+        h = windows @ filters.T  # rows, places, channels
+        mean = 0.9 * mean + 0.1 * h.mean(axis=(0, 1))
+        variance = 0.9 * variance + 0.1 * h.reshape(-1, 3).var(axis=0, ddof=1)
+    p = network.state_dict()
+    np.testing.assert_allclose(p["norm.mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(p["norm.variance"], variance, rtol=1e-12)
+    windows = np.lib.stride_tricks.sliding_window_view(x[:, 0, 0], 3, axis=1)
+    h = windows @ p["filters"][:, 0, 0].T
+    h = (h - mean) / np.sqrt(variance + 1e-5) * p["norm.scale"] + p["norm.bias"]
+    h = np.maximum(h, 0).transpose(0, 2, 1).reshape(len(x), -1)
+    np.testing.assert_allclose(network.predict(x), h @ p["out.weight"].T, rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_batch_norm_trains_saves_and_resumes(backend, tmp_path):
+    step, other = normed_step(backend=backend), normed_step(seed=2, backend=backend)
+    losses = trained(step)
+    np.testing.assert_allclose(losses, trained(normed_step()), rtol=2e-4)
+    assert losses[-3] < losses[0]
+    step.save(tmp_path / "step.safetensors")
+    other.load(tmp_path / "step.safetensors")
+    x, _ = images(9)
+    np.testing.assert_array_equal(step.mlp.predict(x), other.mlp.predict(x))
+    assert trained(step) == trained(other)
+    np.testing.assert_array_equal(step.mlp.params.flat, other.mlp.params.flat)
+    assert step.mlp.groups["biases"] == ("norm.scale", "norm.bias")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_loop_with_batch_norm_continues_with_the_same_bits(backend):
+    def loop(epochs):
+        train, held = (Split(x, y, y) for x, y in (images(40), images(20, seed=3)))
+        return Loop(normed_step(backend=backend), LossOnly(), train, held, epochs=epochs, seed=7)
+
+    whole, first, second = loop(6), loop(3), loop(6)
+    whole.run()
+    first.run()
+    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    second.run()
+    np.testing.assert_array_equal(second.step.mlp.params.flat, whole.step.mlp.params.flat)
+    held, network = whole.validation, whole.step.mlp
+    best = min(row.validation["loss"] for row in whole.history.rows)
+    assert best == pytest.approx(np.square(network.predict(held.x) - held.y).mean(), rel=1e-5)
+
+
+def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were():
+    step = normed_step()
+    trained(step)
+    before = step.mlp.params.flat.copy()
+    x, y = images(BATCH)
+    x[3] = np.nan
+    with pytest.raises(NumericalError, match="the input is not, in row 3"):
+        step(x, y)
+    np.testing.assert_array_equal(step.mlp.params.flat, before)
+
+
+def test_shards_refuse_batch_norm():
+    with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
+        normed_step(shards=4)
+
+
+def torch_losses(torch, name, network, steps):
+    """Return the losses of so many steps of Adam from the network's weights, by PyTorch."""
+    f = torch.nn.functional
+    x, y = data(name, BATCH, network.dtype) if name in SEVERAL else images(BATCH, network.dtype)
+    trainable = [n for n in network.params.specs if n not in network.params.frozen]
+    p = {n: torch.tensor(v, requires_grad=n in trainable) for n, v in network.state_dict().items()}
+    optimizer = torch.optim.Adam([p[n] for n in trainable], lr=1e-2)
+
+    def two_tables(_):
+        image = torch.tensor(x["image"]).reshape(BATCH, -1)
+        h = f.linear(torch.tensor(x["left"]), p["left"]) + f.linear(image, p["image"], p["bias"])
+        h = torch.tanh(h)
+        price = f.mse_loss(f.linear(h, p["price.weight"]), torch.tensor(y["price"]))
+        logits = f.linear(h, p["class.weight"], p["class.bias"])
+        return price + 0.3 * f.cross_entropy(logits, torch.tensor(y["class"]))
+
+    def variational(step):
+        def dense(name, h):
+            return f.linear(h, p[f"{name}.weight"], p[f"{name}.bias"])
+
+        z = torch.tensor(samples(network, step))
+        mean, logs = dense("code", torch.tanh(dense("in", torch.tensor(x)))).chunk(2, dim=1)
+        kl = 0.5 * (mean**2 + logs.exp() - logs - 1).sum(dim=1)
+        code = mean + torch.exp(logs / 2) * z
+        again = dense("out", torch.tanh(dense("up", code)))
+        return f.mse_loss(again, torch.tensor(x)) + 0.01 * kl.mean()
+
+    def batch_normed(_):
+        running = p["norm.mean"], p["norm.variance"]
+        h = f.conv2d(torch.tensor(x), p["filters"])
+        h = f.batch_norm(h, *running, p["norm.scale"], p["norm.bias"], training=True)
+        return f.mse_loss(f.linear(torch.relu(h).flatten(1), p["out.weight"]), torch.tensor(y))
+
+    forward = {"two tables": two_tables, "variational": variational}.get(name, batch_normed)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = forward(step)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n: v.detach().numpy() for n, v in p.items()}
+
+
+def samples(network, step):
+    """Return the numbers that `Autoencoder` draws in a step."""
+    op = Normal(Philox(network.rng.seed, step))
+    tape = Tape()
+    given = [tape.constant(np.full((BATCH, 2), n, network.dtype)) for n in (0, 1)]
+    return Program(tape, tape.apply(op, *given)).forward()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-9), ("float32", 2e-3)])
+@pytest.mark.parametrize("name", [*SEVERAL, "batch norm"])
+def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
+    for backend in BACKENDS:
+        losses, weights = MeanSquaredError(), None
+        if name in SEVERAL:
+            make, losses, weights, _ = SEVERAL[name]
+            network, (x, y) = make(seed=3, dtype=dtype), data(name, BATCH, dtype)
+        else:
+            network, (x, y) = BatchNormed(seed=3, dtype=dtype), images(BATCH, dtype)
+        expected, parameters = torch_losses(torch, name, network, 100)
+        step = TrainingStep(
+            network,
+            losses,
+            Adam(network, lr=1e-2),
+            BATCH,
+            loss_weights=weights,
+            backend=backend,
+            dropout_schedule=lambda _: 0.0,
+        )
+        np.testing.assert_allclose([step(x, y) for _ in range(100)], expected, rtol=near)
+        for name_, value in network.state_dict().items():
+            np.testing.assert_allclose(value, parameters[name_], rtol=100 * near, atol=near)
