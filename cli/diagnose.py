@@ -194,9 +194,11 @@ def _after(
     trainer = trainer_of(data)
     mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
     loss, validation = trainer.loss, data.parts.get("validation")
-    shape, trained = ([w.shape for w in net.weights] for net in (start, mlp))
+    shape, trained = (
+        [net.params.specs[name] for name in net.groups["weights"]] for net in (start, mlp)
+    )
     if shape != trained:
-        sizes = " and ".join("-".join(map(str, n.sizes)) for n in (start, mlp))
+        sizes = " and ".join(net.title for net in (start, mlp))
         raise RunError(
             f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
         )

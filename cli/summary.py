@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.errors import UsageError
 from mlpengine.models.card import card
-from mlpengine.nn import Mlp
+from mlpengine.nn import TabularNetwork
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED
 from mlpengine.training.trainer import Trainer
@@ -74,7 +75,7 @@ def card_lines(known: dict[str, Any]) -> list[str]:
     target = ", ".join(map(printable, known["target"]))
     lines = [
         f"predicts  {target} ({known['task']}{classes if known['classes'] else ''})",
-        f"network   {networks}{'-'.join(map(str, known['sizes']))}, "
+        f"network   {networks}{known['architecture']}, "
         f"{plural(known['parameters'], 'parameter')}, loss {known['loss']}",
     ]
     if record:
@@ -99,8 +100,9 @@ def card_lines(known: dict[str, Any]) -> list[str]:
 def network_summary(trainer: Trainer) -> dict[str, Any]:
     """Return what there is to know about a network before it learns."""
     mlp, step, batch = trainer.networks[0], trainer.step, trainer.batch_size
-    layers = [layer_facts(mlp, number, batch) for number in range(len(mlp.layers))]
-    forward = sum(2 * weight.size + len(weight) for weight in mlp.weights)
+    layers = layer_facts(mlp, batch)
+    weights = [mlp.params.views[name] for name in mlp.groups["weights"]]
+    forward = sum(2 * weight.size + len(weight) for weight in weights)
     moments = sum(moment.nbytes for moment in step.optimizer.moments.values())
     return {
         "features": mlp.sizes[0],
@@ -127,29 +129,40 @@ def network_summary(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def front_facts(mlp: Mlp) -> dict[str, Any]:
+def front_facts(mlp: TabularNetwork) -> dict[str, Any]:
     """Return what computes the first layer's input."""
     assert mlp.front is not None
     size = sum(v.size for name, v in mlp.params.views.items() if name.startswith("front."))
-    return {**mlp.front.to_dict(), "output": mlp.layers[0].in_dim, "parameters": size}
+    return {**mlp.front.to_dict(), "output": mlp.n_inputs, "parameters": size}
 
 
-def layer_facts(mlp: Mlp, number: int, batch: int) -> dict[str, Any]:
-    """Return shapes and arithmetic of one layer; the input needs no gradient."""
-    weight, layer = mlp.weights[number], mlp.layers[number]
-    activation = layer.activation
-    out_dim, in_dim = weight.shape
-    products = 2 * batch * weight.size
-    is_inner = number or mlp.front is not None
-    return {
-        "layer": number,
-        "weight": [out_dim, in_dim],
-        "activation": activation.name if activation else None,
-        **({"learned": True} if layer.alpha_name else {}),
-        "output": [batch, out_dim],
-        "parameters": weight.size + out_dim * (2 if layer.alpha_name else 1),
-        "flops_per_step": products * (3 if is_inner else 2) + 2 * batch * out_dim,
-    }
+def layer_facts(mlp: TabularNetwork, batch: int) -> list[dict[str, Any]]:
+    """Return shapes and arithmetic of each dense layer; the input needs no gradient.
+
+    A block of a residual network is one layer with two of them.
+    """
+    views = mlp.params.views
+    facts: list[dict[str, Any]] = []
+    for number, names in enumerate(mlp.layer_names):
+        starts = [k for k, name in enumerate(names) if views[name].ndim > 1]
+        for first, last in pairwise([*starts, len(names)]):
+            name, own = names[first], names[first:last]
+            out_dim, in_dim = views[name].shape
+            products = 2 * batch * views[name].size
+            is_inner = bool(facts) or mlp.front is not None
+            learned = any(one.endswith(".alpha") for one in own)
+            facts.append(
+                {
+                    "layer": number,
+                    "weight": [out_dim, in_dim],
+                    "activation": mlp.activations.get(name),
+                    **({"learned": True} if learned else {}),
+                    "output": [batch, out_dim],
+                    "parameters": sum(views[one].size for one in own),
+                    "flops_per_step": products * (3 if is_inner else 2) + 2 * batch * out_dim,
+                }
+            )
+    return facts
 
 
 def summary_text(facts: dict[str, Any]) -> str:

@@ -433,7 +433,6 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
     mlp, counts = trainer.networks[0], data.tables.rows
     parts = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     rows = f"{plural(sum(counts.values()), 'row')} ({parts})"
-    sizes = "-".join(map(str, mlp.sizes))
     threads = plural(trainer.threads, "thread")
     networks = len(trainer.networks)
     several = f"{networks} of " if networks > 1 else ""
@@ -442,7 +441,7 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
         threads = f"{ranks.size} ranks of {threads}"
     lines = [
         f"data     {data.file.config.data.source}: {rows}, {plural(mlp.sizes[0], 'feature')}",
-        f"network  {several}{sizes}, {size}, {threads}",
+        f"network  {several}{mlp.title}, {size}, {threads}",
     ]
     lines[1:1] = [f"         {line}" for line in data.tables.remarks]
     if session:

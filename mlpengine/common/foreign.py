@@ -232,7 +232,7 @@ _SENTENCES = {
     "from_logits": "losses take outputs before softmax or sigmoid; leave it out",
     "bias use_bias": "all layers have biases; leave it out",
     "batch_norm batchnorm norm layer_norm normalization": (
-        "an Mlp has no normalization; leave it out, or use mlpengine.tape.layer_norm in a Network"
+        "an Mlp has no normalization; mlpengine.nn.Residual, in configs network: residual, has"
     ),
     "verbose disp": "progress is what callbacks show; leave it out",
     "shuffle": "the rows are shuffled in each epoch; leave it out",

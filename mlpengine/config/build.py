@@ -25,7 +25,6 @@ from mlpengine.models.task import (
     make_split,
     task_for,
 )
-from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.ops import LOSSES, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
@@ -34,7 +33,7 @@ from mlpengine.spec import Array
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.trainer import Trainer, front_of, step_rows
+from mlpengine.training.trainer import Trainer, front_of, network_specs, step_rows
 
 _log = logging.getLogger("mlpengine")
 
@@ -235,12 +234,9 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     config, in_dim = file.config, preprocessor.n_features
     masked = bool(config.training.settings.trained_kinds)
     front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
-    sizes = [in_dim, *config.model.hidden, out_dim]
+    ends = in_dim, out_dim
     with file.errors_at("model"):
-        layers = plan_layers(
-            sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front
-        )
-        Flat(parameter_specs(layers, np.dtype(config.training.dtype), front, in_dim))
+        Flat(network_specs(config.settings.network, ends, front, config.training.dtype))
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:

@@ -17,6 +17,7 @@ from mlpengine.config.reader import Document, KeyPath, Problem, parse_yaml, read
 from mlpengine.config.schema import Config, current_config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.errors import ConfigError, UsageError
+from mlpengine.settings.network import options_for
 from mlpengine.tables import DATASETS
 
 
@@ -166,7 +167,10 @@ def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
 
 
 def _apply(override: Override, document: Document) -> None:
-    """Put a value into the document, and create missing sections above it."""
+    """Put a value into the document, and create missing sections above it.
+
+    Another network leaves out the options of the document that it does not have.
+    """
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
         del document.places[path]  # the value is no longer that of the file
     value = parse_yaml(override.text, override.label, document, override.path, line=0)
@@ -183,6 +187,9 @@ def _apply(override: Override, document: Document) -> None:
             document.places[override.path[:depth]] = (override.label, 0)
         section = below
     section[override.path[-1]] = value
+    if override.path == ("model", "network") and isinstance(value, str):
+        for key in section.keys() - options_for(value, section).keys():
+            del section[key]
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlpengine.config.reader import Document
 from mlpengine.config.schema import sections_of
+from mlpengine.settings.network import OWN_OPTIONS, options_for
 from mlpengine.settings.recipes import PRESETS, recipe
 
 
@@ -39,7 +40,12 @@ def fill_in(document: Document) -> None:
 
 
 def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the keys of `more` that are not given, at every depth; another name is another option."""
+    """Add the keys of `more` that are not given, at every depth; another name is another option.
+
+    So is another network, whose options are left out.
+    """
+    if given.get("network") in OWN_OPTIONS:
+        more = options_for(given["network"], more)
     for key, value in more.items():
         if key not in given:
             given[key] = deepcopy(value)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.fields import options_of
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
 from mlpengine.diagnostics.yardsticks import Standing
@@ -11,6 +12,7 @@ from mlpengine.models import baselines
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
+from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.spec import Array
 from mlpengine.training.measure import OUT_OF_FOLD
 
@@ -104,7 +106,10 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
     if part == "train" or "linear" not in rows:
         return None
     config = data.file.config
-    linear_model = {"hidden": (), "activation": "relu", "dropout": 0.0}
+    linear_model: dict[str, Any] = {"hidden": (), "activation": "relu", "dropout": 0.0}
+    if (network := config.model.network) != "mlp":
+        own = {name: options_of(NetworkSettings)[name].default for name in OWN_OPTIONS[network]}
+        linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
         kinds = config.training.settings.fold_kinds or ["plain"]

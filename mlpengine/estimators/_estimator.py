@@ -21,7 +21,12 @@ from mlpengine.diagnostics.leaks import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._parameters import FURTHER, check_parameters, with_parameters
+from mlpengine.estimators._parameters import (
+    FURTHER,
+    NETWORK,
+    check_parameters,
+    with_parameters,
+)
 from mlpengine.estimators._sparse import (
     DENSE,
     SparseRows,
@@ -41,7 +46,7 @@ from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split, Task
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
@@ -266,7 +271,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return cast("Self", super().set_params(**params))
 
     @property
-    def mlp_(self) -> Mlp:
+    def mlp_(self) -> TabularNetwork:
         """The network, or the first of several.
 
         It reads features, standardized and clipped where `standardize` is set, and then, where
@@ -275,7 +280,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return self.mlps_[0]
 
     @property
-    def mlps_(self) -> list[Mlp]:
+    def mlps_(self) -> list[TabularNetwork]:
         """The networks: one for each fold, kind by kind, or one."""
         require_fit(self)
         return [member.mlp for member in self._members]
@@ -349,7 +354,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train], None if weights is None else weights[train])
-        if self.kinds == "auto" and not can_be_linear(settings.network.activation):
+        network = settings.network
+        if self.kinds == "auto" and not can_be_linear(network):
             kinds = trained(kinds)
         training = replace(settings.training, kinds=tuple(kinds))
         task = self._task()
@@ -657,7 +663,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
         run = recipe(self.preset, self._kind, rows)
-        network = replace(run.network, **self._given("hidden", "activation", "dropout"))
+        given = self._given("hidden", "activation", "dropout", *NETWORK)
+        network = replace(run.network.of(given.get("network", "mlp")), **given)
         training: Any = run.training
         optimizer: Any = training.optimizer
         if self.optimizer not in (None, optimizer.name):
@@ -678,7 +685,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             network = replace(network, dropout_schedule="constant")
         if callable(self.schedule):
             schedule = self.schedule
-        options = self._given("epochs", "batch_size", "clip_norm", *FURTHER)
+        options = self._given("epochs", "batch_size", "clip_norm", *FURTHER.keys() - {*NETWORK})
         if options.get("clip_norm") == np.inf:
             options["clip_norm"] = None
         early = training.early_stopping or EarlyStopping()
@@ -777,7 +784,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return tags
 
 
-def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Mlp]) -> None:
+def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Network]) -> None:
     """Raise UsageError, on every rank, unless all begin with the same networks and rows."""
     features = crc32(part.x.data) if isinstance(part.x, np.ndarray) else part.x.shape
     weights = [crc32(mlp.params.flat.data) for mlp in networks]

@@ -115,12 +115,18 @@ WITHOUT = {
 }
 """Options of training that estimators do not have, and why."""
 
+NETWORK = ("network", "blocks", "width", "expansion", "residual_dropout")
+"""The options of networks that are parameters as they are."""
+
 FURTHER = {
-    name: Parameter(TrainingSettings, name)
-    for name in options_of(TrainingSettings)
-    if name not in WITHOUT.keys() | PARAMETERS.keys()
+    **{name: Parameter(NetworkSettings) for name in NETWORK},
+    **{
+        name: Parameter(TrainingSettings)
+        for name in options_of(TrainingSettings)
+        if name not in WITHOUT.keys() | PARAMETERS.keys()
+    },
 }
-"""The options of training that are parameters as they are."""
+"""The options of network and training that are parameters as they are."""
 
 PARAMETERS |= FURTHER
 

@@ -5,7 +5,7 @@ returns labels and probabilities, or numbers in the target's units; it includes 
 It is run and compared with mlpengine's predictions before the file is written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mlpengine.common.files import checked_path, write_atomically
@@ -16,18 +16,18 @@ from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 
 __all__ = ["FORMATS", "Exported", "export", "format_of", "onnx_inputs"]
 
 
-def _to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
+def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     from mlpengine.export._onnx import to_onnx
 
     return to_onnx(model)
 
 
-FORMATS: dict[str, Callable[[Model | Mlp], tuple[bytes, Exported]]] = {
+FORMATS: dict[str, Callable[[Model | Network], tuple[bytes, Exported]]] = {
     "safetensors": to_safetensors,
     "npz": to_npz,
     "onnx": _to_onnx,
@@ -60,7 +60,7 @@ def format_of(path: str | Path, format: str | None = None) -> str:
 
 
 def export(
-    model: Model | Mlp, path: str | Path, format: str | None = None, *, name: str | None = None
+    model: Model | Network, path: str | Path, format: str | None = None, *, name: str | None = None
 ) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
@@ -75,6 +75,10 @@ def export(
         NumericalError where the ONNX model and our own forward differ.
     """
     chosen = format_of(path, format)
+    if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
+        raise UsageError(f"export: a network must have one input (got {', '.join(model.in_shape)})")
+    if isinstance(model, Network) and isinstance(model.outputs, Mapping):
+        raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
     if name is None:
         data, exported = FORMATS[chosen](model)
     elif chosen == "c":

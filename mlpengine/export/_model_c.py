@@ -1,6 +1,7 @@
 """A model as one C file: from the columns of a row to predictions."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.export.network_c import PredictionCode, export_c, real_of
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.spec import Array
 from mlpengine.tables.table import number_text
 
@@ -85,7 +86,7 @@ int main(void)
 """
 
 
-def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
+def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
     """Return a C file: a network from features to outputs, and a model from columns, too.
 
     With a `name` its functions and macros begin with it, and `Exported.header` declares them.
@@ -97,8 +98,8 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
     upper = identifier(prefix, upper=True)
-    if isinstance(model, Mlp):
-        dtype, sizes = model.dtype.name, {"inputs": model.sizes[0], "outputs": model.sizes[-1]}
+    if isinstance(model, Network):
+        dtype, sizes = model.dtype.name, {"inputs": prod(model.in_shape), "outputs": model.outputs}
         declared = NETWORK_DECLARATION.format(name=predict, real=real_of(model), **sizes)
         header = PREDICTION_HEADER.format(upper=upper, definitions="", declarations=declared)
         exported = Exported("c", {"input": dtype}, {"output": dtype}, header=header if name else "")
@@ -150,7 +151,7 @@ def to_c(model: Model | Mlp, name: str | None = None) -> tuple[bytes, Exported]:
     )
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
-    sizes = {"inputs": model.mlp.in_dim, "outputs": model.mlp.sizes[-1]}
+    sizes = {"inputs": model.mlp.in_dim, "outputs": model.mlp.outputs}
     declared += NETWORK_DECLARATION.format(name=network, real=real, **sizes)
     header = PREDICTION_HEADER.format(
         upper=upper, definitions=table.definitions, declarations=declared

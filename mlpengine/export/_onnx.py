@@ -5,7 +5,7 @@ import json
 from mlpengine.errors import importing
 from mlpengine.export._report import Exported
 from mlpengine.models.model import Model
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 
 with importing("export to ONNX", "onnx"):
     import onnx  # noqa: F401
@@ -13,12 +13,12 @@ with importing("export to ONNX", "onnx"):
 
 from mlpengine.export._onnx_columns import write_preprocessing
 from mlpengine.export._onnx_graph import Graph
-from mlpengine.export._onnx_layers import write_network
+from mlpengine.export._onnx_network import write_network
 from mlpengine.export._onnx_outputs import write_mean, write_outputs
 from mlpengine.export._onnx_verify import verify
 
 
-def to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
+def to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     """Return an ONNX model and what it holds; it has been run and compared with our own forward.
 
     A network alone reads ``input`` (rows, in_dim) float32 and returns ``output``.  A model reads
@@ -26,10 +26,10 @@ def to_onnx(model: Model | Mlp) -> tuple[bytes, Exported]:
 
     Raises: UsageError for what has no ONNX form; NumericalError where the two differ.
     """
-    if isinstance(model, Mlp):
+    if isinstance(model, Network):
         graph = Graph(())
-        x = graph.input("input", "float32", model.sizes[0])
-        graph.output(write_network(graph, model, x), "output", "float32", model.sizes[-1])
+        x = graph.input("input", "float32", *model.in_shape)
+        graph.output(write_network(graph, model, x), "output", "float32", model.outputs)
         data = graph.build(repr(model), {})
     else:
         graph = Graph(model.preprocessor.columns)

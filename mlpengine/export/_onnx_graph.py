@@ -37,9 +37,9 @@ class Graph:
         self._inputs: dict[str, tuple[str, list[str | int]]] = {}
         self._outputs: dict[str, tuple[str, list[str | int]]] = {}
 
-    def input(self, name: str, dtype: str, columns: int) -> str:
-        """Declare an input (rows, columns) and return its name."""
-        self._inputs[name] = (dtype, ["rows", columns])
+    def input(self, name: str, dtype: str, *shape: int) -> str:
+        """Declare an input (rows, *shape) and return its name."""
+        self._inputs[name] = (dtype, ["rows", *shape])
         return name
 
     def constant(self, array: Array, name: str | None = None) -> str:

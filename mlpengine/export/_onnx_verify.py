@@ -10,7 +10,7 @@ from mlpengine.export._onnx_feed import RANDOM_ROWS, onnx_inputs, probe_table
 from mlpengine.export._onnx_outputs import label_array
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.spec import Array
 from mlpengine.tables import Table
 
@@ -19,15 +19,15 @@ EXPORT_TOLERANCE = 1e-5
 then relative to the largest of them if that is beyond 1."""
 
 
-def verify(data: bytes, model: Model | Mlp) -> float:
+def verify(data: bytes, model: Model | Network) -> float:
     """Return the largest difference between an ONNX model and our own forward.
 
     Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`.
     """
-    if isinstance(model, Mlp):
+    if isinstance(model, Network):
         x = (
             np.random.default_rng(0)
-            .standard_normal((RANDOM_ROWS, model.sizes[0]))
+            .standard_normal((RANDOM_ROWS, *model.in_shape))
             .astype(np.float32)
         )
         (outputs,) = run_onnx(data, {"input": x})

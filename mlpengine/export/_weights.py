@@ -10,20 +10,20 @@ from safetensors.numpy import save
 
 from mlpengine.export._report import Exported
 from mlpengine.models.model import Model
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.spec import Array, Spec
 
 DESCRIPTION_KEY = "description"
 """Name of the text in an .npz that describes the network; no parameter is called so."""
 
 
-def to_safetensors(model: Model | Mlp) -> tuple[bytes, Exported]:
+def to_safetensors(model: Model | Network) -> tuple[bytes, Exported]:
     """Return a file that ``safetensors.torch.load_file`` reads into an ``nn.Sequential``."""
     arrays = model.state_dict()  # copies: C-contiguous, which safetensors stores rightly
     return save(arrays, {"format": "pt"}), _exported("safetensors", arrays)
 
 
-def to_npz(model: Model | Mlp) -> tuple[bytes, Exported]:
+def to_npz(model: Model | Network) -> tuple[bytes, Exported]:
     """Return a file that ``numpy.load`` reads, with the network's architecture as JSON text.
 
     Equal models give equal bytes: members carry no time.

@@ -141,6 +141,8 @@ def device_step(
         raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
+    if not isinstance(mlp, Mlp):
+        raise UsageError(f"export: a network to train must be an Mlp (got {mlp})")
     if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
         raise UsageError(
             f"export: a network to train must have no front, learned activation or scaled weights "

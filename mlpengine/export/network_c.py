@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -14,8 +15,10 @@ from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
-from mlpengine.nn.mlp import Mlp
+from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite
+from mlpengine.tape.binding import Forward
+from mlpengine.tape.forward import ForwardPlan
 
 Real = Literal["float", "double"]
 """The C type of all numbers of a file."""
@@ -68,7 +71,7 @@ COMBINED: dict[Combined, tuple[tuple[str, ...], str]] = {
 
 
 def export_c(
-    networks: Mlp | Sequence[Mlp],
+    networks: Network | Sequence[Network],
     *,
     name: str = "predict",
     combined: Combined = "mean",
@@ -86,24 +89,24 @@ def export_c(
     `real` is the type of all numbers, by default that of the network; `text` is C that follows the
     network, and calls it and `functions`.
 
-    Raises: UsageError if `name` is no C identifier or an activation is not known here.
+    Raises: UsageError if `name` is no C identifier or an op has no C.
     """
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"export: name must be a C identifier (got {name!r})")
     functions = functions or Functions()
     functions.names.taken.add(name)
-    several = not isinstance(networks, Mlp)
-    each = [networks] if isinstance(networks, Mlp) else list(networks)
-    mlp, real = each[0], real or real_of(each[0])
+    several = not isinstance(networks, Network)
+    each = [networks] if isinstance(networks, Network) else list(networks)
+    network, real = each[0], real or real_of(each[0])
     for member in each:
         check_finite(member.params.views, "export", UsageError)
-    numbers = np.concatenate([network.params.flat for network in each])
-    n, one = mlp.sizes[-1], functions.names.add("network_of") if several else name
+    numbers = np.concatenate([one.params.flat for one in each])
+    n, one = network.outputs, functions.names.add("network_of") if several else name
     table = f"{name}_parameters"
     at = "parameters" if several else table
-    places = {key: f"{at} + {place.start}" for key, place in mlp.params.places.items()}
-    forward = forward_of(functions, mlp, places, "input", "output")
-    network = NETWORK_FUNCTION.format(
+    places = {key: f"{at} + {place.start}" for key, place in network.params.places.items()}
+    forward = forward_of(functions, network, places, "input", "output")
+    code = NETWORK_FUNCTION.format(
         constants=constants(table, numbers.tolist()),
         static="static " if several else "",
         one=one,
@@ -112,33 +115,38 @@ def export_c(
     )
     if several:
         (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
-        lines = [f"{one}({table} + k * {len(mlp.params)}, input, y);"]
+        lines = [f"{one}({table} + k * {len(network.params)}, input, y);"]
         lines += [f"{softmax_function(functions)}(y, y, {n});"] if combined == "softmax" else []
         lines += [f"{loop} sum_{k}[i] += {name}_shares[k] * {y};" for k, y in enumerate(sums)]
         zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
         loop_of = {"count": len(each), "body": indented(lines, "    ")}
         weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
-        network += MEAN_FUNCTION.format(
+        code += MEAN_FUNCTION.format(
             name=name, n=n, shares=weights, zeros=zeros, result=result, **loop_of
         )
-    body = functions.text + network + text
+    body = functions.text + code + text
     return FILE.format(
-        title=f"{f'{len(each)} of ' if several else ''}{'-'.join(map(str, mlp.sizes))}, "
+        title=f"{f'{len(each)} of ' if several else ''}{title_of(network)}, "
         f"{plural(numbers.size, 'parameter')}",
         name=name,
         upper=name.upper(),
         real=real,
         double=int(real == "double"),
-        in_dim=mlp.sizes[0],
+        in_dim=prod(network.in_shape),
         out_dim=n,
         mathematics=mathematics(body, name.upper(), libm=True),
         body=body,
     )
 
 
-def real_of(mlp: Mlp) -> Real:
+def real_of(network: Network) -> Real:
     """Return the C type of a network's numbers."""
-    return "float" if mlp.dtype == np.float32 else "double"
+    return "float" if network.dtype == np.float32 else "double"
+
+
+def title_of(network: Network) -> str:
+    """Return what a network is, in a word: its sizes, or the name of its class."""
+    return network.title if isinstance(network, TabularNetwork) else type(network).__name__
 
 
 @dataclass(frozen=True)
@@ -164,7 +172,7 @@ class PredictionCode:
 
 def forward_of(
     functions: Functions,
-    mlp: Mlp,
+    network: Network,
     places: Mapping[str, str],
     source: str = "",
     output: str = "",
@@ -176,24 +184,22 @@ def forward_of(
     `places` are the C expressions of the parameters by name, `source` and `output` those of what
     is read and written, by default places in ``values``.
 
-    Raises: UsageError for an activation without C.
+    Raises: UsageError for an op without C.
     """
-    plain = mlp.like(dropout=0.0, initializer="zeros")  # whose names may be others
-    scratch = plain.scratch(1)
-    fixed = {
-        address_of(view): places[name]
-        for name, view in zip(mlp.params.views, plain.params.views.values(), strict=True)
-    }
-    ends = {address_of(scratch.input): source, address_of(scratch.output): output}
+    recording, views = network.recorded(1, training=False), network.params.views
+    plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)
+    leaves = {node.index: views[node.name] for node in recording.tape.parameters}
+    forward = Forward(plan, leaves, "numpy")
+    x, y = forward.value(recording.input), forward.value(recording.output)
+    fixed = {address_of(views[name]): place for name, place in places.items()}
+    ends = {address_of(x): source, address_of(y): output}
     fixed |= {address: name for address, name in ends.items() if name}
     try:
         program = write_step(
-            scratch.program.instructions, 1, functions, fixed, [scratch.input], [scratch.output],
+            forward.instructions, 1, functions, fixed, [x], [y],
             batched=batched, memory="values",
         )  # fmt: skip
     except UnsupportedError as error:
-        raise UsageError(f"export: an activation must have a C form (got {error})") from error
-    source = source or program.place_of(scratch.input)
-    return PredictionCode(
-        program.statements, program.size, source, output or program.place_of(scratch.output)
-    )
+        raise UsageError(f"export: every op must have a C form (got {error})") from error
+    source, output = source or program.place_of(x), output or program.place_of(y)
+    return PredictionCode(program.statements, program.size, source, output)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.models.task import Regression, Split, Task
-from mlpengine.nn import Mlp
+from mlpengine.nn import TabularNetwork
 from mlpengine.spec import Array
 
 RESIDUALS = "residuals"
@@ -252,12 +252,13 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
     return exp((low + high) / 2)
 
 
-def apply_temperature(networks: Iterable[Mlp], task: Task, output: Array, rows: Split) -> float:
+def apply_temperature(
+    networks: Iterable[TabularNetwork], task: Task, output: Array, rows: Split
+) -> float:
     """Divide last layers by the best temperature of their `output` for rows, and return it."""
     temperature = fit_temperature(task, output, rows.truth, rows.weights)
     for network in networks:
-        network.weights[-1] /= temperature
-        network.biases[-1] /= temperature
+        network.divide_outputs(temperature)
     return temperature
 
 

@@ -19,6 +19,7 @@ def card(model: Model) -> dict[str, Any]:
         ],
         "reads": model.columns,
         "networks": len(model.networks),
+        "architecture": model.mlp.title,
         "sizes": list(model.mlp.sizes),
         "parameters": int(model.params.size),
         "loss": model.loss,

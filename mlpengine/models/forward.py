@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.nn.network import PREDICT_ROWS
 from mlpengine.spec import Array
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
@@ -15,7 +15,7 @@ TERMS_PER_THREAD = 1 << 28
 """Multiplications for each additional thread: many times what starting a thread costs."""
 
 
-def outputs_of(networks: Sequence[Mlp], x: Array) -> list[Array]:
+def outputs_of(networks: Sequence[Network], x: Array) -> list[Array]:
     """Return the output (rows, out_dim) of each network for features (rows, in_dim).
 
     Threads take whole blocks of rows, each with BLAS on one thread: on a busy machine products on
@@ -23,7 +23,7 @@ def outputs_of(networks: Sequence[Mlp], x: Array) -> list[Array]:
     """
     if len(x) == 1:  # limiting the threads of BLAS would take as long as the products
         return [mlp.predict(x) for mlp in networks]
-    terms = len(x) * sum(weight.size for mlp in networks for weight in mlp.weights)
+    terms = len(x) * sum(len(mlp.params) for mlp in networks)
     threads = min(threads_allowed(), 1 + terms // TERMS_PER_THREAD)
     with one_blas_thread():
         if threads == 1:

@@ -1,17 +1,18 @@
 """Linear models of least penalized loss, and the networks that hold them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 
 import numpy as np
 
 from mlpengine.models.task import Split
-from mlpengine.nn import Mlp
+from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import activation_op
-from mlpengine.ops import Elementwise, GradOp
+from mlpengine.ops import Elementwise
 from mlpengine.ops.loss import Loss
+from mlpengine.settings import NetworkSettings
 from mlpengine.spec import Array, Spec
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
@@ -24,14 +25,17 @@ ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
 """Steps of the minimization at most, pairs that it remembers, and the gain that ends it."""
 
 
-def can_be_linear(activations: Iterable[str | GradOp]) -> bool:
-    """Return whether networks with these activations hold linear models: all are element-wise."""
-    ops = (activation_op(one) for one in activations)
-    return all(op is None or isinstance(op, Elementwise) for op in ops)
+def can_be_linear(network: NetworkSettings) -> bool:
+    """Return whether such networks hold linear models: dense layers with element-wise activations.
+
+    A residual network has a linear function beside its blocks.
+    """
+    ops = (activation_op(one) for one in network.activation)
+    return network.network != "mlp" or all(op is None or isinstance(op, Elementwise) for op in ops)
 
 
 def linear_networks(
-    mlp: Mlp,
+    mlp: TabularNetwork,
     loss: Loss,
     train: Split,
     folds: Array,
@@ -39,10 +43,10 @@ def linear_networks(
     mean_loss: Callable[[Array], float],
     *,
     threads: int = 1,
-) -> tuple[list[Mlp], Array]:
+) -> tuple[list[TabularNetwork], Array]:
     """Return a linear network for each fold, and their outputs out of fold.
 
-    Each has the architecture of `mlp` with learned activations that are left out.  A projection
+    Each has the architecture of `mlp`.  A projection
     (features, columns) makes the columns x @ projection of a linear model.  The projection and the
     penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
     Each of `threads` fits the models of one fold after another.
@@ -59,7 +63,7 @@ def linear_networks(
         k = int(np.argmin(losses))
         each.append((losses[k], projection, [fit[k] for fit in fits], outputs[k]))
     _, projection, best, output = min(each, key=itemgetter(0))
-    return [linear_network(mlp, projection, *one) for one in best], output
+    return [mlp.linear(projection, *one) for one in best], output
 
 
 def _fits(
@@ -78,32 +82,6 @@ def _fits(
 
     with ThreadPoolExecutor(threads) as pool:
         return [*pool.map(fit, range(int(folds.max()) + 1))], held_out
-
-
-def linear_network(mlp: Mlp, projection: Array, weight: Array, bias: Array) -> Mlp:
-    """Return a network like `mlp` that computes x @ projection @ weight.T + bias.
-
-    Its activations are learned ones with an alpha of 0.  A hidden layer that is narrower than the
-    output has the best approximation of so low a rank.
-
-    Raises: UsageError for an activation that is not element-wise.
-    """
-    linear = mlp.like(learned_activation=True, initializer="zeros")
-    for name in linear.groups["alphas"]:
-        linear.params.views[name][...] = 0
-    weights, factors = linear.weights, [layer.factor for layer in linear.layers]
-    first = weights[0][:, : len(projection)]
-    if len(weights) == 1:
-        first[...] = weight @ projection.T / factors[0]
-    else:
-        left, sizes, right = np.linalg.svd(weight, full_matrices=False)
-        rank = min(len(sizes), *mlp.sizes[1:-1])
-        first[:rank] = (sizes[:, None] * right)[:rank] @ projection.T / factors[0]
-        for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
-            middle[np.arange(rank), np.arange(rank)] = 1 / factor
-        weights[-1][:, :rank] = left[:, :rank] / factors[-1]
-    linear.biases[-1][...] = bias
-    return linear
 
 
 def fit_linear(

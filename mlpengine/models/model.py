@@ -23,7 +23,7 @@ from mlpengine.models.forward import outputs_of
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
-from mlpengine.nn import Mlp
+from mlpengine.nn import NETWORKS, Mlp, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.spec import Array
@@ -79,17 +79,17 @@ class Model(KnownAttributes):
         "feature_importances_": "`mlpengine explain` computes them",
     }
 
-    mlp: Mlp
+    mlp: TabularNetwork
     preprocessor: Preprocessor
     loss: str
     loss_options: Mapping[str, Any] = field(default_factory=dict)
-    members: Population[Mlp] | None = None
+    members: Population[TabularNetwork] | None = None
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def networks(self) -> tuple[Mlp, ...]:
+    def networks(self) -> tuple[TabularNetwork, ...]:
         """The members, or the single network."""
         return (self.mlp,) if self.members is None else tuple(self.members)
 
@@ -343,7 +343,7 @@ class Model(KnownAttributes):
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the weights, ready for JSON."""
         return {
-            "mlp": self.mlp.to_dict(),
+            self.mlp.file_key: self.mlp.describe(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
@@ -374,7 +374,9 @@ class Model(KnownAttributes):
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
-        missing = {"mlp", "preprocessing", "loss"} - description.keys()
+        missing = {"preprocessing", "loss"} - description.keys()
+        if not description.keys() & {kind.file_key for kind in NETWORKS.values()}:
+            missing |= {"mlp"}
         if missing:
             names = ", ".join(sorted(missing))
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
@@ -389,7 +391,7 @@ class Model(KnownAttributes):
                 conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
             _ = model.plain_loss  # refuses values that the loss does not take
-            fits = (preprocessor.n_features, model.task.outputs) == (mlp.sizes[0], mlp.sizes[-1])
+            fits = (preprocessor.n_features, model.task.outputs) == (mlp.in_dim, mlp.outputs)
         except MlpEngineError as error:
             raise CheckpointError(f"{where}: is not a whole model ({error})") from error
         if not fits:
@@ -431,20 +433,32 @@ def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
 
 def _networks(
     description: Mapping[str, Any], state: Mapping[str, Array]
-) -> tuple[Mlp, Population[Mlp] | None]:
+) -> tuple[TabularNetwork, Population[TabularNetwork] | None]:
     """Return the network of a description, the first of its members, and all members."""
     count = description.get("members")
     if count is None:
-        return Mlp.restored(description["mlp"], state), None
+        return _network(description, state), None
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise CheckpointError(f"members: must be a whole number from 1 (got {count!r:.60})")
     for name, rows in state.items():
         if not getattr(rows, "ndim", 0) or len(rows) != count:
             raise CheckpointError(f"parameters: {name} must have a row for each of {count} members")
-    first = Mlp.restored(description["mlp"], {name: rows[0] for name, rows in state.items()})
+    first = _network(description, {name: rows[0] for name, rows in state.items()})
     members = Population(first, count)
     members.load_state_dict(state)
     return members[0], members
+
+
+def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:
+    """Return the described network, one of `NETWORKS`."""
+    if "mlp" in description:
+        return Mlp.restored(description["mlp"], state)
+    described = description["network"]
+    name = described.get("name") if isinstance(described, dict) else described
+    kinds = {kind.__name__: kind for kind in NETWORKS.values()}
+    if not isinstance(name, str) or name not in kinds:
+        raise CheckpointError(f"network: must be one of {', '.join(kinds)} (got {name!r:.60})")
+    return kinds[name].restored(described, state)
 
 
 def _check_loss(loss: object, options: object) -> None:

@@ -12,7 +12,7 @@ from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.linear import linear_networks
 from mlpengine.models.task import Split, Task
-from mlpengine.nn import Mlp
+from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, Kind
 from mlpengine.spec import Array
@@ -29,7 +29,7 @@ class NetworkMean:
     folds.  `shares` are the weights of the kinds in the mean, none for a single kind.
     """
 
-    networks: Sequence[Mlp]
+    networks: Sequence[TabularNetwork]
     task: Task
     shares: tuple[float, ...] = ()
 

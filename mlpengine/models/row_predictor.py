@@ -10,7 +10,7 @@ from mlpengine.common.buffers import quiet_runner
 from mlpengine.features import Preprocessor
 from mlpengine.features.one_row import RowEncoder
 from mlpengine.features.unlike import far_remarks, unknown_remarks
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.spec import Array
 from mlpengine.tables.frames import is_cell
 
@@ -25,7 +25,7 @@ class RowPredictor:
 
     def __init__(
         self,
-        networks: Sequence[Mlp],
+        networks: Sequence[Network],
         preprocessor: Preprocessor,
         combined: Callable[[Sequence[Array]], Array],
     ) -> None:

@@ -9,9 +9,25 @@ from mlpengine.nn.initializers import INITIALIZERS
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.network import Network
+from mlpengine.nn.residual import Residual
 from mlpengine.nn.scratch import Scratch
+from mlpengine.nn.tabular import TabularNetwork
 
-__all__ = ["ACTIVATIONS", "INITIALIZERS", "Front", "Gradients", "Mlp", "Network", "Scratch"]
+NETWORKS: dict[str, type[TabularNetwork]] = {"mlp": Mlp, "residual": Residual}
+"""The networks that configs and models may have, by their names in configs."""
+
+__all__ = [
+    "ACTIVATIONS",
+    "INITIALIZERS",
+    "NETWORKS",
+    "Front",
+    "Gradients",
+    "Mlp",
+    "Network",
+    "Residual",
+    "Scratch",
+    "TabularNetwork",
+]
 
 if not TYPE_CHECKING:  # which would take any name for one of this module
     __getattr__, _ = lazy_names(__name__, {})

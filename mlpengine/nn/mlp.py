@@ -1,16 +1,16 @@
 """A multilayer perceptron of fixed architecture, recorded on the tape."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from mlpengine.common.buffers import write_into
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import CheckpointError, ShapeError, UsageError
-from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
+from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
     ACTIVATIONS,
@@ -22,8 +22,8 @@ from mlpengine.nn.layers import (
     plan_layers,
     record_layers,
 )
-from mlpengine.nn.network import Network
 from mlpengine.nn.recording import check_arrays
+from mlpengine.nn.tabular import LinearOption, TabularNetwork
 from mlpengine.ops import GradOp
 from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.tape.tape import Node, Tape
@@ -34,7 +34,7 @@ ROWS_AT_START = 2048
 """Maximum number of rows that initial weights are fitted on."""
 
 
-class Mlp(Network):
+class Mlp(TabularNetwork):
     """Dense layers with an activation after each, and one flat vector of parameters.
 
     Args:
@@ -64,7 +64,8 @@ class Mlp(Network):
     """
 
     _settable = frozenset()
-    _file_key: ClassVar = "mlp"
+    file_key: ClassVar = "mlp"
+    linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
     _elsewhere: ClassVar = {
         "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
         "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
@@ -159,11 +160,6 @@ class Mlp(Network):
         return "mlp"
 
     @property
-    def in_dim(self) -> int:
-        """Number of features."""
-        return self.sizes[0]
-
-    @property
     def weights(self) -> list[Array]:
         """By layer, views (out_dim, in_dim) of ``params.flat``."""
         return [self.params.views[layer.weight_name] for layer in self.layers]
@@ -173,43 +169,6 @@ class Mlp(Network):
         """By layer, views (out_dim,)."""
         return [self.params.views[layer.bias_name] for layer in self.layers]
 
-    @called_as("mlp.freeze([0])")
-    def freeze(self, layers: Iterable[Any]) -> None:
-        """Keep the parameters of these layers as they are, and train all others.
-
-        Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
-        unfreezes all.  No backend computes the gradients of frozen layers, which are zero, and no
-        optimizer moves or decays them.  Call this before making gradients, optimizer and training
-        step.
-
-        >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-        >>> mlp = Mlp([4, 8, 8, 1])
-        >>> mlp.freeze([0, 1])
-        >>> step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), batch_size=16)
-
-        Raises: UsageError for a layer that does not exist, or if no layer is left to train.
-        """
-        count, frozen = len(self.layers), set[str]()
-        if not np.iterable(layers) or isinstance(layers, str):
-            raise UsageError(f"freeze: layers must be a list (got {layers!r}); write freeze([0])")
-        for number in layers:
-            if not isinstance(number, int | np.integer) or not -count <= number < count:
-                raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
-            frozen |= {*self.layers[number].names}
-            if number in (0, -count) and self.front is not None:
-                frozen |= self.front.specs(self.in_dim, self.dtype).keys()
-        super().freeze(frozen)
-
-    @property
-    def frozen(self) -> list[int]:
-        """The numbers of the layers that `freeze` froze."""
-        frozen = self.params.frozen
-        return [i for i, layer in enumerate(self.layers) if layer.weight_name in frozen]
-
-    @property
-    def _fixed(self) -> frozenset[str]:
-        return frozenset({MASK} & self.params.specs.keys())
-
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Names of parameters by group: weights, biases, alphas, embedding and scaling."""
@@ -217,26 +176,29 @@ class Mlp(Network):
             "weights": [layer.weight_name for layer in self.layers],
             "biases": [layer.bias_name for layer in self.layers],
             "alphas": [layer.alpha_name for layer in self.layers if layer.alpha_name],
-            "embedding": [n for n in self.params.specs if n.startswith(f"{EMBEDDING}.")],
-            "scaling": [SCALE] if SCALE in self.params.specs else [],
         }
-        return {group: tuple(names) for group, names in groups.items()}
+        return {group: tuple(names) for group, names in groups.items()} | self._front_groups
 
-    @called_as("mlp.mask_inputs(kept), with a bool for each number")
-    def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
+    @property
+    def layer_names(self) -> Sequence[tuple[str, ...]]:
+        """The names of the parameters by layer."""
+        return [layer.names for layer in self.layers]
 
-        The weights of layer 0, which must be new, are rescaled to as many inputs.
+    @property
+    def dense_sizes(self) -> Sequence[tuple[int, int]]:
+        """The inputs and outputs of each product with a weight, the front not counted."""
+        return [*pairwise(self.sizes)]
 
-        Raises: UsageError if the front has no mask, or no number is kept; ShapeError.
-        """
-        mask = np.asarray(kept, np.bool_)
-        if MASK not in self.params.views:
-            raise UsageError(f"mask_inputs: needs a front with masked=True (got {self.front})")
-        write_into(self.params.views[MASK], mask.astype(self.dtype), "mask_inputs: kept")
-        if not mask.any():
-            raise UsageError("mask_inputs: layer 0 needs a number to read (got none)")
-        self.weights[0] *= (mask.size / mask.sum()) ** 0.5
+    @property
+    def dropped_units(self) -> int:
+        """The number of units of a row that dropout may drop."""
+        return sum(layer.out_dim for layer in self.layers if layer.dropout)
+
+    @property
+    def activations(self) -> Mapping[str, str]:
+        """The names of the activations, by the weight of the layer before."""
+        ops = {layer.weight_name: layer.activation for layer in self.layers}
+        return {weight: op.name for weight, op in ops.items() if op is not None}
 
     @property
     def is_linear(self) -> bool:
@@ -309,13 +271,12 @@ class Mlp(Network):
         mlp.initializer = None  # the description does not name it
         return mlp
 
-    def like(self, **changes: Any) -> "Mlp":
-        """Return a new network of this architecture and these options, but for `changes`.
-
-        Its weights are drawn anew, as those of `Mlp`; the same layers are frozen.
-        """
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the constructor that make such a network, but for the seed."""
         *hidden, last = (layer.activation for layer in self.layers)
-        options: dict[str, Any] = {
+        return {
+            "sizes": self.sizes,
             "activation": hidden,
             "output_activation": last,
             "dropout": self.dropout,
@@ -325,9 +286,31 @@ class Mlp(Network):
             "learned_activation": self.learned_activation,
             "parametrization": self.parametrization,
         }
-        mlp = Mlp(self.sizes, **options | changes)
-        mlp.freeze(self.frozen)
-        return mlp
+
+    def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
+        """Return a network like this one that computes x @ projection @ weight.T + bias.
+
+        Its activations are learned ones with an alpha of 0.  A hidden layer that is narrower than
+        the output has the best approximation of so low a rank.
+
+        Raises: UsageError for an activation that is not element-wise.
+        """
+        linear = self.like_linear(initializer="zeros")
+        for name in linear.groups["alphas"]:
+            linear.params.views[name][...] = 0
+        weights, factors = linear.weights, [layer.factor for layer in linear.layers]
+        first = weights[0][:, : len(projection)]
+        if len(weights) == 1:
+            first[...] = weight @ projection.T / factors[0]
+        else:
+            left, sizes, right = np.linalg.svd(weight, full_matrices=False)
+            rank = min(len(sizes), *self.sizes[1:-1])
+            first[:rank] = (sizes[:, None] * right)[:rank] @ projection.T / factors[0]
+            for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
+                middle[np.arange(rank), np.arange(rank)] = 1 / factor
+            weights[-1][:, :rank] = left[:, :rank] / factors[-1]
+        linear.biases[-1][...] = bias
+        return linear
 
     @classmethod
     def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> "Mlp":

@@ -130,6 +130,9 @@ class Recordable(Saved):
         parameters = {**parameters, **(buffers or {})}
         values = {n: v for n, v in parameters.items() if isinstance(v, np.ndarray)}
         specs = {n: Spec(_shape(v, f"{self._where}: {n}"), kind) for n, v in parameters.items()}
+        if self._expected is not None:
+            check_arrays(specs, self._expected)
+            del self._expected
         try:
             weights_rng, rng = np.random.default_rng(seed).spawn(2)
         except (TypeError, ValueError) as error:

@@ -41,12 +41,14 @@ class Saved(KnownAttributes):
 
     params: Flat
 
-    _file_key: ClassVar = "network"
+    file_key: ClassVar = "network"
     """The key of the description in a file's header."""
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
     """The same as a file has it, copied when the network was made."""
+    _expected: Mapping[str, Array] | None = None
+    """Arrays that a file has for the parameters, which are compared before memory is allocated."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Return the network that ``__init__`` makes; it knows what it was made with."""
@@ -120,7 +122,12 @@ class Saved(KnownAttributes):
         if name != cls.__name__:
             raise CheckpointError(f"holds a network of the class {name}, which {name}.load reads")
         try:
-            network = cls(**settings)
+            arguments = cls._constructed(settings)
+            network = cls.__new__(cls, **arguments)
+            network._expected = state
+            network.__init__(**arguments)  # type: ignore[misc]
+        except CheckpointError:
+            raise
         except _REFUSALS as error:
             given = ", ".join(f"{key}={value!r}" for key, value in settings.items())
             text = f"{name} must take the settings of the file"
@@ -132,13 +139,18 @@ class Saved(KnownAttributes):
 
         def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None: ...
 
+    @classmethod
+    def _constructed(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of the constructor for the settings of a file."""
+        return settings
+
     @called_as("network.save('network.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write class, settings and parameters to a safetensors file, atomically.
 
         Raises: UsageError for an argument of the constructor that no file can hold.
         """
-        write_tensors(path, self.params.views, {self._file_key: self.describe()})
+        write_tensors(path, self.params.views, {self.file_key: self.describe()})
 
     @classmethod
     @called_as("{name}.load('network.safetensors')")
@@ -157,7 +169,7 @@ class Saved(KnownAttributes):
             raise CheckpointError(
                 f"{path}: holds a training step, which step.load({str(path)!r}) reads"
             )
-        key = cls._file_key
+        key = cls.file_key
         if key not in header:
             raise CheckpointError(
                 f"{path}: must describe a network of the class {cls.__name__} "

@@ -151,16 +151,16 @@ class _Section(CopiedEntries):
 
     def infer(self, x: Spec) -> Spec:
         axis = normal_axis(self.name, self.axis, x)
-        start, stop = self._bounds(x.shape[axis])
+        start, stop = self.bounds(x.shape[axis])
         return Spec((*x.shape[:axis], stop - start, *x.shape[axis + 1 :]), x.dtype)
 
-    def _bounds(self, length: int) -> tuple[int, int]:
+    def bounds(self, length: int) -> tuple[int, int]:
         """Return where the part starts and stops in a record of `length`; check that it fits."""
         raise NotImplementedError
 
     def part(self, x: Array) -> Array:
         axis = self.axis % x.ndim
-        return x[(*(slice(None),) * axis, slice(*self._bounds(x.shape[axis])))]
+        return x[(*(slice(None),) * axis, slice(*self.bounds(x.shape[axis])))]
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class StructField(_Section, name="struct_field"):
     fields: int | tuple[int, ...]
     axis: int = -1
 
-    def _bounds(self, length: int) -> tuple[int, int]:
+    def bounds(self, length: int) -> tuple[int, int]:
         return _bounds(self.name, self.field, self.fields, length)
 
 
@@ -200,7 +200,7 @@ class MapLookup(_Section, name="map_lookup"):
     sizes: tuple[int, ...] | None = None
     axis: int = -1
 
-    def _bounds(self, length: int) -> tuple[int, int]:
+    def bounds(self, length: int) -> tuple[int, int]:
         keys = tuple(range(self.keys)) if isinstance(self.keys, int) else self.keys
         if self.key not in keys:
             listed = ", ".join(map(repr, keys))

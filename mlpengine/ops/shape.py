@@ -167,7 +167,7 @@ class Slice(CopiedEntries, name="slice"):
     key: IndexEntry | tuple[IndexEntry, ...]
 
     def infer(self, x: Spec) -> Spec:
-        for entry in self._entries():
+        for entry in self.entries():
             if isinstance(entry, bool) or not isinstance(entry, _BASIC):
                 raise TapeError(
                     f"slice: an index must be made of integers and slices; use gather or "
@@ -178,12 +178,13 @@ class Slice(CopiedEntries, name="slice"):
         except (IndexError, ValueError) as error:
             raise IndexRangeError(f"slice: {error} (key {self.key!r}, x {x})") from None
 
-    def _entries(self) -> tuple[Any, ...]:
+    def entries(self) -> tuple[Any, ...]:
+        """Return the key as a tuple."""
         return self.key if isinstance(self.key, tuple) else (self.key,)
 
     def part(self, x: Array) -> Array:
         """Return x[key], as a 0-d array if the key leaves no axis."""
-        key = self._entries()
+        key = self.entries()
         return x[key if any(entry is ... for entry in key) else (*key, ...)]
 
 

@@ -213,7 +213,16 @@ def collect_model(path: Path) -> dict[str, Any]:
         "card": known,
     }
     if record:
-        facts = ("task", "target", "classes", "networks", "sizes", "parameters", "loss")
+        facts = (
+            "task",
+            "target",
+            "classes",
+            "networks",
+            "architecture",
+            "sizes",
+            "parameters",
+            "loss",
+        )
         data["model"] = {name: known[name] for name in facts} | {
             "source": record["source"],
             "rows": record["rows"],
@@ -240,8 +249,7 @@ def collect_model(path: Path) -> dict[str, Any]:
 
 def activations_of(model: Model) -> list[str]:
     """Return the names of the activations of a model's first network."""
-    layers = model.mlp.layers
-    return [str(layer.activation.name) for layer in layers if layer.activation is not None]
+    return [str(name) for name in model.mlp.activations.values()]
 
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:
@@ -290,6 +298,7 @@ def model_of(loaded: LoadedData, model: Model) -> dict[str, Any]:
         "rows": loaded.tables.rows,
         "columns": len(preprocessor.columns),
         "features": preprocessor.n_features,
+        "architecture": model.mlp.title,
         "sizes": list(model.mlp.sizes),
         "activations": activations_of(model),
         "parameters": int(model.params.size),

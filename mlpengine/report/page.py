@@ -138,7 +138,7 @@ def score_section(data: Data) -> Markup:
 
 def _trained(model: Data, verb: str) -> str:
     rows, target = model["rows"], " and ".join(shortened(name) for name in model["target"][:3])
-    sizes = "-".join(map(str, model["sizes"]))
+    sizes = model["architecture"]
     trained = plural(rows["train"], "training row")
     how = f" by folds of {trained}" if model["folds"] else f", {trained}"
     networks = "A network" if model["networks"] == 1 else plural(model["networks"], "network")

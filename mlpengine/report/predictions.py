@@ -196,8 +196,7 @@ def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
 
     def inside(level: float) -> Array:
         low, high = model.interval(rows.x, level)
-        hits: Array = (low <= rows.truth) & (rows.truth <= high)
-        return hits
+        return np.asarray((low <= rows.truth) & (rows.truth <= high))
 
     levels = [
         {"level": level, "share": float(inside(level).mean()), "rows": len(rows)}

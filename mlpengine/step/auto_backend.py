@@ -1,11 +1,10 @@
 """The rule of ``auto``: what runs the steps of a run, or of a step of one's own."""
 
 import logging
-from itertools import pairwise
 
 from mlpengine.backends.compiled.executor import compiler
 from mlpengine.errors import CompileError
-from mlpengine.nn import Mlp
+from mlpengine.nn import TabularNetwork
 
 _log = logging.getLogger("mlpengine")
 
@@ -38,26 +37,27 @@ MIN_SHARE_SAVED = 0.33
 """Share of the time to compile that one run must save: later runs of its shapes do not compile."""
 
 
-def seconds_to_compile(mlp: Mlp) -> float:
+def seconds_to_compile(mlp: TabularNetwork) -> float:
     """Return about how long the compiler takes for a step of the network, from its parts alone.
 
     Sizes and features do not count: the program has loops over them.
     """
-    each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * mlp.learned_activation
-    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len(mlp.layers)
+    each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * bool(mlp.groups["alphas"])
+    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len(mlp.dense_sizes)
 
 
-def choose_backend(steps: int, mlp: Mlp, batch_size: int) -> str:
+def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
     """Return the backend that ``auto`` selects for a run of so many steps of this network.
 
     It depends only on its shapes and on whether there is a compiler, not on the contents of the
     cache, so a config gives the same bits in every run on one machine.
     """
-    weights = sum(in_dim * out_dim for in_dim, out_dim in pairwise(mlp.sizes))
-    dropped = sum(layer.out_dim for layer in mlp.layers if layer.dropout)
-    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + sum(mlp.sizes[1:]))
+    sizes = mlp.dense_sizes
+    weights = sum(in_dim * out_dim for in_dim, out_dim in sizes)
+    biases = sum(out_dim for _, out_dim in sizes)
+    saved = SAVED_BY_CALLS + SAVED_BY_PARAMETER * (weights + biases)
     saved += SAVED_BY_MULTIPLICATION * 3 * batch_size * weights  # forward and twice backward
-    saved += SAVED_BY_DROPPED_UNIT * batch_size * dropped
+    saved += SAVED_BY_DROPPED_UNIT * batch_size * mlp.dropped_units
     pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
     return auto_backend()[0] if pays else "numpy"
 

@@ -25,7 +25,7 @@ StepData = tuple[Array, Array, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BoundStep(Uncopyable):
     """The step for one number of rows: its buffers, and the calls up to the gradients."""
 

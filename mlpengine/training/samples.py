@@ -10,7 +10,7 @@ from typing import Any
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.samples import Columns, Series
 from mlpengine.errors import DataError
-from mlpengine.nn import Mlp
+from mlpengine.nn import Network
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE
 
@@ -57,7 +57,9 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
             raise DataError(f"{path}: is no list of epochs ({error})") from error
 
 
-def read_diagnostics(directory: Path, mlp: Mlp, known: Mapping[str, Any], rows: int) -> Diagnostics:
+def read_diagnostics(
+    directory: Path, mlp: Network, known: Mapping[str, Any], rows: int
+) -> Diagnostics:
     """Return the diagnostics of a run as its files describe them.
 
     `known` is what `diagnostic_inputs` returns, and `rows` the number of training rows.

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mlpengine.errors import UsageError, at_setting
-from mlpengine.nn import Mlp
+from mlpengine.nn import TabularNetwork
 from mlpengine.spec import Array
 
 _log = logging.getLogger("mlpengine")
 
 
-def copy_weights(starts: Iterable[Mlp], networks: Sequence[Mlp]) -> None:
+def copy_weights(starts: Iterable[TabularNetwork], networks: Sequence[TabularNetwork]) -> None:
     """Copy the weights of trained networks into those that read the same inputs.
 
     Raises: UsageError, with the setting, for networks of another architecture.
@@ -32,18 +32,20 @@ def copy_weights(starts: Iterable[Mlp], networks: Sequence[Mlp]) -> None:
         _log.warning("warning: training.kinds: %d of %d networks %s", alone, len(networks), text)
 
 
-def _mask(mlp: Mlp) -> Array:
+def _mask(mlp: TabularNetwork) -> Array:
     """Return which inputs of layer 0 a network reads, as 0 and 1; (0,) if it reads all."""
     return mlp.params.views.get("front.mask", np.zeros(0))
 
 
-def _copy_weights(start: Mlp, mlp: Mlp) -> None:
+def _copy_weights(start: TabularNetwork, mlp: TabularNetwork) -> None:
     theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
     views = dict(start.params.views)
-    alphas = start.groups["alphas"]
-    if not mlp.learned_activation and all((views[name] == 1).all() for name in alphas):
-        theirs.pop("learned_activation", None)  # in a model that has linear networks, too
-        views = {name: view for name, view in views.items() if name not in alphas}
+    option, group, neutral = start.linear_option
+    added = start.groups[group]
+    if not own.get(option) and all((views[name] == neutral).all() for name in added):
+        for known in (theirs, own):
+            known.pop(option, None)  # in a model that has linear networks, too
+        views = {name: view for name, view in views.items() if name not in added}
     names = {"sizes": "hidden", "activations": "activation"}
     for key in theirs | own:
         pair = theirs.get(key), own.get(key)

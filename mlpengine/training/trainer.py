@@ -38,14 +38,16 @@ from mlpengine.models.network_kinds import (
     linear_projections,
 )
 from mlpengine.models.task import Regression, Split, Task
-from mlpengine.nn import Front, Mlp
+from mlpengine.nn import Front, Mlp, Residual, TabularNetwork
+from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.nn.mlp import ROWS_AT_START
+from mlpengine.nn.residual import residual_shapes
 from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.training import LINEAR
-from mlpengine.spec import Array
+from mlpengine.spec import Array, DTypeLike, Spec
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.population import Population
@@ -74,7 +76,12 @@ class Member:
     """
 
     def __init__(
-        self, mlp: Mlp, loss: Loss, optimizer: Optimizer, batch_size: int, step: Mapping[str, Any]
+        self,
+        mlp: TabularNetwork,
+        loss: Loss,
+        optimizer: Optimizer,
+        batch_size: int,
+        step: Mapping[str, Any],
     ) -> None:
         self.mlp, self.loss, self.optimizer, self.batch_size = mlp, loss, optimizer, batch_size
         self._options = step
@@ -194,7 +201,7 @@ class Trainer(KnownAttributes):
         folds: Array | None = None,
         numbers: Numbers | None = None,
         ranks: Ranks | None = None,
-        start: Sequence[Mlp] = (),
+        start: Sequence[TabularNetwork] = (),
         members: Sequence[Member] = (),
         shares: tuple[float, ...] = (),
         more_rows: bool = False,
@@ -215,7 +222,7 @@ class Trainer(KnownAttributes):
         ]
         self.threads = self._allowed_threads()
         if members:
-            self.networks: Sequence[Mlp] = [member.mlp for member in members]
+            self.networks: Sequence[TabularNetwork] = [member.mlp for member in members]
             self.members, self.shares = tuple(members), shares
             return
         self.networks = self._make_networks(from_rows=not more_rows)
@@ -246,7 +253,7 @@ class Trainer(KnownAttributes):
 
     # networks: kinds, folds and seeds
 
-    def _make_networks(self, *, from_rows: bool) -> Sequence[Mlp]:
+    def _make_networks(self, *, from_rows: bool) -> Sequence[TabularNetwork]:
         """Return the networks; `from_rows` says whether initial weights may depend on rows."""
         settings, train, kinds, seeds = self.settings, self.train, self.kinds, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
@@ -261,13 +268,13 @@ class Trainer(KnownAttributes):
             first.freeze(training.freeze)
         if LINEAR in training.fold_kinds:
             with at_setting("training", "kinds"):
-                first.like(learned_activation=True)  # whose activations must be element-wise
+                first.like_linear()  # whose activations must be element-wise
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
             if kinds and numbers is not None:
                 kind = kinds[k * len(kinds) // len(seeds)]
-                mlp.mask_inputs(inputs_of(kind, numbers, in_dim, mlp.layers[0].in_dim))
-            if mlp.initializer == "unit_variance" and from_rows:
+                mlp.mask_inputs(inputs_of(kind, numbers, in_dim, mlp.n_inputs))
+            if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
                 own = self.rows[k]
                 rows = np.arange(len(train)) if own is None else own
                 some = rows[:: -(-len(rows) // ROWS_AT_START)]
@@ -310,7 +317,7 @@ class Trainer(KnownAttributes):
             self.backend = step.backend  # what cannot be compiled is reported once
             yield member
 
-    def _member(self, mlp: Mlp, rows: int, *, linear: bool = False) -> Member:
+    def _member(self, mlp: TabularNetwork, rows: int, *, linear: bool = False) -> Member:
         """Return a network with its optimizer, to learn from so many rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
@@ -336,7 +343,7 @@ class Trainer(KnownAttributes):
         optimizer = self._optimizer(mlp, in_epoch, linear=linear)
         return Member(mlp, self.loss, optimizer, self.batch_size, step)
 
-    def _optimizer(self, mlp: Mlp, in_epoch: int, *, linear: bool) -> Optimizer:
+    def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
         """Return the optimizer of a network; that of a `linear` one keeps it linear."""
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
@@ -351,9 +358,9 @@ class Trainer(KnownAttributes):
             optimizer: Optimizer = settings.make(mlp, schedule, total, in_epoch)
             return optimizer
 
-    def _dropout_schedule(self, mlp: Mlp, in_epoch: int) -> ScheduleLike | None:
+    def _dropout_schedule(self, mlp: TabularNetwork, in_epoch: int) -> ScheduleLike | None:
         name = self.settings.network.dropout_schedule
-        if name == "constant" or not mlp.dropout:
+        if name == "constant" or not mlp.dropped_units:
             return None
         return SCHEDULES[name]().over(self.settings.training.epochs * in_epoch, in_epoch)
 
@@ -544,10 +551,24 @@ def make_network(
     seed: int,
     dtype: Any,
     front: Front | None,
-) -> Mlp:
+) -> TabularNetwork:
     """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
     layers, activation, dropout = len(network.hidden), network.activation, network.dropout
     with at_setting("network"):
+        if network.network == "residual":
+            return Residual(
+                *ends,
+                blocks=network.blocks,
+                width=network.width,
+                expansion=network.expansion,
+                activation=activation[0],
+                dropout=dropout[0],
+                residual_dropout=network.residual_dropout,
+                initializer=network.initializer,
+                seed=seed,
+                dtype=dtype,
+                front=front,
+            )
         return Mlp(
             [ends[0], *network.hidden, ends[1]],
             activation=activation * (layers if len(activation) == 1 else 1),
@@ -559,3 +580,23 @@ def make_network(
             learned_activation=network.learned_activation,
             parametrization=network.parametrization,
         )
+
+
+def network_specs(
+    network: NetworkSettings, ends: tuple[int, int], front: Front | None, dtype: DTypeLike
+) -> dict[str, Spec]:
+    """Return the specs of the parameters of `make_network` by name, without making it."""
+    kind = np.dtype(dtype)
+    if network.network == "residual":
+        shapes = residual_shapes(
+            front.out_dim(ends[0]) if front else ends[0],
+            ends[1],
+            blocks=network.blocks,
+            width=network.width,
+            expansion=network.expansion,
+        )
+        own = {name: Spec(shape, kind) for name, shape in shapes.items()}
+        return (front.specs(ends[0], kind) if front else {}) | own
+    sizes = [ends[0], *network.hidden, ends[1]]
+    layers = plan_layers(sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front)
+    return parameter_specs(layers, kind, front, ends[0])

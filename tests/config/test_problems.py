@@ -37,7 +37,7 @@ MISTAKES = {
     ),
     "unknown key": (
         SOUND + "model: {foo: 1}",
-        "model.foo: unknown key (valid here: preset, hidden, act",
+        "model.foo: unknown key (valid here: preset, network, hidden, ",
     ),
     "key of another name": (
         SOUND + "optimizer: {name: sgd, betas: [0, 0]}",

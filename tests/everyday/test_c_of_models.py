@@ -46,6 +46,10 @@ MODELS = {
         {"y": PRICE},
         {"data": {"bound_predictions": True}, "optimizer": {"name": "adam", "lr": 3.0}},
     ),
+    "a residual network": (
+        {"y": PRICE},
+        {"model": {"network": "residual", "width": 6, "blocks": 2, "front": {"scaling": True}}},
+    ),
     "several networks": (
         {"y": KIND},
         {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}},

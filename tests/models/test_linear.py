@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from mlpengine import fit
 from mlpengine.models import linear
-from mlpengine.models.linear import PENALTIES, fit_linear, linear_network, linear_networks, minimize
+from mlpengine.models.linear import PENALTIES, fit_linear, linear_networks, minimize
 from mlpengine.models.task import Split
 from mlpengine.nn import Front, Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
@@ -71,7 +71,7 @@ def test_a_linear_network_computes_the_product(hidden, options):
     reading = RNG.standard_normal((4, 3))
     weight, bias = RNG.standard_normal((3, 3)), RNG.standard_normal(3)
     mlp = Mlp([4, *hidden, 3], dtype="float64", seed=4, **options)
-    linear = linear_network(mlp, reading, weight, bias)
+    linear = mlp.linear(reading, weight, bias)
     x = RNG.standard_normal((9, 4))
     np.testing.assert_allclose(linear.predict(x), x @ reading @ weight.T + bias, 1e-9, 1e-9)
     assert linear.is_linear == bool(hidden)
@@ -80,7 +80,7 @@ def test_a_linear_network_computes_the_product(hidden, options):
 
 def test_a_narrow_layer_has_the_nearest_product():
     weight = RNG.standard_normal((4, 6))
-    narrow = linear_network(Mlp([6, 2, 4], dtype="float64"), np.eye(6), weight, np.zeros(4))
+    narrow = Mlp([6, 2, 4], dtype="float64").linear(np.eye(6), weight, np.zeros(4))
     left, sizes, right = np.linalg.svd(weight, full_matrices=False)
     x = RNG.standard_normal((9, 6))
     nearest = left[:, :2] * sizes[:2] @ right[:2]

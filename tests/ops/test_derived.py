@@ -28,7 +28,7 @@ from mlpengine.config.schema import ModelSection
 from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
 from mlpengine.export._onnx_graph import Graph
-from mlpengine.export._onnx_layers import scalar, write_activation
+from mlpengine.export._onnx_network import scalar, write_activation
 from mlpengine.export.network_c import export_c
 from mlpengine.formula import (
     FUNCTIONS,

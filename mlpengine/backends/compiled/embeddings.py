@@ -111,8 +111,7 @@ class PeriodicForward(_Waves):
             mix = f"wave, weight + j * {waves * outputs}, bias + j * {outputs}"
             to = f"y + {features} + j * {outputs}"
             lines.append(
-                f"  {dense_function(writer.functions, None, ['x'])}({mix}, {to}, {waves}, "
-                f"{outputs});"
+                f"  {dense_function(writer.functions, (), ['x'])}({mix}, {to}, {waves}, {outputs});"
             )
         parameters = "".join(f", const real *{name}" for name in names)
         function = writer.functions.add(

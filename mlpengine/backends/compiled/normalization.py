@@ -10,6 +10,8 @@ from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop, mask_lanes
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
+from mlpengine.backends.scalar.functions import layer_norm_function
+from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import LayerNorm
 from mlpengine.spec import Array
@@ -50,6 +52,15 @@ class LayerNormRows(Kernel):
         y = values.write(instruction.writes[0], "layer_norm_")
         kept = values.write(xhat, "xhat_"), values.write(rstd, "rstd_")
         return [cls(x, scale, bias, y, *kept, op.eps)]
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+        given = present(self.scale, self.bias)
+        if self.x.rows > 1 or self.xhat.stored or self.rstd.stored:
+            return super().emit_scalar(writer)
+        function = layer_norm_function(
+            writer.functions, self.eps, scaled=self.scale is not None, biased=self.bias is not None
+        )
+        return [f"{function}({writer.places(self.x, *given, self.y)}, {self.x.columns});"]
 
     def emit(self, writer: Writer, name: str) -> None:
         layout, count = writer.layout, self.x.columns

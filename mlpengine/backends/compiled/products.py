@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
+from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
@@ -20,7 +21,12 @@ from mlpengine.backends.compiled.tile_loops import (
 )
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
 from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import back_dense, dense_function, gradients_function
+from mlpengine.backends.scalar.functions import (
+    back_dense,
+    dense_function,
+    each,
+    gradients_function,
+)
 from mlpengine.backends.scalar.text import real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
@@ -204,26 +210,44 @@ class Product(MatrixProduct, Kernel):
         ]
 
     def _scalar_forward(self, writer: ScalarWriter) -> list[str]:
-        if len(self.epilogue) > 1 or self.bias is None:
-            raise UnsupportedError("a layer of several activations")
-        rule, named, about = None, {"x": self.c}, ""
-        for step in self.epilogue:
-            rule, named, about = step.rule, dict(step.names), step.op.name
-        reads = [*rule.given][1:] if rule else []
-        stored = [n for n, value in named.items() if value.stored and n not in reads]
-        rule = rule.limited_to(stored) if rule else None
-        scaled = self.factor != 1
+        names: dict[MatrixValue, str] = {}
+        for k, step in enumerate(self.epilogue):
+            for name, value in step.names.items():
+                is_argument = name in ("w", "b")
+                names.setdefault(value, f"{name}{k}" if k or is_argument else name)
+        operand = names.setdefault(self.c, "x")
+        made = {self.c, *(value for step in self.epilogue for value in step.writes)}
+        reads = [value for value in names if value not in made]
+        stored = [value for value in names if value in made and value.stored]
+        steps, needed = [], {*stored}
+        for step in reversed(self.epilogue):
+            kept = [name for name, v in step.names.items() if v in step.writes and v in needed]
+            rule = step.rule.limited_to(kept)
+            needed |= {step.names[name] for name in rule.reads}
+            steps.append((rule, {name: names[value] for name, value in step.names.items()}))
+        scaled, given = self.factor != 1, present(self.bias)
+        if writer.batched and any(value.rows > 1 for value in reads):
+            raise UnsupportedError("a layer of several rows that reads more than its input")
         function = dense_function(
-            writer.functions, rule, stored, batched=writer.batched, scaled=scaled, about=about
+            writer.functions,
+            steps[::-1],
+            [names[value] for value in stored],
+            operand=operand,
+            reads=[names[value] for value in reads],
+            biased=bool(given),
+            batched=writer.batched,
+            scaled=scaled,
+            about=" of ".join(step.op.name for step in self.epilogue[::-1]),
         )
-        values = [named[name] for name in [*reads, *stored]]
-        given = [writer.places(self.a, self.b, self.bias, *values)]
-        given += [real_constant(self.factor)] * scaled
-        return [f"{function}({', '.join(given)}, {writer.sizes(self.depth, self.columns)});"]
+        places = [writer.places(self.a, self.b, *given, *reads, *stored)]
+        places += [real_constant(self.factor)] * scaled
+        return [f"{function}({', '.join(places)}, {writer.sizes(self.depth, self.columns)});"]
 
     def _scalar_input_gradient(self, writer: ScalarWriter) -> list[str]:
         rule, out, read = None, self.c, dict[str, MatrixValue]()
         about, later = "dx = dy w", list(self.epilogue)
+        if later and not self.c.stored and later[0].names.get("dy") is not self.c:
+            return self._scalar_product(writer, later)
         if later and not self.c.stored:
             step = later.pop(0)
             rule, (out,) = step.rule, step.writes
@@ -233,6 +257,27 @@ class Product(MatrixProduct, Kernel):
         places = writer.places(self.a, self.b, out, *read.values())
         first = f"{function}({places}, {writer.sizes(self.columns, self.depth)});"
         return [first, *(line for step in later for line in step.emit_scalar(writer))]
+
+    def _scalar_product(self, writer: ScalarWriter, steps: Sequence[Map]) -> list[str]:
+        """Return the statements of a product that is computed where the next step's value will be.
+
+        Raises: UnsupportedError if that step has several values.
+        """
+        first, *later = steps
+        if len(first.writes) > 1 or writer.batched:
+            raise UnsupportedError(f"{self.text}, and {first.text}")
+        place = writer.places(first.writes[0])
+        product = back_dense(writer.functions, None, [], batched=False, about="dx = dy w")
+        rule = first.rule.limited_to(["y"])
+        each_of = each(writer.functions, rule, about=first.op.name)
+        values = (first.names[name] for name in rule.reads)
+        reads = (place if value is self.c else writer.places(value) for value in values)
+        sizes = writer.sizes(self.columns, self.depth)
+        return [
+            f"{product}({writer.places(self.a, self.b)}, {place}, {sizes});",
+            f"{each_of}({', '.join([*reads, place])}, {self.columns});",
+            *(line for step in later for line in step.emit_scalar(writer)),
+        ]
 
 
 def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:

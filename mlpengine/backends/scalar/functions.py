@@ -53,40 +53,61 @@ def _rows(body: Sequence[str], advanced: Mapping[str, str], *, batched: bool) ->
 
 def dense_function(
     functions: Functions,
-    rule: VectorRule | None,
+    steps: Sequence[tuple[VectorRule, Mapping[str, str]]],
     stored: Sequence[str],
     *,
+    operand: str = "x",
+    reads: Sequence[str] = (),
+    biased: bool = True,
     batched: bool = False,
     scaled: bool = False,
     about: str = "",
 ) -> str:
-    """Return a layer's forward: ``f(x, w, b, *reads, *stored, [factor,] [rows,] in, out)``.
+    """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] [rows,] in, out)``.
 
-    `rule` is that of the activation, `about` its name; `reads` are its operands after the first, a
-    number for each unit; `stored` are the values that are kept, in the order of the arguments: the
-    first operand (``x`` without a rule) and outputs of the rule.  The product is multiplied by a
-    factor if `scaled`.
+    `steps` are the rules that follow the product, each with the C names of its values, and `about`
+    their names; `operand` is the name of the product, `reads` are those of other values that they
+    read, a number for each unit, and `stored` those of values that are kept.  The product is
+    multiplied by a factor if `scaled`, before the bias, if there is one, is added.
     """
-    operand, *reads = ["x"] if rule is None else rule.given
     product = f"{dot(functions)}(w + i * in, input, in)" + " * factor" * scaled
     lines = [
         "for (size_t i = 0; i < out; i++) {",
         *(f"  const real {name} = {name}_at[i];" for name in reads),
-        f"  const real {operand} = {product} + b[i];",
+        f"  const real {operand} = {product}{' + b[i]' * biased};",
     ]
-    if rule is not None:
-        names = {name: name for name in (*rule.given, *rule.outputs)}
-        lines += [f"  {line}" for line in rule.statements(names, REAL, "real", "t")]
+    for k, (rule, names) in enumerate(steps):
+        prefix = f"t{k}_" if k else "t"
+        lines += [f"  {line}" for line in rule.statements(names, REAL, "real", prefix)]
     lines += [f"  {name}_at[i] = {name};" for name in stored]
     advanced = {"input": "in", **{f"{name}_at": "out" for name in stored}}
-    value = "factor w x + b" if scaled else "w x + b"
+    value = "factor w x" if scaled else "w x"
+    value += " + b" * biased
     return functions.add(
         "dense",
-        f"const real *input, const real *w, const real *b{_pointers(reads, 'const real')}"
+        f"const real *input, const real *w{', const real *b' * biased}"
+        f"{_pointers(reads, 'const real')}"
         f"{_pointers(stored, 'real')}{', real factor' * scaled}{', size_t rows' * batched}"
         ", size_t in, size_t out",
         _rows([*lines, "}"], advanced, batched=batched),
         about=(f"{about}({value})" if about else value) + ", row by row" * batched,
+    )
+
+
+def layer_norm_function(functions: Functions, eps: float, *, scaled: bool, biased: bool) -> str:
+    """Return layer norm of a row: ``f(x, [scale,] [bias,] y, n)``; y may be x."""
+    given = ["scale"] * scaled + ["bias"] * biased
+    value = "(x[i] - mean) * rstd" + " * scale[i]" * scaled + " + bias[i]" * biased
+    return functions.add(
+        "layer_norm",
+        f"const real *x, {''.join(f'const real *{name}, ' for name in given)}real *y, size_t n",
+        "  real mean = 0, variance = 0;\n"
+        "  for (size_t i = 0; i < n; i++) mean += x[i];\n"
+        "  mean /= (real)n;\n"
+        "  for (size_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean);\n"
+        f"  const real rstd = 1 / v_sqrt(variance / (real)n + {real_constant(eps)});\n"
+        f"  for (size_t i = 0; i < n; i++) y[i] = {value};\n",
+        about=f"y = {value.replace('[i]', '')}, with rstd = 1 / sqrt(variance + eps)",
     )
 
 

@@ -34,18 +34,22 @@ def write_step(
         value.final = value.final and value.address in ends
     mark_stored(kernels)
     writer = ScalarWriter(batch, batched or batch > 1, functions, fixed, memory)
-    _find_lifetimes(kernels, writer, {address_of(a) for a in inputs} - {*fixed})
+    _find_lifetimes(kernels, writer, {address_of(a) for a in inputs} - {*fixed}, ends)
     writer.size = place(writer.storages.values(), 1)
     for kernel in kernels:
         writer.statements += kernel.emit_scalar(writer)
     return writer
 
 
-def _find_lifetimes(kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int]) -> None:
+def _find_lifetimes(
+    kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int], ends: set[int]
+) -> None:
+    """Find when values are needed; those that share the memory of an end have places, too."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
         for value in kernel.writes:
-            if value.stored and value.address not in writer.fixed:
+            passing = value.address in ends and not value.final
+            if value.stored and (passing or value.address not in writer.fixed):
                 end = len(kernels) if value.final else time
                 storages[value] = Storage(value.rows * value.columns, time, end)
         last = len(kernels) if kernel.sums_rows and not writer.batched else time

@@ -1,0 +1,322 @@
+"""A network in ONNX, op by op as it is recorded on the tape."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import UsageError
+from mlpengine.export._onnx_graph import Graph
+from mlpengine.formula import onnx_node, variable
+from mlpengine.nn import Network
+from mlpengine.ops import (
+    BatchMatMul,
+    BatchNorm,
+    Cast,
+    Cat,
+    Chunk,
+    Conv2d,
+    Elementwise,
+    GradOp,
+    LayerNorm,
+    Linear,
+    LogSumExp,
+    MapLookup,
+    MatMul,
+    Max,
+    MaxPool2d,
+    Mean,
+    Min,
+    PeriodicEmbedding,
+    Reshape,
+    Slice,
+    StructField,
+    Sum,
+    Transpose,
+)
+from mlpengine.ops.reductions import Reduction
+from mlpengine.spec import Array
+from mlpengine.tape.record import Record, Value
+
+
+def write_network(graph: Graph, network: Network, x: str, prefix: str = "") -> str:
+    """Add the network after float32 `x` (rows, ...); return the output (rows, out_dim).
+
+    Parameters are float32 whatever the network's dtype, and keep their names, after `prefix`.
+
+    Raises: UsageError for an op without an ONNX form.
+    """
+    return _Writer(graph, network, prefix).write(x)
+
+
+class _Writer:
+    """Adds the nodes of a recorded network, whose values have names in the graph by index."""
+
+    def __init__(self, graph: Graph, network: Network, prefix: str) -> None:
+        self.graph, self.network, self.prefix = graph, network, prefix
+        self.recording = network.recorded(2, training=False)
+        longer = network.recorded(3, training=False).tape.nodes
+        self.nodes = {node.index: node for node in longer}
+        self.names: dict[int, str] = {}
+
+    def write(self, x: str) -> str:
+        """Add all nodes; return the name of the output."""
+        self.names[self.recording.input.index] = x
+        for record in self.recording.tape.records:
+            made = _node(self, record)
+            values = [made] if isinstance(made, str) else made
+            self.names |= {y.index: name for y, name in zip(record.outputs, values, strict=True)}
+        return self.names[self.recording.output.index]
+
+    def name(self, value: Value | None) -> str:
+        """Return the name of a value, a leaf's constant when it is read first; "" for None."""
+        if value is None:
+            return ""
+        if value.index not in self.names:
+            parameter = value.kind == "parameter"
+            array: Array | None = getattr(value, "array", None)
+            array = self.network.params.views[value.name] if parameter else array
+            if array is None or self.nodes[value.index].spec != value.spec:
+                raise UsageError(
+                    f"export: {value.name} must not depend on the number of rows (it is "
+                    f"{value.spec} for 2, and {self.nodes[value.index].spec} for 3)"
+                )
+            name = self.prefix + value.name if parameter else None
+            self.names[value.index] = self.graph.constant(_float32(array), name)
+        return self.names[value.index]
+
+    def shape(self, value: Value) -> str:
+        """Return the name of a shape whose rows are those of the input."""
+        sizes = zip(value.spec.shape, self.nodes[value.index].spec.shape, strict=True)
+        shape = [-1 if one != other else one for one, other in sizes]
+        if shape.count(-1) > 1:
+            raise UsageError(f"export: rows must be one axis (got {value.spec} for 2 rows)")
+        return self.graph.constant(np.array(shape, np.int64))
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output and return that value's name."""
+        return self.graph.node(op, *inputs, **attributes)
+
+
+STANDARD = {
+    "elu": "Elu",
+    "leaky_relu": "LeakyRelu",
+    "log_softmax": "LogSoftmax",
+    "relu": "Relu",
+    "selu": "Selu",
+    "softmax": "Softmax",
+}
+"""ONNX operators that equal an op of one operand with its options, by the op's name."""
+
+
+def _node(writer: _Writer, record: Record) -> str | list[str]:
+    """Add what an op computes; return the names of its outputs."""
+    op, operands = record.op, [writer.name(x) for x in record.operands]
+    if op.name in STANDARD:
+        return write_activation(writer.graph, op, *operands)
+    if isinstance(op, Elementwise):
+        named = {name: writer.name(x) for name, x in record.named_operands.items()}
+        return write_formula(writer.graph, op, named)
+    rule = next((ONNX_OPS[kind] for kind in type(op).__mro__ if kind in ONNX_OPS), None)
+    if rule is None:
+        raise UsageError(f"export: every op must have an ONNX form (got {op.name!r})")
+    return rule(writer, record, op, *operands)
+
+
+def write_activation(graph: Graph, op: GradOp, x: str) -> str:
+    """Add an activation to `x`: the operator that it is, or the nodes of its formula."""
+    if op.name in STANDARD:
+        return graph.node(STANDARD[op.name], x, **(asdict(op) if is_dataclass(op) else {}))
+    assert isinstance(op, Elementwise)
+    return write_formula(graph, op, {"x": x})
+
+
+def write_formula(graph: Graph, op: Elementwise, operands: Mapping[str, str]) -> str:
+    """Add the nodes of an op's formula; `operands` are the names of its operands' values."""
+    given = {variable(name): value for name, value in operands.items()}
+    return onnx_node(op.formulas.y, given, graph.node, lambda value: scalar(graph, value))
+
+
+def scalar(graph: Graph, value: float) -> str:
+    """Return a float32 constant."""
+    return graph.constant(np.array(value, np.float32))
+
+
+def _float32(array: Any) -> Any:
+    return np.asarray(array, np.float32)
+
+
+def _linear(writer: _Writer, record: Record, op: Linear, x: str, w: str, b: str = "") -> str:
+    if len(record.outputs[0].spec.shape) == 2:
+        bias = [b] if b else []
+        return writer.node("Gemm", x, w, *bias, transB=1, alpha=op.factor)
+    y = writer.node("MatMul", x, writer.node("Transpose", w, perm=[1, 0]))
+    y = y if op.factor == 1 else writer.node("Mul", y, scalar(writer.graph, op.factor))
+    return writer.node("Add", y, b) if b else y
+
+
+def _matmul(writer: _Writer, record: Record, op: Any, a: str, b: str) -> str:
+    return writer.node("MatMul", a, b)
+
+
+def _layer_norm(
+    writer: _Writer, record: Record, op: LayerNorm, x: str, scale: str = "", bias: str = ""
+) -> str:
+    features = record.outputs[0].spec.shape[-1]
+    scale = scale or writer.graph.constant(np.ones(features, np.float32))
+    shift = [bias] if bias else []
+    return writer.node("LayerNormalization", x, scale, *shift, axis=-1, epsilon=op.eps)
+
+
+def _batch_norm(
+    writer: _Writer, record: Record, op: BatchNorm, x: str, scale: str = "", bias: str = ""
+) -> str:
+    running = op.running
+    if running is None or op.training:
+        raise UsageError("export: batch_norm must have running statistics, and not train")
+    mean, variance = (writer.graph.constant(_float32(a)) for a in (running.mean, running.variance))
+    scale = scale or writer.graph.constant(np.ones(running.mean.shape, np.float32))
+    bias = bias or writer.graph.constant(np.zeros(running.mean.shape, np.float32))
+    return writer.node("BatchNormalization", x, scale, bias, mean, variance, epsilon=op.eps)
+
+
+def _embedding(writer: _Writer, record: Record, op: Any, x: str, *operands: str) -> str:
+    frequency, phase, weight, bias = operands
+    features, made = (None if v is None else v.spec.shape for v in record.operands[1::2])
+    assert features is not None
+    embedded, outputs = features
+    graph, node = writer.graph, writer.node
+    ends = (graph.constant(np.array([n])) for n in (0, embedded, 1))
+    part = node("Slice", x, *ends)
+    columns = node("Reshape", part, graph.constant(np.array([-1, embedded, 1])))
+    angle = node("Mul", columns, frequency)
+    angle = node("Mul", angle, scalar(graph, 2 * np.pi))
+    waves = node("Cos", node("Add", angle, phase))
+    if made is not None:
+        outputs = made[1]
+        waves = node("Einsum", waves, weight, equation="rjk,jqk->rjq")
+        waves = node("Add", waves, bias)
+    flat = graph.constant(np.array([-1, embedded * outputs]))
+    return node("Concat", x, node("Reshape", waves, flat), axis=1)
+
+
+def _convolution(writer: _Writer, record: Record, op: Conv2d, x: str, w: str, b: str = "") -> str:
+    options = {"strides": _pair(op.stride), "dilations": _pair(op.dilation), "group": op.groups}
+    bias = [b] if b else []
+    return writer.node("Conv", x, w, *bias, pads=_pair(op.padding) * 2, **options)
+
+
+def _max_pool(writer: _Writer, record: Record, op: MaxPool2d, x: str) -> str:
+    kernel = _pair(op.kernel)
+    strides = kernel if op.stride is None else _pair(op.stride)
+    pads = _pair(op.padding) * 2
+    return writer.node("MaxPool", x, kernel_shape=kernel, strides=strides, pads=pads)
+
+
+def _pair(size: int | tuple[int, int]) -> list[int]:
+    return [size, size] if isinstance(size, int) else [*size]
+
+
+def _cat(writer: _Writer, record: Record, op: Cat, *xs: str) -> str:
+    return writer.node("Concat", *xs, axis=op.axis)
+
+
+def _chunk(writer: _Writer, record: Record, op: Chunk, x: str) -> list[str]:
+    length = record.outputs[0].spec.shape[op.axis]
+    return [
+        _sliced(writer, x, {op.axis: slice(k * length, (k + 1) * length)}) for k in range(op.parts)
+    ]
+
+
+def _section(writer: _Writer, record: Record, op: StructField | MapLookup, x: str) -> str:
+    operand = record.operands[0]
+    assert operand is not None
+    return _sliced(writer, x, {op.axis: slice(*op.bounds(operand.spec.shape[op.axis]))})
+
+
+def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
+    """Slice along the axes of the key, then give the result its shape without integers."""
+    operand = record.operands[0]
+    assert operand is not None
+    entries = [one for one in op.entries() if one is not None]
+    rank = len(operand.spec.shape)
+    if ... in entries:
+        at = entries.index(...)
+        entries[at : at + 1] = [slice(None)] * (rank - len(entries) + 1)
+    parts: dict[int, slice] = {}
+    for axis, entry in enumerate(entries):
+        if isinstance(entry, slice):
+            if entry != slice(None):
+                parts[axis] = entry
+        else:
+            first = int(entry)
+            parts[axis] = slice(first, None if first == -1 else first + 1)
+    y = _sliced(writer, x, parts) if parts else x
+    return writer.node("Reshape", y, writer.shape(record.outputs[0]))
+
+
+def _sliced(writer: _Writer, x: str, parts: Mapping[int, slice]) -> str:
+    """Add a slice along axes; a stop or start that is left out is that of a whole axis."""
+    far = np.iinfo(np.int64).max
+    steps = [1 if part.step is None else part.step for part in parts.values()]
+    starts = [
+        (0 if step > 0 else far) if part.start is None else part.start
+        for part, step in zip(parts.values(), steps, strict=True)
+    ]
+    stops = [
+        (far if step > 0 else -far) if part.stop is None else part.stop
+        for part, step in zip(parts.values(), steps, strict=True)
+    ]
+    each = (np.array(numbers, np.int64) for numbers in (starts, stops, [*parts], steps))
+    return writer.node("Slice", x, *map(writer.graph.constant, each))
+
+
+def _reshape(writer: _Writer, record: Record, op: Reshape, x: str) -> str:
+    return writer.node("Reshape", x, writer.shape(record.outputs[0]))
+
+
+def _transpose(writer: _Writer, record: Record, op: Transpose, x: str) -> str:
+    return writer.node("Transpose", x, **({} if op.axes is None else {"perm": list(op.axes)}))
+
+
+def _reduction(writer: _Writer, record: Record, op: Reduction, x: str) -> str:
+    operand = record.operands[0]
+    assert operand is not None
+    axes, keepdims = [*op.axes(operand.spec)], int(op.keepdims)
+    if isinstance(op, Sum):
+        axis = writer.graph.constant(np.array(axes, np.int64))
+        return writer.node("ReduceSum", x, axis, keepdims=keepdims)
+    return writer.node(REDUCTIONS[type(op)], x, axes=axes, keepdims=keepdims)
+
+
+REDUCTIONS: dict[type, str] = {
+    LogSumExp: "ReduceLogSumExp",
+    Max: "ReduceMax",
+    Mean: "ReduceMean",
+    Min: "ReduceMin",
+}
+
+ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
+    BatchMatMul: _matmul,
+    BatchNorm: _batch_norm,
+    Cast: lambda _writer, _record, _op, x: x,  # all numbers are float32
+    Cat: _cat,
+    Chunk: _chunk,
+    Conv2d: _convolution,
+    LayerNorm: _layer_norm,
+    Linear: _linear,
+    MapLookup: _section,
+    MatMul: _matmul,
+    MaxPool2d: _max_pool,
+    PeriodicEmbedding: _embedding,
+    Reduction: _reduction,
+    Reshape: _reshape,
+    Slice: _slice,
+    StructField: _section,
+    Transpose: _transpose,
+}
+"""What adds an op to a graph, by its class, given the writer, the record, the op and its operands.
+
+It returns the name of the value, or of each of several.
+"""

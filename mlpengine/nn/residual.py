@@ -1,0 +1,293 @@
+"""A residual network with layer norm, for tables."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mlpengine.common.misuse import called_as
+from mlpengine.common.structure import conform
+from mlpengine.common.wording import plural
+from mlpengine.errors import UsageError
+from mlpengine.nn.front import Front
+from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.layers import (
+    ActivationLike,
+    activation_from_dict,
+    activation_op,
+    activation_to_dict,
+)
+from mlpengine.nn.tabular import LinearOption, TabularNetwork
+from mlpengine.spec import Array, DTypeLike
+from mlpengine.tape.tape import Node, Tape
+
+MAX_BLOCKS = 1_000
+
+
+class Residual(TabularNetwork):
+    """Blocks of layer norm and two dense layers, each added to what it reads.
+
+    A block is h + dropout(down(dropout(activation(up(norm(h)))))); a dense layer comes before the
+    blocks, and norm, activation and a dense layer after them.
+
+    >>> from mlpengine.nn import Residual
+    >>> network = Residual(4, 1, blocks=2, width=32, dropout=0.1)
+    >>> network.predict([[0.0, 0.5, 1.0, 1.5]]).shape
+    (1, 1)
+
+    Args:
+        in_dim: number of features.
+        outputs: number of outputs.
+        blocks: number of blocks.
+        width: size of what blocks read and add to.
+        expansion: size between the two layers of a block, as a multiple of `width`.
+        activation: in blocks and before the last layer; its shape is that of what it reads.
+        dropout: share of units that is dropped within blocks while training.
+        residual_dropout: share that is dropped of what blocks add.
+        initializer: of the weights, one of `INITIALIZERS` but unit_variance; by default the one
+            that suits the activation.
+        seed: of the initial weights and of dropout.
+        dtype: float32 or float64, of everything.
+        front: computes the first layer's input from the features.
+        linear: whether a linear function of what the first layer reads is added to the output; its
+            weights start at 0.
+
+    Raises: UsageError for invalid sizes, names or rates; DtypeError.
+
+    Source: Gorishniy, Rubachev, Khrulkov and Babenko 2021, arXiv 2106.11959, section 3.2, with
+    layer norm in place of batch norm.
+    """
+
+    _settable = frozenset()
+    linear_option: ClassVar = LinearOption("linear", "linear", 0.0)
+
+    @called_as("{name}(4, 1, blocks=2, width=32)")
+    def __init__(
+        self,
+        in_dim: int,
+        outputs: int,
+        *,
+        blocks: int = 2,
+        width: int = 128,
+        expansion: int = 2,
+        activation: ActivationLike = "relu",
+        dropout: float = 0.0,
+        residual_dropout: float = 0.0,
+        initializer: str | None = None,
+        seed: int = 0,
+        dtype: DTypeLike = "float32",
+        front: Front | None = None,
+        linear: bool = False,
+    ) -> None:
+        sizes = {"in_dim": in_dim, "outputs": outputs, "width": width, "expansion": expansion}
+        for name, size in (*sizes.items(), ("blocks", blocks)):
+            whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+            if not whole or size < 1 or (name == "blocks" and size > MAX_BLOCKS):
+                limit = f" to {MAX_BLOCKS:,}" * (name == "blocks")
+                raise UsageError(
+                    f"residual: {name} must be a whole number from 1{limit} (got {size!r})"
+                )
+        for name, rate in (("dropout", dropout), ("residual_dropout", residual_dropout)):
+            if not isinstance(rate, float | int) or not 0 <= rate < 1:
+                raise UsageError(f"residual: {name} must be at least 0 and below 1 (got {rate!r})")
+        if initializer == "unit_variance":
+            raise UsageError(
+                "residual: initializer must not be unit_variance, which an Mlp has; leave it out"
+            )
+        self.sizes = (in_dim, *[width] * (blocks + 1), outputs)
+        self.blocks, self.width, self.expansion = blocks, width, expansion
+        self.activation = activation_op(activation)
+        self.dropout, self.residual_dropout = float(dropout), float(residual_dropout)
+        self.initializer, self.front = initializer, front
+        shapes = residual_shapes(
+            front.out_dim(in_dim) if front else in_dim,
+            outputs,
+            blocks=blocks,
+            width=width,
+            expansion=expansion,
+            linear=linear,
+        )
+        before = (
+            {n: s.shape for n, s in front.specs(in_dim, np.dtype(dtype)).items()} if front else {}
+        )
+        super().__init__(
+            in_dim, {**before, **shapes}, initializer=initializer, seed=seed, dtype=dtype
+        )
+
+    def _initialize(self, initializer: str | None, rng: np.random.Generator) -> None:
+        for name, view in self.params.views.items():
+            if name.endswith("norm.weight"):
+                view[...] = 1
+            elif view.ndim == 2 and not name.startswith("front.") and name != "linear.weight":
+                follows = name.endswith("up.weight")
+                initialize(
+                    view, initializer or suited_to(self.activation if follows else None), rng
+                )
+        if self.front is not None:
+            self.front.initialize(self.params.views, rng)
+
+    def record(self, tape: Tape, x: Node) -> Node:
+        """Record front, blocks and output on `tape`, and return the output."""
+        if self.front is not None:
+            x = self.front.record(tape, x)
+        h = tape.layer("first", self._dense(tape, x, "first"))
+        for k in range(self.blocks):
+            z = self._dense(tape, self._norm(tape, h, f"blocks.{k}.norm"), f"blocks.{k}.up")
+            z = self._dense(
+                tape, tape.dropout(self._activated(tape, z), self.dropout), f"blocks.{k}.down"
+            )
+            h = tape.layer(f"block {k}", h + tape.dropout(z, self.residual_dropout))
+        h = self._activated(tape, self._norm(tape, h, "norm"))
+        y = self._dense(tape, h, "out")
+        if self.can_be_linear:
+            y = y + x.linear(tape.parameter("linear.weight"))
+        return y
+
+    def _norm(self, tape: Tape, h: Node, name: str) -> Node:
+        y: Node = h.layer_norm(tape.parameter(f"{name}.weight"), tape.parameter(f"{name}.bias"))
+        return y
+
+    def _dense(self, tape: Tape, h: Node, name: str) -> Node:
+        y: Node = h.linear(tape.parameter(f"{name}.weight"), tape.parameter(f"{name}.bias"))
+        return y
+
+    def _activated(self, tape: Tape, h: Node) -> Node:
+        return h if self.activation is None else tape.apply(self.activation, h)
+
+    @property
+    def _where(self) -> str:
+        return "residual"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the constructor that make such a network, but for the seed."""
+        names = ("blocks", "width", "expansion", "activation", "dropout", "residual_dropout")
+        shared = ("initializer", "dtype", "front")
+        return {
+            "in_dim": self.in_dim,
+            "outputs": self.sizes[-1],
+            **{name: getattr(self, name) for name in (*names, *shared)},
+            "linear": "linear.weight" in self.params.specs,
+        }
+
+    @property
+    def layer_names(self) -> Sequence[tuple[str, ...]]:
+        """The names of the parameters by layer: the first, those of each block, the last."""
+        blocks = [
+            tuple(
+                f"blocks.{k}.{part}.{of}" for part in ("up", "norm", "down") for of in WEIGHT_BIAS
+            )
+            for k in range(self.blocks)
+        ]
+        first = tuple(f"first.{of}" for of in WEIGHT_BIAS)
+        return [first, *blocks, (*self.output_names, *(f"norm.{of}" for of in WEIGHT_BIAS))]
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the parameters that the outputs are proportional to."""
+        names = (*(f"out.{of}" for of in WEIGHT_BIAS), "linear.weight")
+        return tuple(name for name in names if name in self.params.specs)
+
+    @property
+    def dense_sizes(self) -> Sequence[tuple[int, int]]:
+        """The inputs and outputs of each product with a weight, the front not counted."""
+        width, inner = self.width, self.width * self.expansion
+        blocks = [(width, inner), (inner, width)] * self.blocks
+        return [(self.in_dim, width), *blocks, (width, self.sizes[-1])]
+
+    @property
+    def dropped_units(self) -> int:
+        """The number of units of a row that dropout may drop."""
+        each = self.expansion * (self.dropout > 0) + (self.residual_dropout > 0)
+        return self.blocks * self.width * each
+
+    @property
+    def activations(self) -> Mapping[str, str]:
+        """The names of the activations, by the weight of the layer or norm before."""
+        weights = (*(f"blocks.{k}.up.weight" for k in range(self.blocks)), "norm.weight")
+        return dict.fromkeys(weights, self.activation.name) if self.activation else {}
+
+    @property
+    def title(self) -> str:
+        """Its sizes in words."""
+        first, *_, last = self.sizes
+        return f"residual {first}-{self.width}x{self.blocks}-{last}"
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Names of parameters by group: weights, biases, embedding, scaling, linear; no alphas."""
+        own = {n: v.ndim for n, v in self.params.views.items() if not n.startswith("front.")}
+        return {
+            "weights": tuple(name for name, n in own.items() if n > 1 and name != "linear.weight"),
+            "biases": tuple(name for name, ndim in own.items() if ndim == 1),
+            "alphas": (),
+            **self._front_groups,
+            "linear": tuple(name for name in own if name == "linear.weight"),
+        }
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether only the linear function contributes: no gradient reaches the blocks then."""
+        return self.can_be_linear and not self.params.views["out.weight"].any()
+
+    def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":
+        """Return a network like this one that computes x @ projection @ weight.T + bias."""
+        network = self.like_linear(initializer="zeros")
+        views = network.params.views
+        views["linear.weight"][:, : len(projection)] = weight @ projection.T
+        views["out.bias"][...] = bias
+        return network
+
+    def describe(self) -> dict[str, Any]:
+        """Return class and settings as JSON-able data, which `restored` reads."""
+        settings = self.options | {
+            "activation": activation_to_dict(self.activation),
+            "dtype": self.dtype.name,
+            "front": self.front and asdict(self.front),
+        }
+        del settings["initializer"]
+        return {"name": type(self).__name__, "settings": settings}
+
+    @classmethod
+    def _constructed(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        options = dict(settings)
+        front = options.get("front")
+        if front is not None:
+            conform(front, Front, "front")
+            options["front"] = Front(**front)
+        if isinstance(options.get("activation"), dict):
+            options["activation"] = activation_from_dict(options["activation"])
+        return {**options, "initializer": "zeros"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the architecture as JSON-able data."""
+        description = self.describe()
+        return {"network": description["name"], **description["settings"]}
+
+    def __repr__(self) -> str:
+        size = self.title.removeprefix("residual ")
+        return f"Residual({size}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
+
+
+WEIGHT_BIAS = ("weight", "bias")
+
+
+def residual_shapes(
+    in_dim: int, outputs: int, *, blocks: int, width: int, expansion: int, linear: bool = False
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the parameters by name; `in_dim` is what the first layer reads."""
+    inner = width * expansion
+
+    def dense(name: str, size: int, units: int) -> dict[str, tuple[int, ...]]:
+        return {f"{name}.weight": (units, size), f"{name}.bias": (units,)}
+
+    def norm(name: str) -> dict[str, tuple[int, ...]]:
+        return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+    shapes = dense("first", in_dim, width)
+    for k in range(blocks):
+        shapes |= norm(f"blocks.{k}.norm")
+        shapes |= dense(f"blocks.{k}.up", width, inner) | dense(f"blocks.{k}.down", inner, width)
+    shapes |= norm("norm") | dense("out", width, outputs)
+    return shapes | ({"linear.weight": (outputs, in_dim)} if linear else {})

@@ -1,0 +1,158 @@
+"""A run with the residual network: everything that a run with dense layers does."""
+
+import ctypes
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlpengine as package
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.errors import ConfigError, UsageError
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.nn import Residual
+
+KEYS = ("model.network=residual", "model.width=8", "training.folds=3", "schedule=constant")
+SETTINGS = [f"--set={key}" for key in KEYS]
+
+
+@pytest.fixture
+def table(tmp_path):
+    g = np.random.default_rng(0)
+    a, b, c = g.normal(size=150), g.normal(size=150), g.integers(3, size=150)
+    y = a * b + (c == 1) + 0.1 * g.normal(size=150)
+    lines = [
+        f"{a[i]:.4f},{'' if i % 17 == 3 else f'{b[i]:.4f}'},{'pqr'[c[i]]},{y[i]:.4f}"
+        for i in range(150)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,y", *lines]))
+
+
+def test_a_table_becomes_predictions(table, mlpengine):
+    assert mlpengine("init", "rows.csv", "--target", "y", "-o", "c.yaml").code == 0
+    assert "kinds: [plain, piecewise, linear]" in Path("c.yaml").read_text()
+    arguments = ["train", "c.yaml", "-q", *SETTINGS, "--epochs"]
+    trained = mlpengine(*arguments, 4, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert mlpengine(*arguments, 2, "--out", "part").code == 0
+    assert mlpengine("train", "--resume", "part", "--epochs", 4, "-q").code == 0
+    assert Path("part/model.safetensors").read_bytes() == Path("run/model.safetensors").read_bytes()
+
+    model = package.load("run")
+    assert isinstance(model.mlp, Residual)
+    assert (model.mlp.width, model.mlp.blocks) == (8, 2)
+    assert "residual" in mlpengine("summary", "run/model.safetensors").out
+    shown = mlpengine("summary", "c.yaml", *SETTINGS).out
+    assert "16 x 8" in shown
+    predicted = model.predict("rows.csv")
+    told = mlpengine("predict", "run", "rows.csv")
+    numbers = [float(line.split(",")[1]) for line in told.out.split()[1:]]
+    np.testing.assert_allclose(numbers, predicted, rtol=1e-6)
+    low, high = model.predict_interval("rows.csv", level=0.5)
+    assert (low < high).all()
+    for arguments in (["evaluate", "run", "rows.csv"], ["explain", "run"], ["report", "run"]):
+        done = mlpengine(*arguments)
+        assert done.code == 0, done.err
+    for known in (mlpengine("diagnose", "run"), mlpengine("diagnose", "c.yaml", *SETTINGS)):
+        assert known.code == 0, known.err
+        assert "block 1" in known.out
+    assert "ok    gradient in float64" in known.out
+    assert f"residual {model.mlp.in_dim}-8x2-1 units" in Path("run/report.html").read_text()
+
+
+def test_other_formats_compute_the_same(table, mlpengine):
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    Path("c.yaml").write_text(
+        "data: {source: rows.csv, target: y}\n"
+        "model: {network: residual, width: 8, dropout: 0.1, front: {embedding: pbld}}\n"
+        "training: {epochs: 3, folds: 2, kinds: [plain, linear, periodic]}\n"
+    )
+    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
+    told = mlpengine("export", "run", "-o", "m.onnx")
+    assert told.code == 0, told.err
+    assert "largest difference" in told.out
+    for name in ("m.c", "m.npz"):
+        assert mlpengine("export", "run", "-o", name).code == 0
+    build = ["-std=c99", "-O1", "m.c", "-shared", "-fPIC", "-o", "m.so", "-lm"]
+    subprocess.run([*compiler_command(), *build], check=True)
+    pointer = np.ctypeslib.ndpointer(np.float32)
+    predict = ctypes.CDLL(str(Path("m.so").absolute())).predict
+    predict.argtypes = [pointer, pointer]
+    model, out = package.load("run"), np.empty(1, np.float32)
+    lines = [line.split(",") for line in Path("rows.csv").read_text().split("\n")[1:]]
+    for row in (0, 3, 7):
+        *numbers, level, _ = lines[row]
+        code = model.preprocessor.categories[0].levels.index(level)
+        predict(np.array([*(float(cell or "nan") for cell in numbers), code], np.float32), out)
+        np.testing.assert_allclose(out[0], model.predict("rows.csv")[row], rtol=1e-4, atol=1e-5)
+
+
+def test_a_sweep_tries_both_networks(table, mlpengine):
+    Path("c.yaml").write_text(
+        "data: {source: rows.csv, target: y}\nmodel: {width: 8, network: residual}\n"
+        "training: {epochs: 2}\nreport: false\n"
+        "sweep: {trials: 2, sampler: grid, space: {model.network: {choice: [mlp, residual]}}}\n"
+    )
+    told = mlpengine("sweep", "c.yaml", "--out", "sweep", "--json")
+    assert told.code == 0, told.err
+    names = [
+        type(package.load(path).mlp).__name__ for path in sorted(Path("sweep/trials").iterdir())
+    ]
+    assert sorted(names) == ["Mlp", "Residual"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("model.hidden=[8]", "model.hidden: residual does not have this; leave it out"),
+        ("model.initializer=unit_variance", "model.initializer: residual does not have this"),
+        ("model.activation=[relu, tanh]", "model.activation: residual does not have this"),
+        ("model.blocks=0", "model.blocks: must be at least 1"),
+        ("model.network=resid", "did you mean 'residual'"),
+    ],
+)
+def test_options_of_another_network_are_refused(setting, text, table, mlpengine):
+    Path("c.yaml").write_text("data: {source: rows.csv, target: y}\nmodel: {network: residual}\n")
+    told = mlpengine("check", "c.yaml", "--set", setting)
+    assert told.code != 0
+    assert text in told.err
+
+
+def test_a_base_and_a_preset_leave_out_what_the_network_lacks(table, mlpengine):
+    Path("base.yaml").write_text("data: {source: rows.csv, target: y}\nmodel: {hidden: [8]}\n")
+    Path("c.yaml").write_text("base: base.yaml\nmodel: {network: residual, blocks: 1}\n")
+    preset = ["--set", "model.preset=realmlp", "--set", "data.task=regression"]
+    for more in ([], preset):
+        told = mlpengine("check", "c.yaml", *more)
+        assert told.code == 0, told.err
+
+
+def test_estimators_take_the_network_by_its_name():
+    x = np.random.default_rng(0).standard_normal((90, 3))
+    y = x[:, 0] * x[:, 1]
+    options = {"network": "residual", "width": 8, "blocks": 1, "epochs": 2, "random_state": 0}
+    regressor = MlpRegressor(**options, folds=2).fit(x, y)
+    classifier = MlpClassifier(**options, early_stopping=False).fit(x, y > 0)
+    for one in (regressor, classifier):
+        assert isinstance(one.mlp_, Residual)
+        assert one.mlp_.blocks == 1
+    assert classifier.predict_proba(x).shape == (90, 2)
+    with pytest.raises(UsageError, match="hidden: residual does not have this"):
+        MlpRegressor(4, **options).fit(x, y)
+
+
+def test_a_fit_starts_from_a_residual_network(table, mlpengine):
+    options = {
+        "model": {"network": "residual", "width": 8},
+        "training": {"epochs": 2, "folds": None},
+    }
+    first, _ = package.fit("rows.csv", "y", seed=1, **options)
+    again, _ = package.fit("rows.csv", "y", start=first, **options)
+    assert isinstance(again.mlp, Residual)
+    wide = {**options, "model": {"network": "residual", "width": 9}}
+    with pytest.raises(ConfigError, match="must be as in the model that training starts"):
+        package.fit("rows.csv", "y", start=first, **wide)
+    record = json.loads(json.dumps(first.to_dict()))
+    assert record["network"]["settings"]["width"] == 8

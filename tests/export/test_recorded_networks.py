@@ -1,0 +1,131 @@
+"""Networks of one's own in ONNX and C, which are written from what they record."""
+
+import ctypes
+import subprocess
+
+import numpy as np
+import own_networks
+import pytest
+from own_networks import IN_DIM, rows
+
+from mlpengine import Mlp
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.errors import UsageError
+from mlpengine.export import export
+from mlpengine.nn import Front, Network, Residual
+from mlpengine.tape import cat, chunk, logsumexp
+
+TABLES = {
+    "of tables": Residual(IN_DIM, 2, width=5, blocks=2, dropout=0.2, seed=1),
+    "with front": Residual(
+        *(IN_DIM, 2),
+        width=8,
+        blocks=1,
+        activation="silu",
+        residual_dropout=0.1,
+        linear=True,
+        front=Front("pbld", embedded=3, scaling=True, masked=True),
+    ),
+    "wider than its output": Residual(IN_DIM, 1, width=5, activation="softmax", dtype="float64"),
+    "dense layers": Mlp([IN_DIM, 9, 9, 1], activation=["softmax", "tanh"], dropout=0.1),
+}
+
+
+class Pieces(Network):
+    """A network of what has no layers: pieces, axes, products and reductions."""
+
+    def __init__(self):
+        super().__init__(IN_DIM, {"weight": (4, 3, 3), "scale": 3, "out.weight": (2, 13)}, seed=2)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        left, right = chunk(x, 2, axis=-1)
+        rows = x.reshape((-1, 2, 3)).transpose((0, 2, 1))
+        several = (rows.reshape((-1, 1, 3, 2)).transpose((0, 1, 3, 2)) @ p("weight")).max(axis=1)
+        flat = several.mean(axis=1) - several.min(axis=1) + several.sum(axis=1)
+        parts = [left.softmax() * p("scale"), right, flat, x[:, 1:4], logsumexp(x, axis=1)[:, None]]
+        return cat(parts, axis=1).linear(p("out.weight")).abs()
+
+
+class Normalized(Network):
+    """A dense layer with batch norm, whose averages are buffers."""
+
+    def __init__(self):
+        shapes = {"weight": (4, IN_DIM), "scale": 4, "bias": 4}
+        super().__init__(IN_DIM, shapes, buffers={"norm.mean": 4, "norm.variance": np.ones(4)})
+
+    def record(self, tape, x):
+        p = tape.parameter
+        return tape.batch_norm(x.linear(p("weight")), p("scale"), p("bias"), running="norm").relu()
+
+
+def ours():
+    return {name: make() for name, make in own_networks.NETWORKS.items()} | TABLES
+
+
+@pytest.mark.parametrize("name", [*own_networks.NETWORKS, *TABLES, "pieces", "normalized"])
+def test_onnx_computes_what_a_network_does(name, tmp_path):
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    network = (ours() | {"pieces": Pieces(), "normalized": Normalized()})[name]
+    shaken(network)
+    exported = export(network, tmp_path / "net.onnx")  # run and compared on random rows
+    assert exported.difference < 1e-5
+    assert exported.inputs == {"input": "float32"}
+
+
+WITHOUT_C = ("computed", "gated", "mixture", "attention", "siamese", "variational", "convolution")
+WITH_C = [name for name in (*own_networks.NETWORKS, *TABLES) if name not in WITHOUT_C]
+
+
+@pytest.mark.parametrize("name", WITH_C)
+def test_c_computes_what_a_network_does(name, tmp_path):
+    network = shaken(ours()[name])
+    export(network, tmp_path / "net.c", name="net")
+    flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+    library = str(tmp_path / "net.so")
+    source = [str(tmp_path / "net.c"), "-shared", "-fPIC", "-o", library, "-lm"]
+    subprocess.run([*compiler_command(), *flags, "-O1", *source], check=True)
+    pointer = np.ctypeslib.ndpointer(network.dtype)
+    predict = ctypes.CDLL(library).net_predict
+    predict.argtypes = [pointer, pointer]
+    x, _ = rows(9, dtype=network.dtype.name)
+    got = np.full((9, network.outputs + 1), 7.0, network.dtype)  # and a number beyond the output
+    for row, out in zip(x, got, strict=True):
+        predict(row, out)
+    tolerance = 1e-12 if network.dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(got[:, :-1], network.predict(x), rtol=tolerance, atol=tolerance)
+    assert (got[:, -1] == 7).all()
+
+
+def test_what_has_no_rule_is_refused_by_its_name(tmp_path):
+    for network in (Pieces(), *(ours()[name] for name in WITHOUT_C)):
+        with pytest.raises(UsageError, match=r"every op must have a C form \(got \w+"):
+            export(network, tmp_path / "net.c")
+
+    class Reversed(Network):
+        def record(self, tape, x):
+            index = tape.constant(np.arange(IN_DIM)[::-1].copy())
+            return x.index_select(index, axis=1).linear(tape.parameter("w"))
+
+    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    with pytest.raises(UsageError, match=r"must have an ONNX form \(got 'index_select'\)"):
+        export(Reversed(IN_DIM, {"w": (1, IN_DIM)}), tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("format", ["onnx", "c"])
+def test_a_network_of_several_inputs_or_outputs_is_refused(format, tmp_path):
+    class Several(Network):
+        def record(self, tape, *inputs):
+            y = inputs[0].linear(tape.parameter("w"))
+            return y if len(inputs) > 1 else {"a": y, "b": y.relu()}
+
+    for shape, what in ((IN_DIM, "output"), ({"x": IN_DIM, "z": 2}, "input")):
+        with pytest.raises(UsageError, match=f"a network must have one {what} "):
+            export(Several(shape, {"w": (2, IN_DIM)}), tmp_path / f"net.{format}")
+
+
+def shaken(network):
+    """Return the network with all its parameters changed, those that start at 0 or 1 too."""
+    flat = network.params.flat
+    flat += 0.1 * np.random.default_rng(5).standard_normal(flat.shape).astype(flat.dtype)
+    return network

@@ -1,0 +1,160 @@
+"""The residual network: its formula, its files, its linear twin, and what it refuses."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
+from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.nn import Front, Residual
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
+from mlpengine.step.population import Population
+
+MADE = {
+    "plain": {},
+    "others": {
+        "blocks": 3,
+        "width": 6,
+        "expansion": 3,
+        "activation": "silu",
+        "linear": True,
+        "dropout": 0.25,
+        "residual_dropout": 0.125,
+        "dtype": "float64",
+        "front": Front(scaling=True, masked=True),
+    },
+    "formula": {"activation": "x * tanh(x)", "width": 5, "initializer": "he_normal"},
+}
+
+
+def network(name="plain", **changes):
+    made = Residual(4, 2, seed=1, **{"width": 8, **MADE[name], **changes})
+    flat = made.params.flat
+    flat += 0.1 * np.random.default_rng(5).standard_normal(flat.shape).astype(flat.dtype)
+    return made
+
+
+def rows(dtype="float32"):
+    return np.random.default_rng(0).standard_normal((9, 4)).astype(dtype)
+
+
+ACTIVATIONS = {
+    "plain": lambda z: np.maximum(z, 0),
+    "others": lambda z: z / (1 + np.exp(-z)),
+    "formula": lambda z: z * np.tanh(z),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_outputs_are_those_of_the_formula(name):
+    own = network(name)
+    p = {key: view.astype(np.float64) for key, view in own.params.views.items()}
+    activation = ACTIVATIONS[name]
+
+    def norm(h, key):
+        xhat = (h - h.mean(axis=1, keepdims=True)) / np.sqrt(h.var(axis=1, keepdims=True) + 1e-5)
+        return xhat * p[f"{key}.weight"] + p[f"{key}.bias"]
+
+    def dense(h, key):
+        return h @ p[f"{key}.weight"].T + p[f"{key}.bias"]
+
+    x = rows(own.dtype).astype(np.float64)
+    x = x * p.get("front.scale", 1) * p.get("front.mask", 1)
+    h = dense(x, "first")
+    for k in range(own.blocks):
+        z = activation(dense(norm(h, f"blocks.{k}.norm"), f"blocks.{k}.up"))
+        h = h + dense(z, f"blocks.{k}.down")
+    y = dense(activation(norm(h, "norm")), "out") + x @ p.get("linear.weight", np.zeros((2, 4))).T
+    tolerance = 1e-12 if own.dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(own.predict(rows(own.dtype)), y, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_read_is_what_was_written(name, tmp_path):
+    own = network(name)
+    own.save(tmp_path / "net")
+    back = Residual.load(tmp_path / "net")
+    assert back.to_dict() == own.to_dict()
+    for twin in (back, pickle.loads(pickle.dumps(own))):
+        assert twin.params.flat.tobytes() == own.params.flat.tobytes()
+        twin.save(tmp_path / "twin")
+        assert (tmp_path / "twin").read_bytes() == (tmp_path / "net").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"width": 10**9}, "first.weight must be"),  # which would take 16 GB
+        ({"width": 7}, "first.weight must be"),
+        ({"blocks": 10**9}, "blocks must be a whole number from 1 to 1,000"),
+        ({"activation": {"name": "linear"}}, "must be an op on one operand"),
+        ({"front": {"sigma": "wide"}}, "front.sigma"),
+        ({"unknown": 1}, "must take the settings of the file"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(change, what, tmp_path):
+    network().save(tmp_path / "net")
+    arrays, header = read_tensors(tmp_path / "net")
+    header["network"]["settings"] |= change
+    write_tensors(tmp_path / "net", arrays, header)
+    with pytest.raises(CheckpointError, match=f"net: .*{what}"):
+        Residual.load(tmp_path / "net")
+
+
+def test_a_new_network_keeps_the_size_of_what_it_reads():
+    own = Residual(20, 1, width=64, blocks=4, seed=0)
+    x = np.random.default_rng(0).standard_normal((200, 20)).astype(np.float32)
+    assert 0.2 < own.predict(x).std() < 5
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_frozen_layers_and_linear_networks_stay_as_they_are(backend):
+    x = rows()
+    frozen = network()
+    frozen.freeze([0, -2])
+    linear = network().linear(np.eye(4), np.ones((2, 4)), np.array([1.0, 2.0]))
+    np.testing.assert_allclose(linear.predict(x), x.sum(axis=1)[:, None] + [1, 2], rtol=1e-5)
+    assert (linear.is_linear, frozen.is_linear) == (True, False)
+    assert frozen.frozen == [0, 2]
+    before = {name: one.state_dict() for name, one in (("f", frozen), ("l", linear))}
+    for one in (frozen, linear):
+        step = TrainingStep(one, MeanSquaredError(), Adam(one, lr=0.01), 9, backend=backend)
+        for _ in range(5):
+            step(x, np.sin(x[:, :2]))
+    moved = {n for n, view in frozen.params.views.items() if (view != before["f"][n]).any()}
+    kept = {"first.weight", "first.bias"} | {n for n in before["f"] if n.startswith("blocks.1.")}
+    assert moved == before["f"].keys() - kept
+    moved = {n for n, view in linear.params.views.items() if (view != before["l"][n]).any()}
+    assert moved == {"linear.weight", "out.bias"}
+
+
+def test_members_of_a_population_are_networks_of_their_seeds():
+    members = Population(network("others"), 3, seeds=[4, 5, 6])
+    for member, seed in zip(members, (4, 5, 6), strict=True):
+        alone = Residual(4, 2, seed=seed, **MADE["others"])
+        assert member.params.flat.tobytes() == alone.params.flat.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"blocks": 0}, "blocks must be a whole number from 1 to 1,000 (got 0)"),
+        ({"width": 2.5}, "width must be a whole number from 1 (got 2.5)"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1 (got 1.0)"),
+        ({"initializer": "unit_variance"}, "initializer must not be unit_variance"),
+        ({"activation": "rellu"}, "did you mean 'relu'"),
+        ({"blox": 3}, "did you mean 'blocks'"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_error(options, what):
+    with pytest.raises(UsageError) as error:
+        Residual(4, 2, **options)
+    assert what in str(error.value)
+
+
+def test_layers_count_as_those_of_an_mlp():
+    with pytest.raises(UsageError, match=r"layers count from 0 to 3 \(got 4\)"):
+        network().freeze([4])
+    assert len(network().layer_names) == len(network().sizes) - 1
+    assert Mlp([4, 8, 8, 8, 2]).sizes == network().sizes
