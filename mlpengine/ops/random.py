@@ -82,7 +82,6 @@ class Dropout(GradOp, name="dropout"):
             yield call(np.multiply, dy, mask, dx)
 
 
-@dataclass(frozen=True)
 class Normal(GradOp, name="normal"):
     """A sample of a normal distribution, y = mean + deviation * z, z being standard normal.
 
@@ -96,14 +95,12 @@ class Normal(GradOp, name="normal"):
         Philox.
     """
 
-    rng: Philox
-    layer: int = 0
-
     cheap = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.rng, Philox):
-            kind = type(self.rng).__name__
+    def __init__(self, rng: Philox, layer: int = 0) -> None:
+        self.rng, self.layer = rng, layer
+        if not isinstance(rng, Philox):
+            kind = type(rng).__name__
             raise UsageError(f"normal: rng must be a Philox, such as Philox(seed) (got a {kind})")
 
     def infer(self, mean: Spec, deviation: Spec) -> Spec:
