@@ -126,7 +126,13 @@ def torch_forward(torch, network):
         one, other = (torch.tanh(f.linear(h, p["weight"], p["bias"])) for h in x.chunk(2, 1))
         return f.linear((one - other).abs(), p["out.weight"], p["out.bias"])
 
-    forwards = (residual, tied, gated, mixture, attention, siamese)
+    def variational(p, x):
+        mean, logs = f.linear(x, p["encoder.weight"], p["encoder.bias"]).chunk(2, 1)
+        again = (mean + (logs / 2).exp() * x[:, :3]) @ p["decoder.weight"].T + p["decoder.bias"]
+        apart = (mean**2 + logs.exp() - logs - 1).mean(1, keepdim=True) / 2
+        return torch.cat([again, apart], 1)
+
+    forwards = (residual, tied, gated, mixture, attention, siamese, variational)
     return {f.__name__: f for f in forwards}[type(network).__name__.lower()]
 
 

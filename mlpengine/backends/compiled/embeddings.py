@@ -33,11 +33,10 @@ class _Waves(Kernel):
     def _vector_count(self, layout: Layout) -> int:
         return padded_length(self.frequency.columns, layout.lanes) // layout.lanes
 
-    def _angle(self, x: str) -> str:
+    def _angle(self, layout: Layout, x: str) -> str:
         """Return the angles of the vector `k` of feature `j` at `x`."""
-        place = f"j * {self.frequency.columns} + k"
-        period = f"splat({x}) * {load_vector(f'{self.frequency.name} + {place}', 'n')}"
-        start = load_vector(f"{self.phase.name} + {place}", "n")
+        period = f"splat({x}) * {load_vector(layout.at(self.frequency, 'j', 'k'), 'n')}"
+        start = load_vector(layout.at(self.phase, "j", "k"), "n")
         return f"multiply_add({period}, splat((real){2 * pi!r}), {start})"
 
     def _each_wave(self, layout: Layout, body: Sequence[Statement]) -> Sequence[Statement]:
@@ -66,17 +65,17 @@ class PeriodicForward(_Waves):
         return [cls(x, frequency, phase, weight, bias, values.write(out, "embedding_"))]
 
     def emit(self, writer: Writer, name: str) -> None:
-        layout, waves, outputs = writer.layout, self.frequency.columns, self._outputs
-        features, angle = self.x.columns, self._angle("x[j]")
+        layout, outputs = writer.layout, self._outputs
+        features, angle = self.x.columns, self._angle(layout, "x[j]")
         body: list[Statement] = [f"real *restrict to = y + {features} + j * {outputs};"]
         if self.weight is None or self.bias is None:
             body += self._each_wave(layout, [store("to + k", f"v_cos({angle})", "n")])
         else:
-            row = load_vector(f"{self.weight.name} + (j * {outputs} + q) * {waves} + k", "n")
+            row = load_vector(layout.at(self.weight, f"(j * {outputs} + q)", "k"), "n")
             mixed = [
                 "vec sum = {0};",
                 *self._each_wave(layout, [f"sum = multiply_add(wave[k / LANES], {row}, sum);"]),
-                f"to[q] = {self.bias.name}[j * {outputs} + q] + sum_lanes(sum);",
+                f"to[q] = {self.bias.name}[j * {layout.stride(self.bias)} + q] + sum_lanes(sum);",
             ]
             body += [
                 f"vec wave[{self._vector_count(layout)}];",
@@ -154,19 +153,19 @@ class EmbeddingSums(_Waves):
         return [cls(x, frequency, phase, weight, dy, made[0], made[1], by_weight, by_bias)]
 
     def emit(self, writer: Writer, name: str) -> None:
-        layout, waves, outputs = writer.layout, self.frequency.columns, self._outputs
+        layout, outputs = writer.layout, self._outputs
         vectors, features = self._vector_count(layout), str(self.x.columns)
         zeros: list[Statement] = [
             f"vec by_frequency[{vectors}] = {{{{0}}}}, by_phase[{vectors}] = {{{{0}}}};"
         ]
-        terms: list[Statement] = [f"const vec angle = {self._angle('x')};"]
+        terms: list[Statement] = [f"const vec angle = {self._angle(layout, 'x')};"]
         each_row: list[Statement] = []
         ends: list[Statement] = []
         if self.weight is None or self.d_weight is None or self.d_bias is None:
             terms.append(f"const vec slope = -{load_vector('dy + k', 'n')} * v_sin(angle);")
         else:
-            row = f"(j * {outputs} + q) * {waves} + k"
-            weights = load_vector(f"{self.weight.name} + {row}", "n")
+            row = f"(j * {outputs} + q)"
+            weights = load_vector(layout.at(self.weight, row, "k"), "n")
             mine = f"by_weight[q * {vectors} + k / LANES]"
             zeros.append(
                 f"vec by_weight[{outputs * vectors}] = {{{{0}}}}; real by_bias[{outputs}] = {{0}};"
@@ -182,8 +181,8 @@ class EmbeddingSums(_Waves):
                 "const vec slope = -through * v_sin(angle);",
             ]
             each_row.append(ForLoop("q", 0, outputs, ["by_bias[q] += dy[q];"]))
-            added = _added(f"{self.d_weight.name} + {row}", mine)
-            bias = f"{self.d_bias.name}[j * {outputs} + q]"
+            added = _added(layout.at(self.d_weight, row, "k"), mine)
+            bias = f"{self.d_bias.name}[j * {layout.stride(self.d_bias)} + q]"
             more = f"{bias} = by_bias[q] + (begin ? {bias} : 0);"
             ends = [ForLoop("q", 0, outputs, [*self._each_wave(layout, added), more])]
         terms += [
@@ -196,11 +195,10 @@ class EmbeddingSums(_Waves):
             *self._each_wave(layout, terms),
             *each_row,
         ]
-        place = f"j * {waves} + k"
         turns = f"by_frequency[k / LANES] * splat((real){2 * pi!r})"
         stores = [
-            *_added(f"{self.d_phase.name} + {place}", "by_phase[k / LANES]"),
-            *_added(f"{self.d_frequency.name} + {place}", turns),
+            *_added(layout.at(self.d_phase, "j", "k"), "by_phase[k / LANES]"),
+            *_added(layout.at(self.d_frequency, "j", "k"), turns),
         ]
         body = [*zeros, ForLoop("i", "begin", "end", rows), *self._each_wave(layout, stores), *ends]
         loop, count = [ForLoop("j", "first", "last", body)], self.frequency.rows
