@@ -192,11 +192,13 @@ def _after(
     model = load(run)
     data = load_data(load_config(config), model.preprocessor)
     trainer = trainer_of(data)
-    mlp, start = model.mlp, trainer.networks[0]
-    part, task = data.parts["train"], data.task
+    mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
     loss, validation = trainer.loss, data.parts.get("validation")
-    if start.params.specs != mlp.params.specs:
-        sizes = " and ".join(network.title for network in (start, mlp))
+    shape, trained = (
+        [net.params.specs[name] for name in net.groups["weights"]] for net in (start, mlp)
+    )
+    if shape != trained:
+        sizes = " and ".join(net.title for net in (start, mlp))
         raise RunError(
             f"{config}: must be as it was when the run began (its network and the model's: {sizes})"
         )
@@ -248,10 +250,10 @@ def _hardest(data: LoadedData, model: Model, count: int) -> list[dict[str, Any]]
     """Return the training rows with the largest gradients, with labels and predictions."""
     part, (table, rows) = data.parts["train"], data.tables.parts["train"]
     numbers = table.row_numbers()
-    loss, mlp = data.loss, model.mlp
-    norms = example_norms(mlp, loss, part.x, part.y)
+    loss = data.loss
+    norms = example_norms(model.mlp, loss, part.x, part.y)
     hardest = np.argsort(-norms, kind="stable")[:count]
-    losses = row_losses(mlp, loss, part.x[hardest], part.y[hardest])
+    losses = row_losses(model.mlp, loss, part.x[hardest], part.y[hardest])
     predicted = data.task.predict(model.mlp.predict(part.x[hardest]))
     classes = model.preprocessor.classes if part.truth.ndim == 1 else None
 

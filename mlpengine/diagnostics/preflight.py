@@ -51,6 +51,7 @@ class Check:
 
 def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
     """Yield the checks that need no training step; the network does not change."""
+    network.need_one("preflight")
     yield check_start(network, loss, rows)
     yield from check_units(network, rows)
     yield check_gradient(network, loss, rows)
@@ -118,6 +119,8 @@ def check_gradient(mlp: Network, loss: Loss, rows: Rows) -> Check:
     rng, largest, parameter = np.random.default_rng(0), 0.0, ""
     scale = max(grads.global_l2_norm_params(), 1e-300)
     for name, view in net.params.views.items():
+        if name in net.params.frozen:
+            continue  # whose gradient nothing computes
         direction = rng.standard_normal(view.shape)
         direction /= np.linalg.norm(direction)
         slope, before = float(np.sum(direction * grads.views[name])), view.copy()

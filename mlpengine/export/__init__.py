@@ -5,7 +5,7 @@ returns labels and probabilities, or numbers in the target's units; it includes 
 It is run and compared with mlpengine's predictions before the file is written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mlpengine.common.files import checked_path, write_atomically
@@ -75,6 +75,10 @@ def export(
         NumericalError where the ONNX model and our own forward differ.
     """
     chosen = format_of(path, format)
+    if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
+        raise UsageError(f"export: a network must have one input (got {', '.join(model.in_shape)})")
+    if isinstance(model, Network) and isinstance(model.outputs, Mapping):
+        raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
     if name is None:
         data, exported = FORMATS[chosen](model)
     elif chosen == "c":

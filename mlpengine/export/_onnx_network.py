@@ -12,6 +12,7 @@ from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Network
 from mlpengine.ops import (
     BatchMatMul,
+    BatchNorm,
     Cast,
     Cat,
     Chunk,
@@ -168,6 +169,18 @@ def _layer_norm(
     return writer.node("LayerNormalization", x, scale, *shift, axis=-1, epsilon=op.eps)
 
 
+def _batch_norm(
+    writer: _Writer, record: Record, op: BatchNorm, x: str, scale: str = "", bias: str = ""
+) -> str:
+    running = op.running
+    if running is None or op.training:
+        raise UsageError("export: batch_norm must have running statistics, and not train")
+    mean, variance = (writer.graph.constant(_float32(a)) for a in (running.mean, running.variance))
+    scale = scale or writer.graph.constant(np.ones(running.mean.shape, np.float32))
+    bias = bias or writer.graph.constant(np.zeros(running.mean.shape, np.float32))
+    return writer.node("BatchNormalization", x, scale, bias, mean, variance, epsilon=op.eps)
+
+
 def _embedding(writer: _Writer, record: Record, op: Any, x: str, *operands: str) -> str:
     frequency, phase, weight, bias = operands
     features, made = (None if v is None else v.spec.shape for v in record.operands[1::2])
@@ -286,6 +299,7 @@ REDUCTIONS: dict[type, str] = {
 
 ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     BatchMatMul: _matmul,
+    BatchNorm: _batch_norm,
     Cast: lambda _writer, _record, _op, x: x,  # all numbers are float32
     Cat: _cat,
     Chunk: _chunk,

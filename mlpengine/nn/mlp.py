@@ -295,7 +295,7 @@ class Mlp(TabularNetwork):
 
         Raises: UsageError for an activation that is not element-wise.
         """
-        linear = self.like(learned_activation=True, initializer="zeros")
+        linear = self.like_linear(initializer="zeros")
         for name in linear.groups["alphas"]:
             linear.params.views[name][...] = 0
         weights, factors = linear.weights, [layer.factor for layer in linear.layers]

@@ -219,7 +219,7 @@ class Residual(TabularNetwork):
         """Names of parameters by group: weights, biases, embedding, scaling, linear; no alphas."""
         own = {n: v.ndim for n, v in self.params.views.items() if not n.startswith("front.")}
         return {
-            "weights": tuple(name for name, ndim in own.items() if ndim > 1),
+            "weights": tuple(name for name, n in own.items() if n > 1 and name != "linear.weight"),
             "biases": tuple(name for name, ndim in own.items() if ndim == 1),
             "alphas": (),
             **self._front_groups,
@@ -233,7 +233,7 @@ class Residual(TabularNetwork):
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":
         """Return a network like this one that computes x @ projection @ weight.T + bias."""
-        network = self.like(linear=True, initializer="zeros")
+        network = self.like_linear(initializer="zeros")
         views = network.params.views
         views["linear.weight"][:, : len(projection)] = weight @ projection.T
         views["out.bias"][...] = bias

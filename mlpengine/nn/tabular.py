@@ -109,6 +109,13 @@ class TabularNetwork(Network):
         network.freeze(self.frozen)
         return network
 
+    def like_linear(self, **changes: Any) -> Self:
+        """Return a network as `like` does, which may hold a linear model.
+
+        Raises: UsageError for an activation that is not element-wise, of an `Mlp`.
+        """
+        return self.like(**{self.linear_option.name: True}, **changes)
+
     @called_as("mlp.freeze([0])")
     def freeze(self, layers: Iterable[Any]) -> None:
         """Keep the parameters of these layers as they are, and train all others.

@@ -268,9 +268,7 @@ class Trainer(KnownAttributes):
             first.freeze(training.freeze)
         if LINEAR in training.fold_kinds:
             with at_setting("training", "kinds"):
-                first.like(
-                    **{first.linear_option.name: True}
-                )  # whose activations must be element-wise
+                first.like_linear()  # whose activations must be element-wise
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
             if kinds and numbers is not None:
@@ -424,7 +422,7 @@ class Trainer(KnownAttributes):
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
         """Return what measures a run, and writes its samples to `path`; None if switched off."""
         settings = self.settings.diagnostics
-        if settings is None or not isinstance(self.networks[0], Mlp):
+        if settings is None:
             return None
         every = None if settings.every == "auto" else settings.every
         return LoopDiagnostics(path, every=every, silence=settings.silence)

@@ -15,7 +15,7 @@ from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.nn import ACTIVATIONS, Front
-from mlpengine.ops import REGISTRY, Dropout, Elu, Gelu, LeakyRelu, Philox
+from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
 from mlpengine.step.population import Population
 from mlpengine.tables import Column, Table, read_table
 
@@ -304,9 +304,6 @@ def test_a_model_that_differs_is_not_written(onnx, tmp_path, monkeypatch):
 
 
 def test_what_has_no_onnx_form_says_so(onnx, tmp_path):
-    mlp = Mlp([2, 3, 1], activation=Dropout(0.5, Philox(0)))
-    with pytest.raises(UsageError, match=r"must have an ONNX form \(got 'dropout'\)"):
-        export(mlp, tmp_path / "mlp.onnx")
     table = mixed_table()
     embedded = Preprocessor("y1", drop=TARGETS[:3] + TARGETS[4:], embed_above=2).fit(table)
     mlp = Mlp([embedded.n_features, 1])

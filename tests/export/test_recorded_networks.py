@@ -47,14 +47,26 @@ class Pieces(Network):
         return cat(parts, axis=1).linear(p("out.weight")).abs()
 
 
+class Normalized(Network):
+    """A dense layer with batch norm, whose averages are buffers."""
+
+    def __init__(self):
+        shapes = {"weight": (4, IN_DIM), "scale": 4, "bias": 4}
+        super().__init__(IN_DIM, shapes, buffers={"norm.mean": 4, "norm.variance": np.ones(4)})
+
+    def record(self, tape, x):
+        p = tape.parameter
+        return tape.batch_norm(x.linear(p("weight")), p("scale"), p("bias"), running="norm").relu()
+
+
 def ours():
     return {name: make() for name, make in own_networks.NETWORKS.items()} | TABLES
 
 
-@pytest.mark.parametrize("name", [*own_networks.NETWORKS, *TABLES, "pieces"])
+@pytest.mark.parametrize("name", [*own_networks.NETWORKS, *TABLES, "pieces", "normalized"])
 def test_onnx_computes_what_a_network_does(name, tmp_path):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
-    network = Pieces() if name == "pieces" else ours()[name]
+    network = (ours() | {"pieces": Pieces(), "normalized": Normalized()})[name]
     shaken(network)
     exported = export(network, tmp_path / "net.onnx")  # run and compared on random rows
     assert exported.difference < 1e-5
@@ -98,6 +110,18 @@ def test_what_has_no_rule_is_refused_by_its_name(tmp_path):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     with pytest.raises(UsageError, match=r"must have an ONNX form \(got 'index_select'\)"):
         export(Reversed(IN_DIM, {"w": (1, IN_DIM)}), tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("format", ["onnx", "c"])
+def test_a_network_of_several_inputs_or_outputs_is_refused(format, tmp_path):
+    class Several(Network):
+        def record(self, tape, *inputs):
+            y = inputs[0].linear(tape.parameter("w"))
+            return y if len(inputs) > 1 else {"a": y, "b": y.relu()}
+
+    for shape, what in ((IN_DIM, "output"), ({"x": IN_DIM, "z": 2}, "input")):
+        with pytest.raises(UsageError, match=f"a network must have one {what} "):
+            export(Several(shape, {"w": (2, IN_DIM)}), tmp_path / f"net.{format}")
 
 
 def shaken(network):
