@@ -14,7 +14,7 @@ from mlpengine.nn import Network
 from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
-KNOWN = ("residual", "tied", "gated", "siamese", "variational", "mixture", "attention")
+KNOWN = ("residual", "tied", "gated", "siamese", "mixture", "attention")
 """Networks whose gradients of rows follow from a backward."""
 
 
@@ -206,7 +206,7 @@ def test_fixes_are_none_of_the_settings_of_an_mlp():
     diagnostics, _, _ = watched(network, 300, lr=1e-4, steps=3)
     (verdict,) = [v for v in verdicts(diagnostics) if v.name == "saturated"]
     assert verdict.place in ("hidden 0", "hidden 1")
-    assert (list(verdict.fix), verdict.no_fix) == ([], "no setting changes this network")
+    assert (list(verdict.fix), verdict.no_fix) == ([], "this network has no such setting")
 
 
 @pytest.mark.parametrize(("weight", "expected"), [("in", ["no_gradient"]), ("block 0.down", [])])
