@@ -125,7 +125,7 @@ def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
 
     Its fix is left without settings that the network does not have.
     """
-    kind = next((n for n, one in NETWORKS.items() if type(diagnostics.mlp) is one), "")
+    kind = next((n for n, one in NETWORKS.items() if isinstance(diagnostics.mlp, one)), "")
     if kind == "mlp":
         return verdict
     name = "" if verdict.layer is None else diagnostics.layers[verdict.layer].name
