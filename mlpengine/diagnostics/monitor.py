@@ -113,7 +113,6 @@ class Diagnostics(KnownAttributes, Uncopyable):
         weight_scale: float | None = None,
         extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
-        mlp.need_one("diagnostics")
         self.mlp, facts = mlp, NetworkFacts.of(mlp)
         self.layers, self.dropout, features = facts
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)

@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.common.buffers import zeros
 from mlpengine.errors import UsageError
 from mlpengine.nn import Gradients, Scratch
-from mlpengine.ops import Elementwise, LayerNorm, Linear, MatMul
+from mlpengine.ops import BatchNorm, Elementwise, LayerNorm, Linear, MatMul
 from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
 
@@ -58,6 +58,8 @@ class RowGradients:
         self._rows = dependents(tape.records, tape.inputs)
         self._places: dict[int, list[RowGradient]] = {}
         for record in reversed(scratch.program.plan.records):
+            if isinstance(record.op, BatchNorm) and record.op.training:
+                raise UsageError("batch_norm averages over the rows of a batch")
             self._add(record)
         for node in trained:
             self.places[node.name] = places = self._places.get(node.index, [])

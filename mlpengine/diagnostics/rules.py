@@ -33,8 +33,9 @@ from mlpengine.diagnostics.derived import (
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
-from mlpengine.nn import Mlp
+from mlpengine.nn import NETWORKS
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
+from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.run import VERDICTS
 
 GUIDE_RATIO = 1e-3
@@ -120,15 +121,21 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
 
 
 def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
-    """Return a verdict on a network of the caller's own with the layer's name.
+    """Return a verdict with the layer's name, unless that is its number in an `Mlp`.
 
-    Settings of an `Mlp` are left out of its fix.
+    Its fix is left without settings that the network does not have.
     """
-    if isinstance(diagnostics.mlp, Mlp):
+    kind = next((n for n, one in NETWORKS.items() if isinstance(diagnostics.mlp, one)), "")
+    if kind == "mlp":
         return verdict
     name = "" if verdict.layer is None else diagnostics.layers[verdict.layer].name
-    fix = [one for one in verdict.fix if not issubclass(one.of, NetworkSettings)]
-    no_fix = "no setting changes this network" if verdict.fix and not fix else verdict.no_fix
+    others = {option for n, options in OWN_OPTIONS.items() if n != kind for option in options}
+    fix = [
+        one
+        for one in verdict.fix
+        if not issubclass(one.of, NetworkSettings) or (kind and one.name not in others)
+    ]
+    no_fix = "this network has no such setting" if verdict.fix and not fix else verdict.no_fix
     return replace(verdict, layer_name=name, fix=fix, no_fix=no_fix)
 
 

@@ -200,7 +200,8 @@ class Network(Recordable):
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
         """Return a copy with parameters of its own, which leaves dropout out in training, too.
 
-        `dtype` is that of the parameters, by default that of these.
+        Samples are then their means, and batch norm takes its running averages.  `dtype` is that of
+        the parameters, by default that of these.
         """
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})

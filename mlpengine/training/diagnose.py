@@ -226,7 +226,9 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
     For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
+    Raises: UsageError for a network of several inputs or outputs.
     """
+    step.mlp.need_one("diagnostics of a loop")
     loss = step.loss
     y, weights = _thinned(train)
     constant = best_constant(loss, y, step.mlp.outputs, weights)

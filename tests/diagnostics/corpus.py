@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, partial, partialmethod
 from itertools import cycle
 from pathlib import Path
 from statistics import fmean
@@ -498,7 +498,8 @@ def trainer_for(
     table = table_of(setup.data, *(change for change in changes if change))
     output = setup.output if is_broken else None
     data = load_data(file, tables=read_tables(file, read_source(file, table=table)))
-    with patch("mlpengine.training.trainer.Mlp", partial(Mlp, output_activation=output)):
+    making = partialmethod(Mlp.__init__, output_activation=output)
+    with patch("mlpengine.training.trainer.Mlp", type("Mlp", (Mlp,), {"__init__": making})):
         return data, trainer_of(data)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from own_networks import IN_DIM, NETWORKS, Gated, Residual, rows
+from own_networks import IN_DIM, NETWORKS, SEVERAL, BatchNormed, Gated, Residual, rows
 
 from mlpengine import Adam, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.diagnostics import Diagnostics, example_norms, row_losses, table, verdicts
@@ -14,7 +14,7 @@ from mlpengine.nn import Network
 from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
-KNOWN = ("residual", "tied", "gated", "siamese", "variational", "mixture", "attention")
+KNOWN = ("residual", "tied", "gated", "siamese", "mixture", "attention")
 """Networks whose gradients of rows follow from a backward."""
 
 
@@ -98,6 +98,34 @@ def test_the_mask_of_dropout_is_part_of_a_rows_gradient():
     assert diagnostics.get("example_norm_max") == pytest.approx(step.grad_norm, rel=1e-12)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_networks_with_several_losses_are_measured(name, backend):
+    make, losses, weights, data = SEVERAL[name]
+    network = make(seed=1, dtype="float64")
+    optimizer = Sgd(network, lr=0.01)
+    step = TrainingStep(network, losses, optimizer, 1, loss_weights=weights, backend=backend)
+    diagnostics = Diagnostics(network, every=1, loss=step.loss, optimizer=optimizer)
+    step(*data(1, "float64", 0))
+    diagnostics.after_step(step.scratch, step.grads, 1, loss=step.loss_value, norm=step.grad_norm)
+    assert diagnostics.get("example_norm_max") == pytest.approx(step.grad_norm, rel=1e-12)
+    outputs = list(step.mlp.outputs)
+    assert [layer.name for layer in diagnostics.layers][-len(outputs) :] == outputs
+    assert table(diagnostics)
+    assert verdicts(diagnostics) == []
+
+
+def test_rows_that_depend_on_each_other_have_no_gradients_of_their_own():
+    network = BatchNormed(seed=1, dtype="float64")
+    x, y = rows(12, dtype="float64")
+    x = x.reshape(12, 1, 1, IN_DIM)
+    diagnostics, _, _ = watched(network, data=(x, y))
+    assert diagnostics.unknown_rows.startswith("batch_norm averages over the rows")
+    plain = network.without_dropout()  # by running averages, in which rows are independent
+    norms = example_norms(network, MeanSquaredError(), x, y)
+    np.testing.assert_allclose(norms, norms_one_by_one(plain, x, y), rtol=1e-12)
+
+
 def test_frozen_parameters_are_left_out():
     network = Residual(seed=1, dtype="float64")
     network.freeze(["in", "block 0.up", "block 1.norm"])
@@ -178,7 +206,7 @@ def test_fixes_are_none_of_the_settings_of_an_mlp():
     diagnostics, _, _ = watched(network, 300, lr=1e-4, steps=3)
     (verdict,) = [v for v in verdicts(diagnostics) if v.name == "saturated"]
     assert verdict.place in ("hidden 0", "hidden 1")
-    assert (list(verdict.fix), verdict.no_fix) == ([], "no setting changes this network")
+    assert (list(verdict.fix), verdict.no_fix) == ([], "this network has no such setting")
 
 
 @pytest.mark.parametrize(("weight", "expected"), [("in", ["no_gradient"]), ("block 0.down", [])])

@@ -11,7 +11,6 @@ from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
 from mlpengine import (
     Adam,
     AdamW,
-    Diagnostics,
     EarlyStopping,
     Loop,
     MeanSquaredError,
@@ -24,6 +23,7 @@ from mlpengine.nn import Network
 from mlpengine.ops import Normal, Philox
 from mlpengine.step import PopulationStep
 from mlpengine.tape import Program, Tape
+from mlpengine.training.diagnose import diagnostic_inputs
 
 BATCH = 16
 BACKENDS = ("numpy", "compiled")
@@ -318,8 +318,8 @@ REFUSED = {
         "population: takes networks of one input and one output, without names (got TwoTables",
     ),
     "diagnostics": (
-        lambda: Diagnostics(TwoTables()),
-        "diagnostics: takes networks of one input and one output",
+        lambda: diagnostic_inputs(step_of(LOSSES), Split(X["left"], Y, Y), None),
+        "diagnostics of a loop: takes networks of one input and one output",
     ),
     "one node twice": (
         lambda: own(lambda tape, x: dict.fromkeys("ab", x.linear(tape.parameter("w")))).scratch(4),
