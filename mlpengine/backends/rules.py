@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from mlpengine.common.locks import cached_property
 from mlpengine.formula import Expr, c_statements, order, variable
-from mlpengine.ops import Dropout, Elementwise, GradOp
+from mlpengine.ops import Dropout, Elementwise, GradOp, Normal
 from mlpengine.ops.op import Direction
 
 
@@ -47,6 +47,12 @@ def find_rule(op: GradOp, direction: Direction) -> VectorRule | None:
         given, out = ("dy", "dx") if direction == "backward" else ("x", "y")
         values = {given: variable(given), "mask": variable("mask")}
         return VectorRule(values, {out: values[given] * values["mask"]})
+    if isinstance(op, Normal):
+        dy, mean, deviation, z = map(variable, ("dy", "mean", "deviation", "z"))
+        if direction == "backward":
+            return VectorRule({"dy": dy, "z": z}, {"dmean": dy, "ddeviation": dy * z})
+        values = {"mean": mean, "deviation": deviation, "z": z}
+        return VectorRule(values, {"y": mean + deviation * z})
     if not isinstance(op, Elementwise):
         return None
     f = op.formulas

@@ -55,7 +55,7 @@ class Batch(NamedTuple):
         return 0 if others else times
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MatrixValue:
     """A matrix: the last axis of an array as columns, all others together as rows.
 

@@ -1,6 +1,6 @@
 """Arrays by name that have the same rows: several inputs, outputs or targets."""
 
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -71,6 +71,13 @@ def need_names(values: Any, names: Mapping[str, Any], where: str) -> None:
         raise ShapeError(f"{where} must have the names {wanted} (got {given})")
 
 
+def need_array(value: Any, where: str) -> None:
+    """Raise ShapeError for arrays by name."""
+    if isinstance(value, Mapping | NamedRows):
+        names = ", ".join(value) or "none"
+        raise ShapeError(f"{where} must be one array (got arrays by name: {names})")
+
+
 def one_or_named(values: Mapping[str, Any]) -> Any:
     """Return the only array, whose name is empty, or all as `NamedRows`."""
     return values[""] if "" in values else NamedRows(values)
@@ -91,6 +98,15 @@ def arrays_by_name(value: Any) -> dict[str, Any]:
 def arrays_in(*values: Any) -> list[Any]:
     """Return the arrays of arrays, `NamedRows` and None, which stays, in order."""
     return [array for value in values for array in arrays_by_name(value).values()]
+
+
+def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the arrays of both by pairs, those with names by name, in the order of `others`."""
+    pairs: list[tuple[Any, Any]] = []
+    for value, other in zip(values, others, strict=True):
+        arrays = arrays_by_name(value)
+        pairs += [(arrays[name], array) for name, array in arrays_by_name(other).items()]
+    return pairs
 
 
 def row_specs(value: Any, rows: int) -> Any:

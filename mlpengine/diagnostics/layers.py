@@ -1,6 +1,7 @@
 """What a recording tells of its layers: names, units, activations, weights, and what is between."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 from mlpengine.nn.recording import Recordable, Recording
@@ -13,10 +14,10 @@ from mlpengine.tape.tape import RecordedLayer
 class LayerFacts(NamedTuple):
     """One layer of a network.
 
-    `units` is the length of the last axis of its output; `activation` the op that makes the output,
-    None if it is no activation; `weights` the names of its parameters of the group "weights".
-    `is_passage` says whether all that reaches the network's output from an input passes the layer's
-    output, and `weighs_all` whether it passes what the weights are applied to.
+    `units` is the number of entries of its output for a row; `activation` the op that makes the
+    output, None if it is no activation; `weights` the names of its parameters of the group
+    "weights".  `is_passage` says whether all that reaches the network's output from an input passes
+    the layer's output, and `weighs_all` whether it passes what the weights are applied to.
     """
 
     name: str
@@ -28,10 +29,11 @@ class LayerFacts(NamedTuple):
 
 
 class NetworkFacts(NamedTuple):
-    """The layers in forward order, and the rates of dropout in the order of recording."""
+    """The layers in forward order, the rates of dropout, and how many features a row has."""
 
     layers: tuple[LayerFacts, ...]
     dropout: tuple[float, ...]
+    features: int
 
     @classmethod
     def of(cls, network: Recordable) -> "NetworkFacts":
@@ -44,7 +46,7 @@ class NetworkFacts(NamedTuple):
             layers.append(
                 LayerFacts(
                     layer.name,
-                    layer.output.spec.shape[-1],
+                    prod(layer.output.spec.shape[1:]),
                     op.base if isinstance(op, LearnedActivation) else op,
                     own := tuple(name for name in layer.parameters if name in weights),
                     _ends_at(recording, [r for r in records if r.key == layer.output.index]),
@@ -52,7 +54,9 @@ class NetworkFacts(NamedTuple):
                 )
             )
         ops = (record.op for record in records)
-        return cls(tuple(layers), tuple(op.rate for op in ops if isinstance(op, Dropout)))
+        rates = tuple(op.rate for op in ops if isinstance(op, Dropout))
+        inputs = recording.tape.inputs
+        return cls(tuple(layers), rates, sum(prod(node.spec.shape[1:]) for node in inputs))
 
     def with_weights(self) -> list[int]:
         """Return the numbers of the layers that have weights."""
@@ -81,10 +85,12 @@ def activation_record(recording: Recording, layer: RecordedLayer) -> Record | No
 
 
 def _ends_at(recording: Recording, removed: Sequence[Record]) -> bool:
-    """Return whether no input reaches the network's output but through `removed` records."""
-    others = [record for record in recording.tape.records if record not in removed]
-    reached = dependents(others, recording.tape.inputs)
-    return recording.layers[-1].output.index not in reached
+    """Return whether no input reaches where a layer ends the network but through `removed`."""
+    records = recording.tape.records
+    others = [record for record in records if record not in removed]
+    read = {x.index for record in records for x in record.operands if x is not None}
+    ends = {layer.output.index for layer in recording.layers} - read
+    return ends.isdisjoint(dependents(others, recording.tape.inputs))
 
 
 def _reads(record: Record, names: Sequence[str]) -> bool:

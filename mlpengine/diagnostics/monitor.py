@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite, log10, nan, prod
+from math import isfinite, log10, nan
 from typing import Any
 
 import numpy as np
@@ -113,12 +113,13 @@ class Diagnostics(KnownAttributes, Uncopyable):
         weight_scale: float | None = None,
         extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
+        mlp.need_one("diagnostics")
         self.mlp, facts = mlp, NetworkFacts.of(mlp)
-        self.layers, self.dropout = facts
+        self.layers, self.dropout, features = facts
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)
         self.target_rms, self.first_loss = _known(target_rms), nan
         self.feature_sizes: Array = np.zeros(0) if feature_sizes is None else feature_sizes
-        self.feature_names = tuple(feature_names) or tuple(map(str, range(prod(mlp.in_shape))))
+        self.feature_names = tuple(feature_names) or tuple(map(str, range(features)))
         self.failure, self.skipped, self.name_row = "", 0, name_row
         self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch

@@ -51,6 +51,7 @@ class Check:
 
 def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
     """Yield the checks that need no training step; the network does not change."""
+    network.need_one("preflight")
     yield check_start(network, loss, rows)
     yield from check_units(network, rows)
     yield check_gradient(network, loss, rows)

@@ -142,7 +142,7 @@ def device_step(
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
     if not isinstance(mlp, Mlp):
-        raise UsageError(f"export: a training step must be of an Mlp (got {mlp!r})")
+        raise UsageError(f"export: a network to train must be an Mlp (got {mlp})")
     if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
         raise UsageError(
             f"export: a network to train must have no front, learned activation or scaled weights "

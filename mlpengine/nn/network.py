@@ -104,10 +104,12 @@ class Network(Recordable):
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 
-        Raises: CompileError if there is no compiler, or an op has no compiled rule.
+        Raises: CompileError if there is no compiler, or an op has no compiled rule; UsageError for
+            several inputs or outputs.
         """
         from mlpengine.nn.compiled import CompiledMlp
 
+        self.need_one("compile")
         return CompiledMlp(self.scratch(batch_size, training=False))
 
     @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")

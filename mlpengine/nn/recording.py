@@ -239,6 +239,13 @@ class Recordable(Saved):
         """float32 or float64, of everything."""
         return self.params.flat.dtype
 
+    def need_one(self, where: str) -> None:
+        """Raise UsageError, led by `where`, if inputs or outputs have names."""
+        if "" not in self.in_shapes or "" not in self.out_sizes:
+            raise UsageError(
+                f"{where}: takes networks of one input and one output, without names (got {self!r})"
+            )
+
     @cached_property
     def outputs(self) -> Any:
         """Number of outputs of a row, by name if they have names."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
-from mlpengine.common.named import NamedRows, arrays_in
+from mlpengine.common.named import NamedRows, arrays_in, matched
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, ShapeError, UsageError
 from mlpengine.features import gather_rows
@@ -25,7 +25,7 @@ StepData = tuple[Array, Array, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BoundStep(Uncopyable):
     """The step for one number of rows: its buffers, and the calls up to the gradients."""
 
@@ -97,19 +97,11 @@ class BoundStep(Uncopyable):
         except (ShapeError, DtypeError) as error:
             advice = _advice_on_x(x, self.scratch.input) or _advice_on_y(y, self.loss.target)
             raise type(error)(f"{error}{advice}") from None
-        self.write_weights(weight)
-
-    def write_weights(self, weight: Array | None) -> None:
-        """Copy the sample weights.  Raises: as `write`."""
-        if self.loss.sample_weight is not None:
-            if weight is None:
-                raise UsageError("training step: made with weighted=True, needs sample_weight")
-            write_into(self.loss.sample_weight, weight, "training step: sample_weight")
-        elif weight is not None:
-            raise UsageError(
-                "training step: takes no sample_weight unless it is weighted; write "
-                "TrainingStep(mlp, loss, optimizer, batch_size=32, weighted=True)"
-            )
+        buffer = self.loss.sample_weight
+        if buffer is not None and weight is not None:
+            write_into(buffer, weight, "training step: sample_weight")
+        elif buffer is not weight:
+            refuse_weights(weight)
 
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
         """Return the place of the first number that is not finite, or None.
@@ -126,11 +118,11 @@ class BoundStep(Uncopyable):
 
     def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
-        arrays = arrays_in(*data)
-        for rows, buffer in zip(arrays, arrays_in(*self.buffers), strict=True):
+        pairs = matched(data, self.buffers)
+        for rows, buffer in pairs:
             if text := _misfit(rows, buffer):
                 yield text
-        last = min(len(rows) for rows in arrays if rows is not None) - 1
+        last = min(len(rows) for rows, _ in pairs if rows is not None) - 1
         if order.size and int(order.view(np.uint64).max()) > last:  # negative ones are large, too
             yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
 
@@ -148,7 +140,21 @@ class NamedBoundStep(BoundStep):
                 buffer.write(given, where)
             else:
                 write_into(buffer, given, where)
-        self.write_weights(weight)
+        weights = self.loss.sample_weight
+        if weights is not None and weight is not None:
+            write_into(weights, weight, "training step: sample_weight")
+        elif weights is not weight:
+            refuse_weights(weight)
+
+
+def refuse_weights(weight: Array | None) -> NoReturn:
+    """Raise UsageError for sample weights that are missing, or not wanted."""
+    if weight is None:
+        raise UsageError("training step: made with weighted=True, needs sample_weight")
+    raise UsageError(
+        "training step: takes no sample_weight unless it is weighted; write "
+        "TrainingStep(mlp, loss, optimizer, batch_size=32, weighted=True)"
+    )
 
 
 def _advice_on_x(x: Array, buffer: Array) -> str:

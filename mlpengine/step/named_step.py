@@ -4,7 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.named import NamedRows, arrays_in, as_rows, check_rows, need_names, row_specs
+from mlpengine.common.named import (
+    NamedRows,
+    as_rows,
+    check_rows,
+    matched,
+    need_array,
+    need_names,
+    row_specs,
+)
 from mlpengine.errors import DtypeError, ShapeError, UsageError
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.spec import Array
@@ -46,16 +54,21 @@ class NamedStep(TrainingStep):
 
     def _named(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Return features and targets as arrays or `NamedRows`, of as many rows each."""
-        if isinstance(self.mlp.in_shape, dict):
-            need_names(x, self.mlp.in_shape, "training step: x")
-        if isinstance(self.loss, LossSum):
-            need_names(y, dict.fromkeys(self.loss.targets), "training step: y")
+        self.check_names(x, y)
         rows, target = as_rows(x), as_rows(y)
         if not isinstance(rows, NamedRows) and rows.ndim != len(self.mlp.in_shape) + 1:
             raise ShapeError(self._not_rows(x, rows, rows))
         for name, value in (("x", rows), ("y", target)):
             check_rows(value, len(rows), f"training step: {name}")
         return rows, target
+
+    def check_names(self, x: Any, y: Any) -> None:
+        targets = self.loss.targets if isinstance(self.loss, LossSum) else None
+        for name, value, wanted in (("x", x, self.mlp.in_shape), ("y", y, targets)):
+            if isinstance(wanted, dict | list):
+                need_names(value, dict.fromkeys(wanted), f"training step: {name}")
+            else:
+                need_array(value, f"training step: {name}")
 
     def _take_targets_as(self, y: Any) -> bool:
         if not isinstance(self.loss, LossSum):
@@ -90,7 +103,7 @@ class NamedStep(TrainingStep):
     def make_fused_steps(
         self, bound: BoundStep, data: StepData, order: Array, *results: Any, **options: Any
     ) -> int:
-        flat: Any = arrays_in(*data)
+        flat: Any = [rows for rows, _ in matched(data, bound.buffers)]
         return super().make_fused_steps(bound, flat, order, *results, **options)
 
     @property

@@ -65,6 +65,7 @@ class Population(KnownAttributes, Sequence[N]):
         if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
             raise UsageError(f"population: seeds must be whole numbers from 0 (got {seeds!r})")
         self._members = tuple(mlp.like(seed=int(seed)) for seed in seeds)
+        self._members[0].need_one("population")
         self._place()
 
     def _place(self) -> None:

@@ -15,6 +15,7 @@ from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.common.buffers import quiet_runner, refuse_second_call
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.named import need_array
 from mlpengine.common.wording import differing, nearest, plural
 from mlpengine.errors import (
     CheckpointError,
@@ -294,6 +295,11 @@ class TrainingStep(KnownAttributes):
         if not self._result.checked:
             self._check_target(target)
         return self.run(bound)
+
+    def check_names(self, x: Any, y: Any) -> None:
+        """Raise ShapeError unless features and targets have names where those of the step have."""
+        for name, value in (("x", x), ("y", y)):
+            need_array(value, f"training step: {name}")
 
     def _check_target(self, target: Array) -> None:
         """Raise IndexRangeError for the first targets of the step if they are no probabilities."""

@@ -36,7 +36,7 @@ from mlpengine.tape.binding import Instruction
 _log = logging.getLogger("mlpengine")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StepBuilder:
     """Builds the steps of one training step, for any number of rows.
 
@@ -113,7 +113,9 @@ class StepBuilder:
                 where = f"NumPy ({problem})" if problem else f"program {number}"
                 name = instruction.op.name if instruction.op else ""
                 yield where, getattr(instruction, "text", f"loss      {name}")
-        yield f"program {number}" if bound.fused else "NumPy", f"update    {self.optimizer.name}"
+        where = f"program {number + (bound.update is not None)}"
+        alone = bound.fused is None and bound.update is None
+        yield "NumPy" if alone else where, f"update    {self.optimizer.name}"
 
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
@@ -208,7 +210,7 @@ def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     return [*places, *((address_of(a),) for a in instruction.work.values())]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _StepParts:
     """A step up to the gradients, as instructions."""
 

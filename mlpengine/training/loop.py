@@ -210,15 +210,7 @@ class Loop(KnownAttributes, Uncopyable):
         if not isinstance(early_stopping, EarlyStopping | None):
             text = f"loop: early_stopping must be an EarlyStopping (got {quoted(early_stopping)})"
             raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
-        outputs = step.mlp.outputs
-        if not isinstance(task, LossOnly) and task.outputs != outputs:
-            if not isinstance(outputs, int):
-                names = ", ".join(outputs)
-                raise UsageError(f"loop: of outputs by name ({names}) the task must be LossOnly()")
-            raise UsageError(
-                f"loop: task must have as many outputs as the network (got {task.outputs} and "
-                f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
-            )
+        _check_fit(step, task, [train, *([validation] if validation else [])])
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = fitting("loop: epochs", Count, epochs), early_stopping
         if early_stopping and validation:
@@ -566,6 +558,22 @@ class Loop(KnownAttributes, Uncopyable):
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:
             call(self, *details)
+
+
+def _check_fit(step: TrainingStep, task: Task, parts: Sequence[Split]) -> None:
+    """Raise UsageError unless a task has the outputs of the network, ShapeError unless data fit."""
+    for part in parts:
+        step.check_names(part.x, part.y)
+    outputs = step.mlp.outputs
+    if isinstance(task, LossOnly) or task.outputs == outputs:
+        return
+    if not isinstance(outputs, int):
+        names = ", ".join(outputs)
+        raise UsageError(f"loop: of outputs by name ({names}) the task must be LossOnly()")
+    raise UsageError(
+        f"loop: task must have as many outputs as the network (got {task.outputs} and "
+        f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
+    )
 
 
 def in_order(callbacks: object) -> list[Callback]:

@@ -7,7 +7,7 @@ from own_networks import IN_DIM, NETWORKS, Gated, Residual, rows
 from mlpengine import Adam, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.diagnostics import Diagnostics, example_norms, row_losses, table, verdicts
 from mlpengine.diagnostics.lr_range import lr_range
-from mlpengine.diagnostics.preflight import preflight
+from mlpengine.diagnostics.preflight import preflight, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.models.task import NumberTarget, Regression, Split
 from mlpengine.nn import Network
@@ -218,6 +218,45 @@ def test_preflight_checks_any_network():
         assert names.count("dead") == 2 * isinstance(network, Chain)
         assert (network.params.flat == before).all()
     assert checks[1].text.startswith("hidden 0: ")
+
+
+def test_a_probe_and_the_suggested_rate_of_any_network():
+    network = Residual(seed=1)
+    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=10.0), 16, backend="numpy")
+    before, data = network.params.flat.copy(), Rows(*rows(60))
+    diagnostics = probe(step, data, 16, 20, baseline=0.5)
+    assert [(v.name, v.place) for v in verdicts(diagnostics)][:1] == [("lr_high", "block 1")]
+    check, curve = suggest_lr(step, data, 16)
+    assert not check.good
+    assert 1e-4 < curve.suggestion < 0.1
+    assert (network.params.flat == before).all()
+
+
+def test_a_row_may_be_a_matrix(tmp_path):
+    class Rowwise(Network):
+        def __init__(self):
+            super().__init__((3, 2), {"each.weight": (4, 2), "out.weight": (2, 12)}, seed=1)
+
+        def record(self, tape, x):
+            h = x.linear(tape.parameter("each.weight")).relu()
+            h = tape.layer("each", h).reshape(x.shape[0], 12)
+            return h.linear(tape.parameter("out.weight"))
+
+    flat, y = rows(60)
+    part = Split(flat.reshape(60, 3, 2), y, y.astype("f8"))
+    network = Rowwise()
+    step = TrainingStep(network, MeanSquaredError(), Adam(network, lr=1e-3), 16, backend="numpy")
+    task = Regression(NumberTarget(["0", "1"], [0.0] * 2, [1.0] * 2))
+    watch = LoopDiagnostics(every=1)
+    Loop(step, task, part, part, epochs=6, seed=1, callbacks=[watch]).run()
+    watch.verdicts(measure=True)
+    core = watch.core
+    assert core.feature_names == ("0", "1", "2", "3", "4", "5")
+    assert core.get("example_norm_max") > 0
+    assert core.get("zero_share", 0) > 0
+    assert core.layers[0].units == 12
+    assert core.get("dead_share", 0) < 1
+    assert np.isfinite(core.yardsticks.error)
 
 
 def test_the_range_of_learning_rates_of_any_network():

@@ -8,17 +8,24 @@ import numpy as np
 import pytest
 from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
 
-from mlpengine import Adam, AdamW, EarlyStopping, Loop, MeanSquaredError, TrainingStep
+from mlpengine import (
+    Adam,
+    AdamW,
+    Diagnostics,
+    EarlyStopping,
+    Loop,
+    MeanSquaredError,
+    Population,
+    TrainingStep,
+)
 from mlpengine.errors import MlpEngineError, NumericalError
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.ops import Normal, Philox
+from mlpengine.step import PopulationStep
 from mlpengine.tape import Program, Tape
 
 BATCH = 16
-WHOLE = {"two tables"}
-"""Networks that are one program, update included; others have parts that NumPy computes."""
-
 BACKENDS = ("numpy", "compiled")
 
 
@@ -85,7 +92,7 @@ def test_compiled_steps_agree_with_numpy(name):
         np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
         assert min(expected[-3:]) < expected[0]
         assert (step.backend, step.not_compiled) == ("compiled", "")
-        assert step.fused == (name in WHOLE)
+        assert step.fused
         assert step.losses == pytest.approx(plain.losses, rel=near)
         weights = step.loss.weights
         total = sum(weights[n] * v for n, v in step.losses.items())
@@ -106,6 +113,39 @@ def test_many_steps_are_the_steps_one_by_one(name, backend):
         assert norms[i] == one.grad_norm
     np.testing.assert_array_equal(many.mlp.params.flat, one.mlp.params.flat)
     assert many.losses == one.losses
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_order_of_names_does_not_matter(backend):
+    class Pair(Network):
+        def __init__(self):
+            super().__init__({"a": 3, "b": 3}, {"w": (2, 3), "v": (2, 3)}, seed=1)
+
+        def record(self, tape, a, b):
+            w, v = map(tape.parameter, "wv")
+            return {"one": a.linear(w) + b.linear(v), "two": a.linear(w).tanh()}
+
+    x = {n: np.random.default_rng(i).random((64, 3), "f4") for i, n in enumerate("ab")}
+    y = {"one": x["a"][:, :2], "two": x["b"][:, :2] * 0.1}
+    turned = [dict(reversed(part.items())) for part in (x, y)]
+    results = []
+    for features, targets in ((x, y), turned):
+        network = Pair()
+        losses = {"two": MeanSquaredError(), "one": MeanSquaredError()}
+        step = TrainingStep(network, losses, Adam(network), BATCH, backend=backend)
+        split = Split(
+            *(
+                [
+                    {n: np.ascontiguousarray(v) for n, v in p.items()}
+                    for p in (features, targets, targets)
+                ]
+            )
+        )
+        Loop(step, LossOnly(), split, split, epochs=2).run()
+        step.run_many(split.x, split.y, np.arange(64))
+        results.append((network.params.flat.copy(), network.predict(features)["two"]))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("name", SEVERAL)
@@ -185,6 +225,17 @@ def test_a_step_allocates_nothing_that_grows(name, backend):
     assert peaks[1] - peaks[0] < 2048
 
 
+@pytest.mark.parametrize("make", [TwoTables, BatchNormed])
+def test_networks_are_saved_and_loaded_by_their_class(make, tmp_path):
+    network = make(seed=1)
+    if make is BatchNormed:
+        network.params.views["norm.mean"][...] = 0.5
+    network.save(tmp_path / "network.safetensors")
+    other = make.load(tmp_path / "network.safetensors")
+    np.testing.assert_array_equal(other.params.flat, network.params.flat)
+    assert (other.in_shape, other.groups) == (network.in_shape, network.groups)
+
+
 def test_sample_weights_weigh_every_loss():
     x, y = data("two tables", BATCH)
     weights = np.repeat(np.float32([0, 2]), BATCH // 2)
@@ -252,6 +303,23 @@ REFUSED = {
     "another shape": (
         lambda: step_of(LOSSES)({**X, "left": X["left"][:, :2]}, Y),
         "training step: x['left']: shape must be (16, 6) (got (16, 2))",
+    ),
+    "arrays for a loop": (
+        lambda: Loop(step_of(LOSSES), LossOnly(), Split(X["left"], Y, Y), epochs=1),
+        "training step: x must be arrays by name, {'left': ...",
+    ),
+    "names for one array": (
+        lambda: Loop(step_of(MeanSquaredError(), Gated()), LossOnly(), Split(X, X, X), epochs=1),
+        "training step: x must be one array (got arrays by name: left, image)",
+    ),
+    "a program of its own": (lambda: TwoTables().compile(), "one input and one output"),
+    "a population": (
+        lambda: Population(TwoTables(), 2),
+        "population: takes networks of one input and one output, without names (got TwoTables",
+    ),
+    "diagnostics": (
+        lambda: Diagnostics(TwoTables()),
+        "diagnostics: takes networks of one input and one output",
     ),
     "one node twice": (
         lambda: own(lambda tape, x: dict.fromkeys("ab", x.linear(tape.parameter("w")))).scratch(4),
@@ -449,3 +517,15 @@ def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
         np.testing.assert_allclose([step(x, y) for _ in range(100)], expected, rtol=near)
         for name_, value in network.state_dict().items():
             np.testing.assert_allclose(value, parameters[name_], rtol=100 * near, atol=near)
+
+
+def test_populations_have_averages_of_their_own():
+    population = Population(BatchNormed(), 2, seeds=[1, 2])
+    together = PopulationStep(population, MeanSquaredError(), Adam, BATCH, lr=0.01)
+    (x, y), order = images(64), np.arange(64)
+    together.run_many(x, y, np.stack([order, order]))
+    for k, seed in enumerate((1, 2)):
+        network = BatchNormed(seed=seed)
+        alone = TrainingStep(network, MeanSquaredError(), Adam(network, lr=0.01), BATCH)
+        alone.run_many(x, y, order)
+        np.testing.assert_array_equal(population.params[k], network.params.flat)

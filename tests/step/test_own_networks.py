@@ -126,13 +126,7 @@ def torch_forward(torch, network):
         one, other = (torch.tanh(f.linear(h, p["weight"], p["bias"])) for h in x.chunk(2, 1))
         return f.linear((one - other).abs(), p["out.weight"], p["out.bias"])
 
-    def variational(p, x):
-        mean, logs = f.linear(x, p["encoder.weight"], p["encoder.bias"]).chunk(2, 1)
-        again = (mean + (logs / 2).exp() * x[:, :3]) @ p["decoder.weight"].T + p["decoder.bias"]
-        apart = (mean**2 + logs.exp() - logs - 1).mean(1, keepdim=True) / 2
-        return torch.cat([again, apart], 1)
-
-    forwards = (residual, tied, gated, mixture, attention, siamese, variational)
+    forwards = (residual, tied, gated, mixture, attention, siamese)
     return {f.__name__: f for f in forwards}[type(network).__name__.lower()]
 
 
@@ -195,6 +189,16 @@ def test_a_summary_tells_what_computes_each_instruction():
     assert [*dict.fromkeys(split)] == ["program 1", first, "program 2", second, "NumPy"]
     whole = make_step("tied", backend="compiled").summary().splitlines()
     assert {line.split("  ")[0] for line in whole} == {"program 1"}
+    shards = make_step("tied", backend="compiled", shards=2).summary().splitlines()
+    assert [line.split("  ")[0] for line in shards[-2:]] == ["program 1", "program 2"]
+
+
+@pytest.mark.parametrize("name", ["computed", "attention"])
+def test_batches_of_one_row_agree_with_numpy(name):
+    steps = [make_step(name, batch=1, dtype="float64", backend=b) for b in BACKENDS]
+    plain, compiled = (losses_of(step, name, epochs=1, count=5) for step in steps)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-9)
+    assert steps[1].fused
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -18,6 +18,7 @@ class Draw(Kernel):
     out: MatrixValue
 
     header = "philox"
+    draws = True
 
     def __post_init__(self) -> None:
         self.text = f"{self.out.name} of dropout"
@@ -36,14 +37,17 @@ class Draw(Kernel):
         op, out = self.op, self.out
         rng, width = writer.layout.add_generator(op.rng), writer.layout.stride(out)
         if op.layer == 0:
-            text, step = (
-                "The generator's next step",
-                ForLoop("i", "first", "last", [f"{rng}[1]++;"]),
-            )
-            writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)
+            add_next_step(writer, name, rng)
         span = f"before + first * {width}, before + last * {width}"
         body = [
             f"const int64_t before = {rng}[2] * {width}; // bytes of the batch's rows before these",
             f"draw_bytes({out.name} - before, {rng}, {op.layer}, {span});",
         ]
         writer.add(name, "rows", out.rows, self.text, body, [rng], [out.name], trains=True)
+
+
+def add_next_step(writer: Writer, name: str, rng: str) -> None:
+    """Add the function that takes a generator on to its next step."""
+    step = ForLoop("i", "first", "last", [f"{rng}[1]++;"])
+    text = "The generator's next step"
+    writer.add(f"{name}_step", "prepare", 1, text, [step], [], [rng], trains=True)

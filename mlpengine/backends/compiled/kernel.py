@@ -28,7 +28,7 @@ class InstructionLike(Protocol):
     def work(self) -> Mapping[str, Array]: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LossInstruction:
     """A bound loss as an instruction: reads output, target, weight; writes gradient and value.
 
@@ -56,6 +56,7 @@ class Kernel(ABC):
         writes: those that it computes, stored or not.
         header: the header, without ``.h``, whose functions it calls beside those of all programs.
         whole_vectors: whether it writes whole vectors, beyond the end of a row.
+        draws: whether what it writes is random, and differs from row to row.
         any_phase: whether it may also go over the rows of parameters, and of their gradients.
         called_in: the phase of its functions, which `lower` finds.
     """
@@ -65,6 +66,7 @@ class Kernel(ABC):
     writes: list[MatrixValue]
     header: ClassVar[str] = ""
     whole_vectors: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
     any_phase: ClassVar[bool] = False
     called_in: Phase = "rows"
 

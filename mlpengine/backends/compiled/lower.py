@@ -12,6 +12,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.normalization import LayerNormRows
+from mlpengine.backends.compiled.normals import NormalRows
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.softmax import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
@@ -27,6 +28,7 @@ KERNELS: list[type[Kernel]] = [
     SoftmaxRows,
     LayerNormRows,
     Draw,
+    NormalRows,
     PeriodicForward,
     EmbeddingSums,
     RowSums,
@@ -96,7 +98,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
     made: Origin = "sums"
     if "sums" in kinds:
         kernel.called_in = "finish"
-    elif kinds == {"parameters"} or not (kinds or isinstance(kernel, Draw)):
+    elif kinds == {"parameters"} or not (kinds or kernel.draws):
         kernel.called_in, made = "prepare", "parameters"
     elif kernel.sums_rows:
         kernel.called_in = "reduce"

@@ -84,7 +84,7 @@ def store(place: str, value: str, lanes: str | int = "", stride: int = 1) -> str
     return f"store_first({place}, {value}, {lanes});" if lanes else f"store({place}, {value});"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CFunction:
     """A C function of a program.
 

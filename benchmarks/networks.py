@@ -1,0 +1,213 @@
+"""Training steps of networks of one's own against PyTorch and JAX, on one thread.
+
+Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tied 64"``, ``--fast``
+without torch.compile).  A residual network with layer norm at several widths and a tied
+autoencoder, by Adam.  All contestants of a network run in turn, window by window; units:
+microseconds a step, medians over the windows.
+"""
+
+import argparse
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+from machine import describe, figure, restart_clean, table
+from peer_libraries import LOOPED, Steps
+from peers import hold_to, measure
+from products import torch
+from threadpoolctl import threadpool_limits
+
+from mlpengine import Adam, MeanSquaredError, TrainingStep
+from mlpengine.nn import Network
+
+BATCH, FEATURES, BLOCKS = 64, 16, 2
+
+
+class Residual(Network):
+    """Two blocks of layer norm and dense layers, each added to what it reads."""
+
+    def __init__(self, width: int) -> None:
+        shapes = {"in": (width, FEATURES), "out": (1, width)}
+        for i in range(BLOCKS):
+            shapes |= {f"scale {i}": np.ones(width), f"shift {i}": width}
+            shapes |= {f"up {i}": (2 * width, width), f"down {i}": (width, 2 * width)}
+        super().__init__(FEATURES, shapes, seed=0)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("in"))
+        for i in range(BLOCKS):
+            z = h.layer_norm(p(f"scale {i}"), p(f"shift {i}")).linear(p(f"up {i}")).relu()
+            h = h + z.linear(p(f"down {i}"))
+        return h.linear(p("out"))
+
+    def torch(self, p, x):
+        f = torch.nn.functional
+        h = x @ p["in"].T
+        for i in range(BLOCKS):
+            z = f.layer_norm(h, h.shape[1:], p[f"scale {i}"], p[f"shift {i}"])
+            h = h + torch.relu(z @ p[f"up {i}"].T) @ p[f"down {i}"].T
+        return h @ p["out"].T
+
+    def jax(self, jnp, p, x):
+        h = x @ p["in"].T
+        for i in range(BLOCKS):
+            z = (h - h.mean(1, keepdims=True)) / jnp.sqrt(h.var(1, keepdims=True) + 1e-5)
+            z = z * p[f"scale {i}"] + p[f"shift {i}"]
+            h = h + jnp.maximum(z @ p[f"up {i}"].T, 0) @ p[f"down {i}"].T
+        return h @ p["out"].T
+
+
+class Tied(Network):
+    """An autoencoder whose decoder has the transposed weights of its encoder."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(FEATURES, {"weight": (width, FEATURES), "code": width}, seed=0)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        return x.linear(p("weight"), p("code")).tanh() @ p("weight")
+
+    def torch(self, p, x):
+        return torch.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
+
+    def jax(self, jnp, p, x):
+        return jnp.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A network, and features and targets of four batches."""
+
+    kind: type[Network]
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.__name__.lower()} {self.width}"
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        x = np.random.default_rng(0).standard_normal((4 * BATCH, FEATURES)).astype("f4")
+        return x, x.copy() if self.kind is Tied else np.sin(x[:, :1])
+
+    def order(self) -> np.ndarray:
+        rng = np.random.default_rng(1)
+        return np.concatenate([rng.permutation(4 * BATCH) for _ in range(LOOPED // 4)])
+
+
+WORKS = (Work(Residual, 32), Work(Residual, 128), Work(Residual, 512), Work(Tied, 64))
+SMOKE = ("residual 32", "tied 64")
+
+
+def engine(work: Work, backend: str, *, looped: bool = False) -> Steps:
+    network = work.kind(work.width)
+    step = TrainingStep(network, MeanSquaredError(), Adam(network), BATCH, backend=backend)
+    x, y = work.data()
+    if looped:
+        order = work.order()
+        return (lambda: step.run_many(x, y, order)), LOOPED
+    return (lambda: step(x[:BATCH], y[:BATCH])), 1
+
+
+def torch_steps(work: Work, *, compiled: bool) -> Steps | None:
+    """Return the eager step with the fused optimizer, or a compiled one; None without PyTorch."""
+    if torch is None:
+        return None
+    torch.set_num_threads(1)
+    network = work.kind(work.width)
+    state = network.state_dict()
+    p = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
+    optimizer = torch.optim.Adam(p.values(), lr=1e-3, **({} if compiled else {"fused": True}))
+    x, y = (torch.from_numpy(a[:BATCH]) for a in work.data())
+
+    def step() -> object:
+        optimizer.zero_grad()
+        value = torch.nn.functional.mse_loss(network.torch(p, x), y)
+        value.backward()
+        optimizer.step()
+        return value
+
+    return (torch.compile(step) if compiled else step), 1
+
+
+def jax_steps(work: Work, *, looped: bool) -> Steps | None:
+    """Return the jitted step with donated buffers, or `LOOPED` of them in one call."""
+    try:
+        import jax
+    except ImportError:
+        return None
+    import jax.numpy as jnp
+
+    network = work.kind(work.width)
+    params = {name: jnp.array(value) for name, value in network.state_dict().items()}
+    zeros = [jax.tree.map(jnp.zeros_like, params) for _ in range(2)]
+    holder = [(params, *zeros, jnp.zeros((), "f4"))]
+    x, y = (jnp.asarray(a) for a in work.data())
+
+    def loss_of(p, x, y):
+        return jnp.square(network.jax(jnp, p, x) - y).mean()
+
+    def advance(state, x, y):
+        p, m, v, t = state
+        value, grads = jax.value_and_grad(loss_of)(p, x, y)
+        t = t + 1
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
+        v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, grads)
+        rate = 1e-3 * jnp.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        p = jax.tree.map(lambda p, m, v: p - rate * m / (jnp.sqrt(v) + 1e-8), p, m, v)
+        return (p, m, v, t), value
+
+    def many(state, x, y, order):
+        return jax.lax.scan(lambda s, rows: advance(s, x[rows], y[rows]), state, order)
+
+    run, arguments = jax.jit(advance, donate_argnums=0), (x[:BATCH], y[:BATCH])
+    if looped:
+        order = jnp.asarray(work.order().reshape(LOOPED, BATCH))
+        run, arguments = jax.jit(many, donate_argnums=0), (x, y, order)
+
+    def step() -> object:
+        holder[0], value = run(holder[0], *arguments)
+        return value.block_until_ready()
+
+    return step, LOOPED if looped else 1
+
+
+def contestants(work: Work, *, fast: bool) -> dict[str, Steps]:
+    candidates = {
+        "compiled, looped": engine(work, "compiled", looped=True),
+        "compiled, per call": engine(work, "compiled"),
+        "NumPy": engine(work, "numpy"),
+        "JAX, looped": jax_steps(work, looped=True),
+        "JAX, per call": jax_steps(work, looped=False),
+        "torch eager": torch_steps(work, compiled=False),
+        "torch.compile": None if fast else torch_steps(work, compiled=True),
+    }
+    return {name: steps for name, steps in candidates.items() if steps is not None}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a fraction of a second a contestant")
+    parser.add_argument("--fast", action="store_true", help="without torch.compile, which is slow")
+    parser.add_argument("--only", nargs="+", choices=[work.name for work in WORKS])
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each contestant")
+    args = parser.parse_args()
+    names = args.only or (SMOKE if args.smoke else [work.name for work in WORKS])
+    seconds, windows = (0.05, 3) if args.smoke else (args.seconds, 100)
+    hold_to(1)
+    rows, heads = [], []
+    with threadpool_limits(1):
+        for work in (work for work in WORKS if work.name in names):
+            runs = contestants(work, fast=args.fast or args.smoke)
+            if not rows:
+                describe()
+            times = measure(runs, seconds, windows)
+            heads = ["one thread", *times]
+            rows.append([work.name, *(figure(statistics.median(v)) for v in times.values())])
+    print(f"\n{table(heads, rows)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    restart_clean()
+    np.seterr(all="ignore")
+    main()
