@@ -17,7 +17,8 @@ _URL = re.compile(
     r"""(?P<host>\[[^\]\s"]*\]|[^\s/?\#":\\]*)(?P<port>:[^\s/?\#"\\]*)?"""
 )
 _SECRET = re.compile(
-    r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))[^&\s"'\\]+"""
+    r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))"""
+    r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # the colon of a message stays
 )
 
 

@@ -111,6 +111,8 @@ def test_what_is_no_password_stays():
         "column a:b, c://d",
     ):
         assert redacted(text) == text
+    message = "postgresql://u@/name?password={}: the storage cannot be used"
+    assert redacted(message.format(PASSWORD)) == message.format("***")
     for text in SPELLINGS.values():
         assert redacted(redacted(text)) == redacted(text)
         assert PASSWORD not in redacted(f"(got {text}: no)")
