@@ -73,7 +73,7 @@ def test_onnx_computes_what_a_network_does(name, tmp_path):
     assert exported.inputs == {"input": "float32"}
 
 
-WITHOUT_C = ("computed", "gated", "mixture", "attention", "siamese", "variational", "convolution")
+WITHOUT_C = ("computed", "gated", "mixture", "attention", "siamese", "convolution")
 WITH_C = [name for name in (*own_networks.NETWORKS, *TABLES) if name not in WITHOUT_C]
 
 
