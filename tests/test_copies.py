@@ -312,11 +312,16 @@ ROWS = {
     "BinaryClassification": task_row(lambda: mlpengine.models.BinaryClassification(1, "ab")),
     "MultiLabel": task_row(lambda: mlpengine.models.MultiLabel(2, "ab")),
     "Regression": task_row(lambda: Regression(NumberTarget(["y"], [2.0], [3.0]))),
+    "LossOnly": task_row(mlpengine.models.LossOnly),
     "Split": Row(
         lambda: Split(*(np.arange(4.0)[:, None] for _ in range(3))),
         lambda split: split.rows(np.array([1, 2])).x,
     ),
     "Mlp": Row(lambda: Mlp([3, 4, 2], seed=1), predicted),
+    "Residual": Row(
+        lambda: mlpengine.nn.Residual(3, 2, width=8, seed=1),
+        lambda network: network.predict(floats(5, 3)),
+    ),
     "Front": Row(lambda: Front("pbld", 3), lambda front: front.specs(5, np.dtype("f4"))),
     "Mlp, with a front": Row(
         lambda: Mlp([3, 4, 2], front=Front("pbld", scaling=True), learned_activation=True),
@@ -473,6 +478,7 @@ def exported() -> set[str]:
         "Network",
         "Optimizer",
         "OptimizerSettings",
+        "TabularNetwork",
         "Task",
         "Clip",
         "Schedule",

@@ -294,7 +294,7 @@ def _odd_kind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str
 
 def _kind(said: Any) -> tuple[type, str] | None:
     """Return the class that an annotation stands for, and words for it; None for other ones."""
-    said = get_origin(said) or said
+    said = said.__bound__ if isinstance(said, TypeVar) else get_origin(said) or said
     said = getattr(said, "__value__", said)  # NDArray, from NumPy 2.5 on
     said = get_origin(said) or said
     if said in KINDS:

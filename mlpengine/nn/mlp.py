@@ -287,6 +287,7 @@ class Mlp(TabularNetwork):
             "parametrization": self.parametrization,
         }
 
+    @called_as("mlp.linear(projection, weight, bias)")
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 

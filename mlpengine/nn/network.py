@@ -197,6 +197,7 @@ class Network(Recordable):
             raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
         return rows
 
+    @called_as("network.without_dropout()")
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
         """Return a copy with parameters of its own, which leaves dropout out in training, too.
 

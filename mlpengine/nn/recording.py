@@ -239,6 +239,7 @@ class Recordable(Saved):
         """float32 or float64, of everything."""
         return self.params.flat.dtype
 
+    @called_as("network.need_one('export')")
     def need_one(self, where: str) -> None:
         """Raise UsageError, led by `where`, if inputs or outputs have names."""
         if "" not in self.in_shapes or "" not in self.out_sizes:
@@ -258,6 +259,7 @@ class Recordable(Saved):
         outputs = self.recorded(2, training=False).outputs
         return {name: node.spec.shape[1] for name, node in outputs.items()}
 
+    @called_as("network.empty_outputs(32)")
     def empty_outputs(self, rows: int) -> Any:
         """Return new zeros for the outputs of so many rows, `NamedRows` if they have names."""
         sizes = self.out_sizes

@@ -184,6 +184,7 @@ class TabularNetwork(Network):
         """How many numbers the first layer reads: the features, or what the front makes of them."""
         return self.front.out_dim(self.in_dim) if self.front else self.in_dim
 
+    @called_as("network.divide_outputs(2.0)")
     def divide_outputs(self, number: float) -> None:
         """Divide what the network computes by a number."""
         for name in self.output_names:

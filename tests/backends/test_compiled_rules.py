@@ -154,7 +154,7 @@ def test_rows_that_are_not_the_batchs_are_unsupported():
     for made, message in (
         (x @ (v @ w), "in other rows than the batch's"),
         ((x @ w) @ x, "a product with .*, which is computed|in other rows"),
-        (x.sum(axis=0, keepdims=True) * x, "sum over rows"),
+        (x.sum(axis=0, keepdims=True) * x, "sum of a column"),
         (x.T, "in other rows than the batch's"),
         (x[1:], "in other rows than the batch's"),
         (x.reshape(5, ROWS), "in other rows than the batch's"),

@@ -949,7 +949,7 @@ MISTAKES = {
     ),
     "a population of a number": (
         lambda: Population(4, parts()[0]),
-        "Population: mlp must be of the class Mlp",
+        "Population: mlp must be of the class Network",
         "got 4",
         "write Population(mlp, 8)",
     ),

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from runs import CLASSES, part
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.errors import UsageError
@@ -17,6 +16,7 @@ from mlpengine.optim import CosineSchedule, settings_class
 from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings
 from mlpengine.training.loop import Loop
 from mlpengine.training.trainer import Trainer
+from runs import CLASSES, part
 
 FOLDS = np.arange(50) % 3
 

@@ -37,14 +37,14 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
             if 0 < step < columns <= step * (length - 1):
                 inside = columns // step
                 if columns % step or length % inside:
-                    raise UnsupportedError(f"{value!r} in rows of other lengths")
+                    raise UnsupportedError(f"{value!r}: its rows have other lengths")
             split.append(LoopAxis(length // inside, tuple(inside * n for n in strides)))
             split.append(LoopAxis(inside, strides))
         fitted = [axis for axis in split if axis.length != 1]
         steps = [(axis.length - 1, abs(axis.strides[k])) for axis in fitted]
         span = sum(last * step for last, step in steps if step < columns)
         if span >= columns or any(step > columns and step % columns for _, step in steps):
-            raise UnsupportedError(f"{value!r} in rows of other lengths")
+            raise UnsupportedError(f"{value!r}: its rows have other lengths")
     return fitted
 
 

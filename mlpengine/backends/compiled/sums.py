@@ -46,7 +46,7 @@ class RowSums(Kernel):
         factor = 1 / count if isinstance(op, Mean) else 1.0
         kept = [1 if i in axes else n for i, n in enumerate(wide.shape)]
         if value.kind == "rows" and 0 in axes:
-            raise UnsupportedError(f"{op.name} over rows")
+            raise UnsupportedError(f"{op.name} of a column")
         if not backward:
             return [cls.of(value, wide.shape, kept, array, factor, values)]
         out = values.write(array, f"d_{op.name}_", value.kind)
