@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from runs import CLASSES, part
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.errors import UsageError
@@ -16,7 +17,6 @@ from mlpengine.optim import CosineSchedule, settings_class
 from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings
 from mlpengine.training.loop import Loop
 from mlpengine.training.trainer import Trainer
-from runs import CLASSES, part
 
 FOLDS = np.arange(50) % 3
 
