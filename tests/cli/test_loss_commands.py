@@ -1,13 +1,14 @@
 """Losses that predict something else than a mean, from training to prediction and export."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import scipy.stats
 from dying import saving_until
 
+from mlpengine.models.calibration import Residuals
 from mlpengine.training.loading import load
 
 RNG = np.random.default_rng(0)
@@ -132,6 +133,11 @@ def test_intervals_of_counts_are_not_negative(folder, mlpengine):
     count, low, high = values.T
     assert (low <= count).all()
     assert (count <= high).all()
+    errors = np.linspace(-1e3, 1e3, 99)[:, None]  # which would lead below 0
+    wide = replace(load("run"), residuals=Residuals.of(errors, np.zeros((99, 1))))
+    low, high = wide.predict_interval("rows.csv", 0.9)
+    assert low.min() == 0
+    assert high.min() > 0
 
 
 WRONG = {
