@@ -55,6 +55,7 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
         y = graph.node("Mul", y, graph.constant(target.scale))
         if prediction.location:
             y = graph.node("Add", y, graph.constant(target.center))
+            y = graph.node("Exp", y) if target.log else y
             if target.bounds is not None:
                 low, high = map(graph.constant, target.bounds)
                 y = graph.node("Min", graph.node("Max", y, low), high)

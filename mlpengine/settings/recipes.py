@@ -34,7 +34,10 @@ each.
 
 def recipe(preset: str, task: str, rows: float = MIDDLE) -> RunSettings:
     """Return the settings of a preset for a task and a number of rows, the others by default."""
-    return _realmlp(task) if preset == "realmlp" else _plain(rows)
+    run = _realmlp(task) if preset == "realmlp" else _plain(rows)
+    if task != "regression":
+        return run
+    return replace(run, features=replace(run.features, transform_target="auto"))
 
 
 def _plain(rows: float) -> RunSettings:

@@ -102,6 +102,7 @@ MODELS = {
     "two classes, softmax": {"target": "won", "loss": "softmax_cross_entropy"},
     "numbers": {"target": ["y1", "y2"], "loss": "mse"},
     "a number": {"target": "y1", "loss": "huber", "standardize_target": False},
+    "logarithms": {"target": "y1", "loss": "mse", "transform_target": "log"},
     "labels": {"target": ["a", "b"], "loss": "bce_with_logits", "task": "multilabel"},
     "indicators": {"target": "y1", "loss": "mse", "missing": "indicator"},
     "medians, robust": {
