@@ -30,6 +30,7 @@ from mlpengine.features.prepared import prepared_rows
 from mlpengine.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
 from mlpengine.features.summary import SummaryState, summary_of_rows
+from mlpengine.features.target_transform import PROBED_ROWS, can_be_log, log_is_better
 from mlpengine.features.targets import (
     Label,
     NumberTarget,
@@ -39,7 +40,6 @@ from mlpengine.features.targets import (
     row_weights,
     target_from_state,
 )
-from mlpengine.features.target_transform import PROBED_ROWS, can_be_log, log_is_better
 from mlpengine.formula import Expr
 from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array

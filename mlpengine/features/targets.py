@@ -109,8 +109,9 @@ class ClassTarget(Target):
 class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
-    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`, which needs
-    positive bounds, logarithms are scaled in place of y, that of the lowest bound where y is less.
+    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`,
+    which needs positive bounds, logarithms are scaled in place of y, that of the lowest bound where
+    y is less.
     """
 
     task = "regression"
