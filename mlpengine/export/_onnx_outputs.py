@@ -73,15 +73,9 @@ def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
         parts = (graph.node("Mul", *pair) for pair in zip(values, shares, strict=True))
         return graph.node("Sum", *parts)
 
-    if task.averaged == "mean":
-        return mean(outputs)
-    if task.averaged == "exp":
+    if task.log_link:
         return graph.node("Log", mean([graph.node("Exp", y) for y in outputs]))
-    if task.averaged == "softmax":
-        return graph.node("Log", mean([graph.node("Softmax", y, axis=1) for y in outputs]))
-    one = mean([graph.node("Sigmoid", y) for y in outputs])
-    other = mean([graph.node("Sigmoid", graph.node("Neg", y)) for y in outputs])
-    return graph.node("Sub", graph.node("Log", one), graph.node("Log", other))
+    return mean(outputs)
 
 
 def label_array(classes: Sequence[Label]) -> Array:
