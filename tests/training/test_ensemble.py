@@ -319,9 +319,9 @@ def model():
 
 def test_a_model_of_several_networks_is_one_file(model, tmp_path):
     x = np.random.default_rng(0).standard_normal((70_000, model.mlp.sizes[0])).astype("f4")
-    chances = np.mean([softmax(m.predict(x).astype("f8"), axis=1) for m in model.networks], axis=0)
+    logits = np.mean([network.predict(x).astype("f8") for network in model.networks], axis=0)
     found = model.task.probabilities(model.forward(x))
-    np.testing.assert_allclose(found, chances, atol=1e-6)
+    np.testing.assert_allclose(found, softmax(logits, axis=1), atol=1e-6)
     path = tmp_path / "m.safetensors"
     model.save(path)
     again = Model.load(path)
