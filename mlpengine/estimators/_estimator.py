@@ -40,7 +40,7 @@ from mlpengine.features import fold_rows, split_rows
 from mlpengine.features.leaks import find_leaks
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.sources import Source
-from mlpengine.models.calibration import Residuals
+from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
@@ -191,6 +191,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         "best_loss_": "write min(estimator.validation_loss_curve_)",
         "transform": "write estimator.predict(X)",
         "predict_interval": "MlpRegressor has it",
+        "predict_set": "MlpClassifier has it",
         "predict_log_proba": "write np.log(estimator.predict_proba(X))",
     }
     _kind: ClassVar[Literal["classification", "regression"]]
@@ -198,6 +199,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _loss: Loss
     _shares: tuple[float, ...]
     _residuals: Residuals | None
+    _sets: ClassSets | None
     _edges: Sequence[Array]
     _range: tuple[list[float], list[float]] | None
 
@@ -409,7 +411,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Keep what came of a training."""
         result = fitted.result
         self._members, self._shares = trainer.members_of(fitted), fitted.mean.shares
-        self._residuals = fitted.residuals
+        self._residuals, self._sets = fitted.residuals, fitted.sets
         if fitted.shares:
             self.shares_ = dict(fitted.shares)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
@@ -616,7 +618,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._scales, self._edges, self._range = bool(self.standardize), (), None
-        self._residuals, self._shares = None, ()
+        self._residuals = self._sets = None
+        self._shares = ()
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
         """Fit the scale of features and targets, or update it."""

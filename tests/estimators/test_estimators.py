@@ -489,6 +489,8 @@ def test_importances_are_of_rows_that_did_not_train(held_out):
         MlpRegressor(importances=True, **ALONE).fit(x, y)
     with pytest.raises(UsageError, match="predict_interval: fit with folds first"):
         MlpRegressor((2,), epochs=1, **ALONE).fit(x, y).predict_interval(x)
+    with pytest.raises(UsageError, match="predict_set: fit with folds first"):
+        MlpClassifier((2,), epochs=1, **ALONE).fit(x, y > 0).predict_set(x)
     with pytest.raises(UsageError, match="folds: a fit with folds begins anew"):
         MlpRegressor((2,), epochs=1, folds=3, warm_start=True).fit(x, y)
 
