@@ -33,6 +33,7 @@ from mlpengine.estimators._sparse import (
     dense_rows,
     exact_scale,
     issparse,
+    matrix_copies,
     quantile_edges,
     updated_scale,
 )
@@ -339,6 +340,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if weights is not None:
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
+        x, y, weights, copies = self._learned_once(x, y, weights)
         again = self.warm_start and self.__sklearn_is_fitted__()
         if again:
             self._check_outputs(y)
@@ -350,12 +352,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
         folds = None
         if count is not None:
-            folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y))
-        train, validation = self._divide(y, seed, holds_out=ends_early and not count)
+            folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y), copies=copies)
+        train, validation = self._divide(y, seed, copies, holds_out=ends_early and not count)
         kinds: list[Kind] = []
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
-            self._fit_scale(x[train], y[train], None if weights is None else weights[train])
+            self._fit_scale(x[train], y[train])
         network = settings.network
         if self.kinds == "auto" and not can_be_linear(network):
             kinds = trained(kinds)
@@ -600,13 +602,27 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             raise DataError("class_weight: some row must have a weight above zero (all have 0)")
         return _bounded(weights)
 
-    def _divide(self, y: Array, seed: int, *, holds_out: bool) -> tuple[Array, Array]:
+    def _learned_once(
+        self, x: Any, y: Array, weights: Array | None
+    ) -> tuple[Any, Array, Array | None, Array | None]:
+        """Return the rows with copies as one, and what is equal for those that differ in `y`."""
+        copies = matrix_copies(x)
+        once = copies.learned_once(y, weights)
+        if once is None:
+            return x, y, weights, copies.together
+        rows, weights = once
+        return x[rows], y[rows], weights, copies.of(rows).together
+
+    def _divide(
+        self, y: Array, seed: int, copies: Array | None, *, holds_out: bool
+    ) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
         if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
         share = validation_share(len(y)) if share is None else share
-        split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
+        labels = self._classes(y)
+        split = split_rows(len(y), (1 - share, share), seed=seed, labels=labels, copies=copies)
         return split.train, split.validation
 
     def _begin(self, x: Any, y: Array) -> None:
@@ -621,7 +637,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self._residuals = self._sets = None
         self._shares = ()
 
-    def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
+    def _fit_scale(self, x: Any, y: Array, weights: Array | None = None) -> None:
         """Fit the scale of features and targets, or update it."""
         self._fit_target(y, weights)
         if self._scales:
