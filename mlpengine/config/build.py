@@ -113,7 +113,14 @@ def load_data(
     dtype = np.dtype(config.training.dtype)
     parts = {
         part: make_split(
-            table, rows, tables.preprocessor, task, dtype, stream=stream, window=window
+            table,
+            rows,
+            tables.preprocessor,
+            task,
+            dtype,
+            weights=tables.weights if part == "train" else None,
+            stream=stream,
+            window=window,
         )
         for part, (table, rows) in tables.parts.items()
     }

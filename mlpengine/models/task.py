@@ -459,10 +459,13 @@ def make_split(
     task: Task,
     dtype: np.dtype[np.generic],
     *,
+    weights: Array | None = None,
     stream: int | None = None,
     window: int = 64,
 ) -> Split:
     """Return the given rows of a table as the network and its metrics take them.
+
+    `weights` (rows,) replace those that the table has.
 
     With `stream`, a batch size, features stay in a file until they are gathered; of prepared ones
     `window` blocks are shuffled together.
@@ -481,7 +484,7 @@ def make_split(
     if data.target is None:
         wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
         raise DataError(f"{table.source}: the target column is missing ({wanted})")
-    weights = None if data.weights is None else np.ascontiguousarray(data.weights, dtype)
+    weights = data.weights if weights is None else weights
     features: Any = data.features
     if stream is None:
         features = np.ascontiguousarray(features, dtype)
@@ -489,7 +492,7 @@ def make_split(
         features,
         task.learning_target(data.target, dtype),
         task.truth(part, data.target),
-        weights,
+        None if weights is None else np.ascontiguousarray(weights, dtype),
         RowOrigins(
             Table({}, part.source, first_line=part.first_line, origin=part.origin),
             preprocessor.feature_names,

@@ -295,6 +295,8 @@ def test_predictions_say_how_sure_they_are(mlpengine, rows):
     each = [model.task.predict(m.predict(features(model, table)))[:, 0] for m in model.networks]
     np.testing.assert_allclose(spread, np.std(each, axis=0, ddof=1), rtol=1e-5)
     assert 0.8 < np.mean((low <= rows["y"]) & (rows["y"] <= high)) <= 1
+    refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.9")
+    assert (refused.code, "--set: needs a model of classes" in refused.err) == (2, True)
     assert mlpengine("predict", "runs/c", *options, "-o", "p.npy").code == 0
     np.testing.assert_allclose(np.load("p.npy"), np.c_[y, low, high, spread], rtol=1e-6)
 
@@ -326,6 +328,20 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     expected = np.std(each, axis=0, ddof=1)[np.arange(len(x)), predicted]
     np.testing.assert_allclose(spread, expected, rtol=1e-4)
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
+    sets = model.predict_set(table, 0.8)
+    done = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "--spread", "-o", "p.csv")
+    assert (done.code, "kind_spread, kind_set)" in done.err) == (0, True)
+    expected = ["|".join(np.array(model.classes)[one]) for one in sets]
+    with open("p.csv", newline="") as file:
+        assert [record["kind_set"] for record in csv.DictReader(file)] == expected
+    assert len({*expected}) > 2
+    done = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "--json")
+    lists = [record["kind_set"] for record in json.loads(done.out)["predictions"]]
+    assert ["|".join(one) for one in lists] == expected
+    assert mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "-o", "p.npy").code == 0
+    np.testing.assert_array_equal(np.load("p.npy")[:, len(model.classes) :], sets)
+    refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "90")
+    assert "--set: the level must be a number between 0 and 1" in refused.err
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
     for level, advice in {"1.5": "; write 1.5 % as 0.015", "90": "; write 90 % as 0.9"}.items():
