@@ -85,7 +85,7 @@ def table_code(
     `functions` gets those that it shares with the network; `real` is the type for which the code is
     meant, ``float`` or ``double``; `trains` tells whether targets are read.
 
-    Raises: UsageError for embedded categories, or for what `real` cannot hold.
+    Raises: UsageError for what `real` cannot hold.
     """
     preprocessor, task = model.preprocessor, model.task
     outputs, targets = task.outputs, task.outputs
@@ -209,8 +209,6 @@ def _features(preprocessor: Preprocessor, real: str) -> str:
         tables, body = tables + more, body + lines
     place = numbers.width
     for category in preprocessor.categories:
-        if category.embedded:
-            raise UsageError(f"export: an embedded column has no C form ({category.column!r})")
         code, levels, gaps = columns[category.column], len(category.levels), int(category.gaps)
         if category.strict:
             body.append(f"if (is_nan({code})) usable = 0;")

@@ -272,17 +272,11 @@ class Preprocessor:
         features = np.empty((n_rows, self.n_features), self.options.dtype)
         width = numbers.width
         numbers.encode(table, features[:, :width], rows)
-        codes = []
         for category in self.categories:
-            level_codes = category.encode(part)
-            if category.embedded:
-                codes.append(level_codes)
-                continue
-            block = features[:, width : width + category.size]
-            np.equal(level_codes[:, None], np.arange(category.size), out=block, casting="unsafe")
+            block, codes = features[:, width : width + category.size], category.encode(part)
+            np.equal(codes[:, None], np.arange(category.size), out=block, casting="unsafe")
             width += category.size
-        embedded = np.column_stack(codes) if codes else None
-        return Dataset(features, embedded, *self._targets(part))
+        return Dataset(features, *self._targets(part))
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
         """Return by column how many rows hold a text without a feature, and the first such text."""
@@ -325,7 +319,7 @@ class Preprocessor:
                 "computed columns can be streamed; set stream to false"
             )
         part = _part(table, self._extra(table), rows)
-        return Dataset(Stream(table, block, numbers, rows, batch_size), None, *self._targets(part))
+        return Dataset(Stream(table, block, numbers, rows, batch_size), *self._targets(part))
 
     def _prepared(self, table: Table, rows: Array | None, batch_size: int, window: int) -> Dataset:
         table.require(self.columns, "the model", taken=self.options.target)
@@ -339,7 +333,7 @@ class Preprocessor:
             window=window,
             batch_size=batch_size,
         )
-        return Dataset(features, None, *self._targets(_part(table, self._extra(table), rows)))
+        return Dataset(features, *self._targets(_part(table, self._extra(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model", taken=self.options.target)
@@ -429,24 +423,19 @@ class Preprocessor:
     @property
     def feature_names(self) -> list[str]:
         """The name of each column of the feature matrix."""
-        one_hot = [name for c in self.categories if not c.embedded for name in c.names]
+        one_hot = [name for c in self.categories for name in c.names]
         return self._fitted().names + one_hot
 
     @property
     def n_features(self) -> int:
         """Columns of the feature matrix."""
-        one_hot = sum(category.size for category in self.categories if not category.embedded)
+        one_hot = sum(category.size for category in self.categories)
         return self._fitted().width + one_hot
 
     @property
     def n_outputs(self) -> int:
         """Outputs that the target needs: classes, or columns."""
         return self.target.n_outputs if self.target else 0
-
-    @property
-    def embedding_sizes(self) -> dict[str, int]:
-        """Number of codes of each embedded column, in the order of `Dataset.codes`."""
-        return {c.column: c.size for c in self.categories if c.embedded}
 
     @property
     def constant(self) -> list[str]:

@@ -36,7 +36,6 @@ class CategoryState(TypedDict):
     column: str
     levels: list[str]
     gaps: bool
-    embedded: bool
     strict: bool
     text: bool
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
-from mlpengine.common.fields import Checked, Count, Given
+from mlpengine.common.fields import Checked, Count
 
 TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
@@ -48,7 +48,6 @@ class FeatureSettings(Checked):
         missing: What stands in for a missing number.
         min_count: Rows a text must occur in to get a feature.
         max_levels: The most frequent texts of a column get a feature each; the others share one.
-        embed_above: Categories of more levels become embedding codes instead of features.
     """
 
     target: tuple[str, ...] = ()
@@ -69,7 +68,6 @@ class FeatureSettings(Checked):
     missing: Filling = "mean"
     min_count: Count = 3
     max_levels: Annotated[int, Ge(1), Le(1000)] | None = 250
-    embed_above: Annotated[Annotated[int, Ge(0)] | None, Given] = None
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield a column that has two roles."""

@@ -304,14 +304,6 @@ def test_a_model_that_differs_is_not_written(onnx, tmp_path, monkeypatch):
     assert not any(tmp_path.iterdir())
 
 
-def test_what_has_no_onnx_form_says_so(onnx, tmp_path):
-    table = mixed_table()
-    embedded = Preprocessor("y1", drop=TARGETS[:3] + TARGETS[4:], embed_above=2).fit(table)
-    mlp = Mlp([embedded.n_features, 1])
-    with pytest.raises(UsageError, match=r"embedded column has no ONNX form .*'label'"):
-        export(Model(mlp, embedded, "mse"), tmp_path / "model.onnx")
-
-
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
 def test_without_the_extra_the_error_says_how_to_install_it(tmp_path, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
