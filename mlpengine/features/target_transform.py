@@ -13,10 +13,10 @@ SKEW = 1.0
 GAIN = 0.03
 """Least gain in root mean squared error, as a share, for which logarithms are learned."""
 
-FOLDS, UNITS, FEWEST_ROWS = 5, 200, 50
-"""Folds, random hidden units and least rows of the small model."""
+PARTS, RANDOM_UNITS, FEWEST_ROWS = 5, 200, 50
+"""Parts that are predicted by the others, random hidden units and fewest rows of the model."""
 
-PENALTIES = (10.0, 100.0, 1000.0, 10_000.0)
+PROBE_PENALTIES = (10.0, 100.0, 1000.0, 10_000.0)
 
 
 def can_be_log(y: Array) -> bool:
@@ -39,12 +39,12 @@ def log_is_better(x: Array, y: Array) -> bool:
     rng = np.random.Generator(np.random.PCG64(0))
     deviation = x.std(axis=0)
     x = (x - x.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    weight = rng.standard_normal((x.shape[1], UNITS)) / np.sqrt(x.shape[1])
-    units = 5 * np.maximum(x @ weight + rng.standard_normal(UNITS), 0)  # penalized less
-    x, folds = np.hstack([x, units]), rng.permutation(len(y)) % FOLDS
+    weight = rng.standard_normal((x.shape[1], RANDOM_UNITS)) / np.sqrt(x.shape[1])
+    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # penalized less
+    x, folds = np.hstack([x, units]), rng.permutation(len(y)) % PARTS
     learned = np.stack([y, np.log(y)], axis=1)
-    squares = np.zeros((len(PENALTIES), 2))
-    for k in range(FOLDS):
+    squares = np.zeros((len(PROBE_PENALTIES), 2))
+    for k in range(PARTS):
         rows, held = folds != k, folds == k
         low, high = learned[rows].min(axis=0), learned[rows].max(axis=0)
         for i, output in enumerate(_ridge(x[rows], learned[rows], x[held])):
@@ -65,4 +65,4 @@ def _ridge(x: Array, y: Array, new: Array) -> list[Array]:
     else:
         sizes, vectors = np.linalg.eigh(x.T @ x)
         inner, outer = vectors.T @ x.T @ (y - center), new @ vectors
-    return [outer @ (inner / (sizes + p)[:, None]) + center for p in PENALTIES]
+    return [outer @ (inner / (sizes + p)[:, None]) + center for p in PROBE_PENALTIES]
