@@ -2,11 +2,11 @@
 
 import copy
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
 from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
+from traced import peak_of_steps
 
 from mlpengine import (
     Adam,
@@ -208,20 +208,9 @@ def test_a_step_allocates_nothing_that_grows(name, backend):
     peaks = []
     for count in (8192, 16384):  # NumPy's buffers are as large as 8,192 entries
         step = make_step(name, batch=count, backend=backend)
-        bound, order = step.bound(count), np.arange(count)
         x, y = data(name, count)
         split = Split(x, y, y)
-        bound.gather((split.x, split.y, None), order)
-        step.run(bound)
-        tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            for _ in range(3):
-                bound.gather((split.x, split.y, None), order)
-                step.run(bound)
-            peaks.append(tracemalloc.get_traced_memory()[1] - before)
-        finally:
-            tracemalloc.stop()
+        peaks.append(peak_of_steps(step, (split.x, split.y, None)))
     assert peaks[1] - peaks[0] < 2048
 
 

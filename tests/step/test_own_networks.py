@@ -2,11 +2,11 @@
 
 import copy
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
 from own_networks import IN_DIM, NETWORKS, Gated, Residual, rows
+from traced import peak_of_steps
 
 from mlpengine import Adam, AdamW, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.errors import CheckpointError, NumericalError
@@ -269,20 +269,7 @@ def growth(name, backend):
     peaks = []
     for count in (1024, 16384):
         step = make_step(name, batch=count, backend=backend)
-        bound = step.bound(count)
-        x, y = rows(count, name)
-        order = np.arange(count)
-        bound.gather((x, y, None), order)
-        step.run(bound)
-        tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            for _ in range(3):
-                bound.gather((x, y, None), order)
-                step.run(bound)
-            peaks.append(tracemalloc.get_traced_memory()[1] - before)
-        finally:
-            tracemalloc.stop()
+        peaks.append(peak_of_steps(step, (*rows(count, name), None)))
     return peaks[1] - peaks[0]
 
 
