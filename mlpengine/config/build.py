@@ -206,6 +206,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     with file.errors_at("loss"):
         loss = file.config.loss.settings or LOSSES[suited[0]]()
     name = loss.name
+    if kind != "regression" and file.config.data.transform_target == "log":
+        raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
     task = task_for(preprocessor.target, loss)

@@ -154,11 +154,18 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
     drop = tuple(dict.fromkeys([*run.features.drop, *filter(None, [run.split.group])]))
     loss, standardizes = run.training.loss, run.features.standardize_target
     logs = isinstance(loss, EntryLoss) and loss.log_link
+    transform = run.features.transform_target
+    if isinstance(loss, EntryLoss) and not loss.takes_logs:
+        if transform == "log":
+            text = f"{loss.name} is not for logarithms: use none"
+            raise file.wrong(("data", "transform_target"), text)
+        transform = "none"
     features = replace(
         run.features,
         target=tuple(target),
         drop=drop,
         standardize_target="mean" if logs and standardizes else standardizes,
+        transform_target=transform,
     )
     periods = [name for name in [run.split.time] if name and name not in drop]
     return Preprocessor(

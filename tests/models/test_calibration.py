@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plain import plain
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import log_loss
 
@@ -164,7 +164,6 @@ def test_the_gain_by_a_mean_is_known_without_new_rows(y_of):
         mean = unknown.mean(axis=0)
         if y_of is signs:
             task, loss, truth = BinaryClassification(1), log_loss_of_signs, (y > 0).astype(np.int64)
-            mean = logit(expit(unknown).mean(axis=0))  # of probabilities
         part = Split(np.zeros((len(y), 1)), truth[:, None], truth.reshape(len(y), -1))
         share = error_of_mean(
             task,
@@ -383,8 +382,10 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     classes.save(tmp_path / "c")
     again = Model.load(tmp_path / "c")
     x = classes.preprocessor.transform(table).features
-    each = [softmax(m.predict(x).astype("f8"), axis=1) for m in classes.networks]
-    np.testing.assert_allclose(again.predict_proba(table), np.mean(each, axis=0), atol=1e-6)
+    logits = [network.predict(x).astype("f8") for network in classes.networks]
+    chances = softmax(np.mean(logits, axis=0), axis=1)
+    np.testing.assert_allclose(again.predict_proba(table), chances, atol=1e-6)
+    each = softmax(logits, axis=2)
     np.testing.assert_allclose(again.spread(x), np.std(each, axis=0, ddof=1), atol=1e-6)
     np.testing.assert_allclose(spread(each), np.std(each, axis=0, ddof=1))
     with pytest.raises(UsageError, match="interval: needs a model of numbers"):
