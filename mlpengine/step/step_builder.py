@@ -19,7 +19,7 @@ from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
