@@ -94,11 +94,11 @@ def read_tables(
     }
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
-    remarks += _many_classes(file, preprocessor, table, sum(map(len, rows.values())))
+    remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     return Tables(preprocessor, parts, remarks, _folds(file, table, target, rows["train"]))
 
 
-def _many_classes(file: ConfigFile, fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
+def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
     """Yield a warning where classes are numbers that hardly repeat."""
     count = len(fitted.classes)
     if count > FEW_LEVELS and 2 * count > rows and not isinstance(fitted.classes[0], str):
