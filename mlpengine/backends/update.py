@@ -56,6 +56,11 @@ class Update(NamedTuple):
         flush_every: steps between two flushes of entries near zero.
         floors: the minimum of the moments that are squares; in the others, entries smaller than
             `threshold` become zero.
+        parts: the updates of several optimizers, each of its own ranges; `hyper`, `carried`,
+            `carried_values`, `ranges` and `flush_every` are then of all, and so are `moments`, in
+            the order of the parts.
+        prefix: of the names of a part's moments.
+        first_hyper, first_carried: places of a part's first among those of all.
     """
 
     numbers: Mapping[str, Expr]
@@ -71,6 +76,15 @@ class Update(NamedTuple):
     flush_every: int
     floors: Mapping[str, float]
     threshold: float
+    parts: "Sequence[Update]" = ()
+    prefix: str = ""
+    first_hyper: int = 0
+    first_carried: int = 0
+
+    @property
+    def each(self) -> "Sequence[Update]":
+        """The parts, or the only one."""
+        return self.parts or (self,)
 
     @property
     def decayed(self) -> list[tuple[int, int]]:
@@ -81,7 +95,7 @@ class Update(NamedTuple):
     def is_plain(self) -> bool:
         """Whether all parameters have one learning rate, and those that decay one weight decay."""
         factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
-        return factors and not self.is_scheduled
+        return factors and not (self.is_scheduled or self.parts)
 
 
 def largest_factor(ranges: Sequence[ParameterRange]) -> float:

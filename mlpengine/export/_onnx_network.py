@@ -17,6 +17,7 @@ from mlpengine.ops import (
     Cat,
     Chunk,
     Conv2d,
+    Detach,
     Elementwise,
     GradOp,
     LayerNorm,
@@ -34,6 +35,7 @@ from mlpengine.ops import (
     StructField,
     Sum,
     Transpose,
+    Var,
 )
 from mlpengine.ops.reductions import Reduction
 from mlpengine.spec import Array
@@ -284,6 +286,14 @@ def _reduction(writer: _Writer, record: Record, op: Reduction, x: str) -> str:
     operand = record.operands[0]
     assert operand is not None
     axes, keepdims = [*op.axes(operand.spec)], int(op.keepdims)
+    if isinstance(op, Var):
+        centered = writer.node("Sub", x, writer.node("ReduceMean", x, axes=axes, keepdims=1))
+        square = writer.node("Mul", centered, centered)
+        mean = writer.node("ReduceMean", square, axes=axes, keepdims=keepdims)
+        count = op.count(operand.spec)
+        if not op.ddof:
+            return mean
+        return writer.node("Mul", mean, scalar(writer.graph, count / (count - op.ddof)))
     if isinstance(op, Sum):
         axis = writer.graph.constant(np.array(axes, np.int64))
         return writer.node("ReduceSum", x, axis, keepdims=keepdims)
@@ -304,6 +314,7 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     Cat: _cat,
     Chunk: _chunk,
     Conv2d: _convolution,
+    Detach: lambda _writer, _record, _op, x: x,
     LayerNorm: _layer_norm,
     Linear: _linear,
     MapLookup: _section,

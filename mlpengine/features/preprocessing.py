@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.common.fields import options_of
 from mlpengine.common.misuse import quoted
+from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
@@ -29,8 +30,10 @@ from mlpengine.features.prepared import prepared_rows
 from mlpengine.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
 from mlpengine.features.summary import SummaryState, summary_of_rows
+from mlpengine.features.target_transform import PROBED_ROWS, can_be_log, log_is_better
 from mlpengine.features.targets import (
     Label,
+    NumberTarget,
     Target,
     check_target,
     fit_target,
@@ -128,18 +131,15 @@ class Preprocessor:
             options.bins if options.encoding == "piecewise" else None,
         )
         picked = [name for name, kind in self.kinds.items() if kind == "category"]
-        if options.target:
-            part = _part(table, options.target, rows)
-            self.target = fit_target(
-                part,
-                options.target,
-                None if options.task == "auto" else options.task,
-                options.standardize_target,
-                bounded=options.bound_predictions,
-            )
         self.categories = [
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
+        if options.target:
+            part = _part(table, options.target, rows)
+            log = options.transform_target == "log"
+            self.target = self._fitted_target(part, log=log)
+            if options.transform_target == "auto" and self._log_is_better(table, rows):
+                self.target = self._fitted_target(part, log=True)
         self.operands = {
             name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
         }
@@ -147,6 +147,30 @@ class Preprocessor:
         ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
         self.summary = summary_of_rows(table, rows, ranges, self.categories)
         return self
+
+    def _fitted_target(self, part: Table, *, log: bool) -> Target:
+        options = self.options
+        return fit_target(
+            part,
+            options.target,
+            None if options.task == "auto" else options.task,
+            options.standardize_target,
+            bounded=options.bound_predictions,
+            log=log,
+        )
+
+    def _log_is_better(self, table: Table, rows: Array | None) -> bool:
+        """Return whether a small model predicts the one target better by its logarithm."""
+        if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
+            return False
+        count = table.n_rows if rows is None else len(rows)
+        some = evenly_spaced(count, PROBED_ROWS)
+        some = some if rows is None else rows[some]
+        y = table[self.options.target[0]].values[some]
+        if not can_be_log(y):
+            return False
+        features = self.transform(table, some, targets=False).features
+        return log_is_better(np.asarray(features), y)
 
     def _read_formulas(self, names: Sequence[str]) -> None:
         self.computed = computed_columns(self.options.features, names)

@@ -63,10 +63,10 @@ from mlpengine.ops.normalization import BatchNorm, LayerNorm, RunningStatistics
 from mlpengine.ops.op import REGISTRY, GradOp
 from mlpengine.ops.philox import Philox
 from mlpengine.ops.random import Dropout, Normal
-from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum
+from mlpengine.ops.reductions import LogSumExp, Max, Mean, Min, Sum, Var
 from mlpengine.ops.selection import Where
 from mlpengine.ops.sequence import SsmScan
-from mlpengine.ops.shape import Cast, Cat, Chunk, Reshape, Slice
+from mlpengine.ops.shape import Cast, Cat, Chunk, Detach, Reshape, Slice
 from mlpengine.ops.softmax import LogSoftmax, Softmax
 
 __all__ = [
@@ -86,6 +86,7 @@ __all__ = [
     "Clamp",
     "Conv2d",
     "Cos",
+    "Detach",
     "Div",
     "Dropout",
     "Elementwise",
@@ -156,6 +157,7 @@ __all__ = [
     "Sum",
     "Tanh",
     "Transpose",
+    "Var",
     "Where",
     "losses_of",
 ]

@@ -95,6 +95,9 @@ class GradOp(KnownAttributes):
     """The value has the operand's bytes and another shape (reshape): the program gives both one
     buffer.  The rules yield nothing if the two share memory, and copy otherwise."""
 
+    stops_gradient: ClassVar[bool] = False
+    """No gradient flows to the operands: they have none unless other ops read them."""
+
     cheap: ClassVar[bool] = True
     """Whether balanced rematerialization may compute the op twice: True for memory-bound ops, False
     for products, convolutions, and ops that must not run twice, such as random draws."""

@@ -1,6 +1,6 @@
 """Reductions over all axes, one or several."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, nan, prod
 from typing import Any, ClassVar
 
@@ -93,6 +93,53 @@ class Mean(Reduction, name="mean"):
         if dx is not None:
             share = constant_like(1 / max(self.count(dx), 1), dx)
             yield call(np.multiply, self.kept(dy, dx), share, dx)
+
+
+@dataclass(frozen=True)
+class Var(Reduction, name="var"):
+    """Variance, y = sum((x - mean(x))**2) / (n - ddof) over `axis`.
+
+    Forward stores x - mean(x).
+
+    Shapes: x (...), y: x without the axes, or with 1 in their place.
+    Backward: dx = dy * 2 * (x - mean(x)) / (n - ddof).
+    Raises: ShapeError unless n is above `ddof`.
+    """
+
+    ddof: int = 0
+
+    def infer(self, x: Spec) -> Spec:
+        y = super().infer(x)
+        if y.size and self.count(x) <= self.ddof:
+            listed = f"ddof {self.ddof}, {listing(x=x)}"
+            raise ShapeError(f"{self.name}: x needs more entries to reduce than ddof ({listed})")
+        return y
+
+    def work(self, x: Spec) -> dict[str, Spec]:
+        mean = replace(self, keepdims=True).infer(x)
+        return {"centered": x, "square": x, "mean": mean, "share": mean}
+
+    def forward(
+        self, x: Array, *, out: Array, centered: Array, square: Array, mean: Array
+    ) -> Calls:
+        total = self.kept(out, x)
+        yield from summed(x, mean)
+        yield call(np.multiply, mean, constant_like(1 / max(self.count(x), 1), x), mean)
+        yield call(np.subtract, x, mean, centered)
+        yield call(np.multiply, centered, centered, square)
+        yield from summed(square, total)
+        yield call(np.multiply, total, constant_like(self.factor(x), x), total)
+
+    def backward(self, dy: Array, *, out: Slots, centered: Array, share: Array) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            factor = constant_like(2 * self.factor(dx), dx)
+            yield call(np.multiply, dy.reshape(share.shape), factor, share)
+            yield call(np.multiply, centered, share, dx)
+
+    def factor(self, x: Array) -> float:
+        """Return 1 / (n - ddof), or 1 where there is no y."""
+        return 1 / max(self.count(x) - self.ddof, 1)
 
 
 class Extreme(Reduction):

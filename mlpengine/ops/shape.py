@@ -1,4 +1,4 @@
-"""Ops that move values and compute none: reshape, cast, join, split, slice."""
+"""Ops that move values and compute none: reshape, cast, detach, join, split, slice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.common.buffers import address_of
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
-from mlpengine.ops._check import listing, normal_axis
+from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
 from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
@@ -76,6 +76,25 @@ class Cast(_Moved, name="cast"):
 
     def infer(self, x: Spec) -> Spec:
         return Spec(x.shape, np.dtype(self.dtype))
+
+
+class Detach(_Moved, name="detach"):
+    """The same value, through which no gradient flows.
+
+    Shapes: x (...), y (...).
+    Backward: dx = 0; what computes x alone has no backward.
+    """
+
+    stops_gradient = True
+
+    def infer(self, x: Spec) -> Spec:
+        need_floats(self.name, x=x)
+        return x
+
+    def backward(self, dy: Array, *, out: Slots) -> Calls:
+        (dx,) = out
+        if dx is not None:
+            yield call(dx.fill, 0)
 
 
 @dataclass(frozen=True)

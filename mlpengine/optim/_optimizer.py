@@ -1,13 +1,14 @@
 """The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, signature
 from itertools import pairwise
 from math import ceil
-from typing import Annotated, Any, ClassVar, Protocol, TypedDict
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypedDict
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -500,6 +501,19 @@ class Optimizer(KnownAttributes, ABC):
         if isinstance(self.schedule, PlateauSchedule):
             names = self.schedule.state_dict()
             self.schedule.load_state_dict({name: state[f"schedule.{name}"] for name in names})
+
+    def limited_to(self, names: Iterable[str], lr: float, weight_decay: float) -> Self:
+        """Return a copy for the parameters `names`, with factors of lr and weight decay."""
+        places = [self.params.places[name] for name in names]
+        other = copy(self)
+        other.ranges = [
+            ParameterRange(start, stop, run.lr * lr, run.weight_decay * weight_decay)
+            for run in self.ranges
+            for place in places
+            if (start := max(run.start, place.start)) < (stop := min(run.stop, place.stop))
+        ]
+        other._bind_buffers()
+        return other
 
     def __repr__(self) -> str:
         size = plural(len(self.params), "parameter")

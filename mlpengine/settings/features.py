@@ -16,6 +16,7 @@ Filling: TypeAlias = (
     Literal["mean", "median", "indicator", "error"] | Annotated[float, Gt(-1e38), Lt(1e38)]
 )
 Standardizing: TypeAlias = bool | Literal["mean"]
+TargetTransform: TypeAlias = Literal["none", "log", "auto"]
 
 BINS = 12
 """Quantile bins of a column by default."""
@@ -40,6 +41,9 @@ class FeatureSettings(Checked):
         bins: Quantile bins of a column, with encoding: piecewise.
         standardize_target: Train on standardized targets (poisson, gamma: divided by their mean),
             or on targets divided by their mean.
+        transform_target: What networks learn of a positive target: log: its logarithm, which
+            predictions bring back, in the range of the training targets; none: itself; auto: log
+            where a small model predicts skewed targets better by it.
         bound_predictions: Whether predictions of numbers stay in the range of the training targets.
         missing: What stands in for a missing number.
         min_count: Rows a text must occur in to get a feature.
@@ -59,6 +63,7 @@ class FeatureSettings(Checked):
     encoding: Encoding = "none"
     bins: Annotated[int, Ge(2), Le(1000)] = BINS
     standardize_target: Standardizing = True
+    transform_target: TargetTransform = "none"
     bound_predictions: bool = False
     missing: Filling = "mean"
     min_count: Count = 3

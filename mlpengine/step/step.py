@@ -43,6 +43,7 @@ from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.philox import scaled_limit
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.clipping import Apply, clip_rule
+from mlpengine.optim.grouped import GroupedOptimizer
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings.training import Reduce
 from mlpengine.spec import Array, ArrayLike, Spec
@@ -91,6 +92,9 @@ class TrainingStep(KnownAttributes):
     sum.
 
     Args:
+        optimizer: made for the network; or one for each of its groups of parameters, ``{"head":
+            Adam(network), "body": Sgd(network)}``, with one schedule.  `step.optimizer` is then
+            both, with the learning rate of the first one, to which the others are in proportion.
         loss_weights: factors of the losses in that sum; 1 where there is none.
         clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
             does not clip.
@@ -149,7 +153,7 @@ class TrainingStep(KnownAttributes):
         self,
         mlp: Network,
         loss: Loss | Mapping[str, Loss],
-        optimizer: Optimizer,
+        optimizer: Optimizer | Mapping[str, Optimizer],
         batch_size: int,
         *,
         loss_weights: Mapping[str, float] | None = None,
@@ -165,6 +169,8 @@ class TrainingStep(KnownAttributes):
     ) -> None:
         batch_size = fitting("training step: batch_size", Count, batch_size)
         threads = fitting("training step: threads", Count, threads)
+        if isinstance(optimizer, Mapping) and isinstance(mlp, Network):
+            optimizer = GroupedOptimizer(mlp, optimizer)
         if isinstance(loss, Mapping):
             loss_sum: Any = LossSum(loss, loss_weights)
             _check_parts(mlp, MeanSquaredError(), optimizer)

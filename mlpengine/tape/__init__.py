@@ -30,6 +30,7 @@ from mlpengine.tape.functions import (
     cat,
     chunk,
     conv2d,
+    detach,
     dropout,
     embedding,
     gather,
@@ -50,6 +51,7 @@ from mlpengine.tape.functions import (
     struct_field,
     sum,
     transpose,
+    var,
 )
 from mlpengine.tape.gradcheck import gradcheck
 from mlpengine.tape.operand import apply
@@ -74,6 +76,7 @@ __all__ = [
     "cat",
     "chunk",
     "conv2d",
+    "detach",
     "dropout",
     "embedding",
     "from_inner",
@@ -104,6 +107,7 @@ __all__ = [
     "struct_field",
     "sum",
     "transpose",
+    "var",
     "where",
 ]
 __all__ += elementwise.names()

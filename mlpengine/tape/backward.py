@@ -36,7 +36,8 @@ class BackwardPlan:
     def __post_init__(self) -> None:
         self._retained = {n.index for n in self.retain}
         self._maker = {y.index: r for r in self.forward.records for y in r.outputs}
-        self._dependent = dependents(self.forward.records, (*self.wanted, *self.retain))
+        flowing = [r for r in self.forward.records if not r.op.stops_gradient]
+        self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
         for record in reversed(self.forward.records):
             self._plan_record(record)

@@ -98,11 +98,13 @@ class Expression(Operand):
     transpose = functions.transpose
     sum = functions.sum
     mean = functions.mean
+    var = functions.var
     max = functions.max
     min = functions.min
     logsumexp = functions.logsumexp
     reshape = functions.reshape
     cast = functions.cast
+    detach = functions.detach
     chunk = functions.chunk
     slice = functions.slice
     gather = functions.gather

@@ -75,6 +75,12 @@ def mean(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     return unary(ops.Mean(axis, keepdims), x)
 
 
+@called_as("x.var(axis=0, ddof=1)")
+def var(x: X, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> X:
+    """Return the variance over all axes, one or several: squares summed, over n - ddof."""
+    return unary(ops.Var(axis, keepdims, ddof), x)
+
+
 @called_as("x.max(axis=0, keepdims=True)")
 def max(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the largest entry over all axes, one or several; the first gets the gradient."""
@@ -103,6 +109,11 @@ def reshape(x: X, *shape: Any) -> X:
 def cast(x: X, dtype: DTypeLike) -> X:
     """Return x in another floating dtype."""
     return unary(ops.Cast(floating(dtype, "cast").name), x)
+
+
+def detach(x: X) -> X:
+    """Return x, through which no gradient flows."""
+    return unary(ops.Detach(), x)
 
 
 @called_as("cat([a, b], axis=1)")

@@ -35,7 +35,7 @@ class Pieces(Network):
     """A network of what has no layers: pieces, axes, products and reductions."""
 
     def __init__(self):
-        super().__init__(IN_DIM, {"weight": (4, 3, 3), "scale": 3, "out.weight": (2, 13)}, seed=2)
+        super().__init__(IN_DIM, {"weight": (4, 3, 3), "scale": 3, "out.weight": (2, 14)}, seed=2)
 
     def record(self, tape, x):
         p = tape.parameter
@@ -43,7 +43,8 @@ class Pieces(Network):
         rows = x.reshape((-1, 2, 3)).transpose((0, 2, 1))
         several = (rows.reshape((-1, 1, 3, 2)).transpose((0, 1, 3, 2)) @ p("weight")).max(axis=1)
         flat = several.mean(axis=1) - several.min(axis=1) + several.sum(axis=1)
-        parts = [left.softmax() * p("scale"), right, flat, x[:, 1:4], logsumexp(x, axis=1)[:, None]]
+        parts = [left.softmax() * p("scale"), right.detach(), flat, x[:, 1:4]]
+        parts += [logsumexp(x, axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True)]
         return cat(parts, axis=1).linear(p("out.weight")).abs()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from case import Case, distinct, normal
 from scipy import special
 
-from mlpengine.ops import LogSumExp, Max, Mean, Min, Sum
+from mlpengine.ops import LogSumExp, Max, Mean, Min, Sum, Var
 
 SHAPES = {
     "all": (None, False, (3, 2)),
@@ -55,6 +55,14 @@ def logsumexp(x, axis=None, keepdims=False):
 CASES = [
     *reduction(Sum, np.sum),
     *reduction(Mean, np.mean, empty=False),
+    *reduction(Var, np.var, empty=False),
+    Case(
+        "var with ddof",
+        Var((0, 2), ddof=1),
+        lambda n: (normal(n, 3, 2),),
+        partial(np.var, axis=(0, 2), ddof=1),
+        empty=False,
+    ),
     *reduction(Max, np.max, distinct, empty=False),
     *reduction(Min, np.min, distinct, empty=False),
     *reduction(LogSumExp, logsumexp, empty=False),

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from case import Case, normal
 
-from mlpengine.ops import Cast, Cat, Chunk, MapLookup, Reshape, Slice, StructField
+from mlpengine.ops import Cast, Cat, Chunk, Detach, MapLookup, Reshape, Slice, StructField
 
 
 def moved(name, op, view, *shape):
@@ -58,6 +58,10 @@ CASES = [
         for shape in ((), (3,), (2, 1, 3))
     ),
     Case("cast of one value", Cast("float64"), lambda n: (normal(),), np.copy),
+    *(
+        Case(f"detach of {len(shape) + 1} axes", Detach(), partial(rows_of, shape), np.copy)
+        for shape in ((), (3,))
+    ),
     Case(
         "cat along the batch",
         Cat(0),

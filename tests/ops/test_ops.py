@@ -15,9 +15,9 @@ ELEMENTWISE = (
 )
 OTHERS = (
     "softmax log_softmax matmul batch_matmul linear conv2d max_pool2d transpose "
-    "sum mean max min logsumexp reshape cast cat chunk slice gather index_select embedding "
-    "struct_field map_lookup layer_norm batch_norm dropout normal ssm_scan periodic_embedding "
-    "mse mae huber mean_output bce_with_logits softmax_cross_entropy "
+    "sum mean var max min logsumexp reshape cast detach cat chunk slice gather index_select "
+    "embedding struct_field map_lookup layer_norm batch_norm dropout normal "
+    "ssm_scan periodic_embedding mse mae huber mean_output bce_with_logits softmax_cross_entropy "
     "log_cosh quantile binary_focal poisson gamma gaussian_nll formula formula_activation "
     "learned_activation"
 )

@@ -110,6 +110,7 @@ FORMULAS = [
     F("sum", lambda a, b: a.sum()),
     F("sum axis", lambda c: c.sum(axis=(0, 2), keepdims=True), (CUBE,)),
     F("mean", lambda a, b: a.mean(axis=1)),
+    F("var", lambda a, b: a.var(axis=1, ddof=1)),
     F("max", lambda a, b: a.max(axis=0)),
     F("min", lambda a, b: a.min(1)),
     F("formula", lambda a, b: ((a * b + 1).sum(axis=1, keepdims=True) / b) ** 2),

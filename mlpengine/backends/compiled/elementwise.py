@@ -65,6 +65,14 @@ class Map(Kernel):
         made = ", ".join(names[name].name for name in rule.writes)
         return [*kernels, cls(rule, op, names, f"{made} = {op.name} {direction}")]
 
+    @classmethod
+    def of(cls, op: GradOp, operands: Sequence[MatrixValue], out: MatrixValue) -> "Map":
+        """Return the value of an element-wise op on values of one shape, or vectors."""
+        rule = find_rule(op, "forward")
+        assert rule is not None
+        names = {**dict(zip(op.signature.operands, operands, strict=True)), "y": out}
+        return cls(rule, op, names, f"{out.name} = {op.name} forward")
+
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         return self.reads
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.backends.compiled.cache import known_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
-from mlpengine.backends.compiled.source import MAX_GATHERED, CSource, make_source
+from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
 from mlpengine.backends.compiled.target import (
     LEVEL_NAMES,
     CompileTarget,
@@ -100,7 +100,7 @@ class CallStruct(ctypes.Structure):
         ("loss", ctypes.c_double),
         ("norm", ctypes.c_double),
         ("clipped", ctypes.c_double),
-        ("hyper", ctypes.c_double * 8),
+        ("hyper", ctypes.c_double * MAX_HYPER),
         ("ranks", ctypes.c_void_p),
     )
 

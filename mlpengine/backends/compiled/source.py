@@ -41,6 +41,9 @@ POOL = 2
 MAX_GATHERED = 8
 """Arrays of inputs, targets and weights, the length of `data` in call.h."""
 
+MAX_HYPER = 8
+"""Hyper-parameters of optimizers, the length of `hyper` in call.h."""
+
 NORM_CHUNK = 8192
 """Gradients whose squares are summed in their own type (see norm.h)."""
 
@@ -112,12 +115,15 @@ def make_source(
         if buffer is not None:
             layout.add_array(f"batch_{number}", buffer)
     if update is not None and grads is not None:
-        for name, array in update_vectors(update, grads).items():
+        if len(update.hyper) > MAX_HYPER:
+            raise UnsupportedError(f"{len(update.hyper)} hyper-parameters of optimizers")
+        vectors = update_vectors(update, grads)
+        for name, array in vectors.items():
             layout.add_array(name, array)
         for name, array in clipping.arrays.items():
             layout.add_array(name, array)
         layout.reserve("chunk_sums", -(-max(grads.size, 1) // NORM_CHUNK), "double", ("update",))
-        functions += update_functions(update, dtype.itemsize)
+        functions += update_functions(update, vectors, dtype.itemsize)
     layout.plan(functions, in_turn=in_turn, chunked=chunked)
     parts = [
         *_defines(target, dtype),

@@ -1,8 +1,9 @@
-"""Sums and means of entries of each row of a batch, or of parameters and their gradients."""
+"""Sums, means and variances of entries of each row of a batch, or of parameters and gradients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.row_loops import lane_loop
@@ -10,7 +11,7 @@ from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vect
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.ops import Mean, Sum
+from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 from mlpengine.spec import Array
 
 
@@ -36,21 +37,38 @@ class RowSums(Kernel):
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
         op, backward = instruction.op, instruction.kind == "backward"
-        if not isinstance(op, Sum | Mean):
+        if not isinstance(op, Sum | Mean | Var):
             return None
         (given,), (array,) = instruction.reads, instruction.writes
         if array is None:
             return []
         wide, value = (array, values.read(given)) if backward else (given, values.read(given))
         axes, count = op.axes(wide), max(op.count(wide), 1)
-        factor = 1 / count if isinstance(op, Mean) else 1.0
+        factor = 1.0 if isinstance(op, Sum) else 1 / count
         kept = [1 if i in axes else n for i, n in enumerate(wide.shape)]
         if value.kind == "rows" and 0 in axes:
             raise UnsupportedError(f"{op.name} of a column")
-        if not backward:
-            return [cls.of(value, wide.shape, kept, array, factor, values)]
-        out = values.write(array, f"d_{op.name}_", value.kind)
-        return [Move.spread(value, kept, out, values.count(out), factor)]
+        if not isinstance(op, Var):
+            if not backward:
+                return [cls.of(value, wide.shape, kept, array, factor, values)]
+            out = values.write(array, f"d_{op.name}_", value.kind)
+            return [Move.spread(value, kept, out, values.count(out), factor)]
+        spread = values.make(wide.shape, value, "spread_")
+        if backward:
+            centered = values.read(instruction.work["centered"])
+            share = Move.spread(value, kept, spread, values.count(spread), 2 * op.factor(wide))
+            out = values.write(array, "d_var_", value.kind)
+            return [share, Map.of(Mul(), [centered, spread], out)]
+        mean = cls.of(value, wide.shape, kept, instruction.work["mean"], factor, values)
+        centered = values.write(instruction.work["centered"], "centered_", value.kind)
+        square = values.make(wide.shape, value, "square_")
+        return [
+            mean,
+            Move.spread(mean.out, kept, spread, values.count(spread)),
+            Map.of(Sub(), [value, spread], centered),
+            Map.of(Mul(), [centered, centered], square),
+            cls.of(square, wide.shape, kept, array, op.factor(wide), values),
+        ]
 
     @classmethod
     def of(

@@ -1,6 +1,6 @@
 """The update of a vector of parameters by an optimizer, generated from its formulas."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mlpengine.backends.compiled.statements import (
     CFunction,
@@ -18,14 +18,17 @@ from mlpengine.spec import Array
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
     """Return the flat vectors by their names in C."""
-    moments = {f"moment_{name}": array for name, array in update.moments.items()}
+    names = [f"moment_{part.prefix}{name}" for part in update.each for name in part.moments]
+    moments = dict(zip(names, update.moments.values(), strict=True))
     carried = {"carried": update.carried_values} if update.carried else {}
     return {"params": update.params, "grads": grads, **moments, **carried}
 
 
-def update_functions(update: Update, itemsize: int) -> tuple[CFunction, CFunction]:
-    """Return ``update`` and ``flush``, which work on the entries `first` to `last`."""
-    vectors = ["params", "grads", *(f"moment_{name}" for name in update.moments)]
+def update_functions(
+    update: Update, vectors: Iterable[str], itemsize: int
+) -> tuple[CFunction, CFunction]:
+    """Return ``update`` and ``flush``, which work on the entries `first` to `last` of `vectors`."""
+    decayed = "params" if update.decayed else ""
     parameters = (
         "const struct call *call, const double t, const double rate, const double decay, "
         "const int64_t first, const int64_t last"
@@ -34,28 +37,29 @@ def update_functions(update: Update, itemsize: int) -> tuple[CFunction, CFunctio
         CFunction(
             "update",
             "update",
-            [*vectors, *(["carried"] if update.carried else [])],
-            _update(update, itemsize),
+            [*vectors],
+            [line for part in update.each for line in _update(part, update, itemsize)],
             "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
         ),
         CFunction(
             "flush",
             "update",
-            [*vectors[2:], *(["params"] if update.decayed else [])],
-            _flush(update, itemsize),
+            [name for name in vectors if name.startswith("moment_") or name == decayed],
+            [line for part in update.each for line in _flush(part, itemsize)],
             "What is nearly zero becomes zero, or the floor",
             "const int64_t first, const int64_t last",
         ),
     )
 
 
-def _update(update: Update, itemsize: int) -> Sequence[Statement]:
+def _update(update: Update, whole: Update, itemsize: int) -> Sequence[Statement]:
+    """Return what updates the ranges of a part of the `whole`."""
     lines: list[Statement] = []
     statements = _statements(update, itemsize)
     for factor in dict.fromkeys(run.lr for run in update.ranges):
         ranges = [run for run in update.ranges if run.lr == factor]
-        body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update)]
+        body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update, whole)]
         lines.append(Scope([*body, _loop(update, statements, ranges)]))
     return lines
 
@@ -91,17 +95,17 @@ def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterR
     return Scope([*head, ForLoop("r", 0, len(ranges), [span, *keep, entries])])
 
 
-def _numbers(update: Update) -> Iterator[str]:
+def _numbers(update: Update, whole: Update) -> Iterator[str]:
     """Yield the numbers of a step, as doubles and, those that are read, as vectors."""
-    count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
+    count, doubles = len(whole.carried), {variable("lr"): "lr", variable("t"): "t"}
     before = f"carried[(int64_t)(t - 1) % 2 * {count}"
-    for i, name in enumerate(update.hyper):
+    for i, name in enumerate(update.hyper, update.first_hyper):
         doubles[variable(name)] = f"call->hyper[{i}]"
-    for i, name in enumerate(update.carried):
+    for i, name in enumerate(update.carried, update.first_carried):
         doubles[variable(name)] = f"{before} + {i}]"
     outputs = {f"number_{name}": number for name, number in update.numbers.items()}
     yield from c_statements(outputs, doubles, 8, "double", "number")
-    for i, name in enumerate(update.carried):
+    for i, name in enumerate(update.carried, update.first_carried):
         yield f"if (first == 0) carried[(int64_t)t % 2 * {count} + {i}] = number_{name};"
     for name in variables(*update.outputs.values()):
         if name in update.numbers:
@@ -124,11 +128,12 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     limit = c_number(update.threshold, itemsize)
     lines = []
     for name in update.moments:
+        moment = f"moment_{update.prefix}{name}"
         if name in update.floors:
             lowest = c_number(update.floors[name], itemsize)
-            lines.append(f"raise_to(moment_{name}, {lowest}, first, last);")
+            lines.append(f"raise_to({moment}, {lowest}, first, last);")
         else:
-            lines.append(f"zero_small(moment_{name}, {limit}, first, last);")
+            lines.append(f"zero_small({moment}, {limit}, first, last);")
     if update.decayed:
         for run in update.ranges:
             span = f"MAX({run.start}, first), MIN({run.stop}, last)"
@@ -140,7 +145,8 @@ def _vector(
     update: Update, statements: Sequence[str], lanes: str, *, decays: bool
 ) -> Sequence[Statement]:
     """Return what happens to one vector of entries, or to its first `lanes`."""
-    places = {"p": "params + i", **{name: f"moment_{name} + i" for name in update.moments}}
+    places = {"p": "params + i"}
+    places |= {name: f"moment_{update.prefix}{name} + i" for name in update.moments}
     read = set(variables(*update.outputs.values()))
     decayed = ["old_p = old_p * keep;"] if decays else []
     return [
