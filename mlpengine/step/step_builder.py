@@ -15,6 +15,7 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
+from mlpengine.backends.compiled.batch_norm import parts_of
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
@@ -31,7 +32,6 @@ from mlpengine.spec import Array, Call
 from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep, NamedBoundStep
 from mlpengine.step.shards import Buffers, Shards
-from mlpengine.tape.binding import Instruction
 
 _log = logging.getLogger("mlpengine")
 
@@ -250,6 +250,13 @@ class _StepParts:
         backward = self.grads.bind(self.scratch).instructions
         return [*self.scratch.program.instructions, *self.losses, *backward]
 
+    def _in_parts(self) -> Iterator[InstructionLike]:
+        """Yield the instructions, and those with sums over all rows as what they consist of."""
+        for instruction in self.instructions:
+            parts = parts_of(instruction)
+            known = all(part.calls or not self._problem([part]) for part in parts)
+            yield from parts if parts and known else [instruction]
+
     @property
     def gathered(self) -> list[Array | None]:
         """The buffers that a program may fill by rows."""
@@ -304,16 +311,16 @@ class _StepParts:
                 yield self.checked(self.compile(instructions, threads=threads))
                 continue
             for instruction in instructions:
-                if isinstance(instruction, Instruction):
-                    yield from instruction.calls
-                else:
+                if isinstance(instruction, LossInstruction):
                     yield from self._calls_of(instruction)
+                else:
+                    yield from getattr(instruction, "calls", ())
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
         group: list[InstructionLike] = []
-        for instruction in self.instructions:
+        for instruction in self._in_parts():
             if not self._problem([*group, instruction]):
                 group.append(instruction)
                 continue
