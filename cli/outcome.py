@@ -105,7 +105,8 @@ def metrics_table(
         )
     if isinstance(task, Regression) and scaled:
         by_mean = "* loss (scaled): of targets divided by their mean"
-        standard = "* loss (standardized): of targets scaled to mean 0 and deviation 1"
+        targets = "logarithms of targets" if task.target.log else "targets"
+        standard = f"* loss (standardized): of {targets} scaled to mean 0 and deviation 1"
         lines.append(by_mean if task.loss.log_link else standard)
     return lines
 

@@ -4,8 +4,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,7 +27,7 @@ from mlpengine.tables.reader import table_format
 from mlpengine.training.loading import load
 
 from .streams import say, write_file
-from .tables import SUFFIXES, Coded, csv_text, plain_column, write_table
+from .tables import SUFFIXES, Coded, csv_text, plain_column, plain_text, write_table
 
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 """A number that int64 holds and writes in the same way."""
@@ -37,6 +37,7 @@ Examples:
   mlpengine predict runs/penguins new.csv -o predictions.csv
   mlpengine predict runs/titanic people.csv --id name -o survivors.parquet
   mlpengine predict runs/diamonds new.csv --interval 0.9 --spread
+  mlpengine predict runs/penguins new.csv --set 0.9
   cat new.csv | mlpengine predict runs/penguins - | head
 """
 
@@ -58,6 +59,13 @@ Examples:
     metavar="SHARE",
     help="Add the interval that holds this share of new targets, such as 0.9 (needs folds).",
 )
+@click.option(
+    "--set",
+    "set_level",
+    type=float,
+    metavar="SHARE",
+    help="Add the set of classes that holds this share of new classes (needs folds).",
+)
 @click.option("--spread", "with_spread", is_flag=True, help="Add the deviation over the networks.")
 @click.option("--id", "key", metavar="COL", help="Column to copy; by default the line in FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -66,6 +74,7 @@ def command(
     file: str,
     out: str,
     level: float | None,
+    set_level: float | None,
     with_spread: bool,
     key: str | None,
     as_json: bool,
@@ -74,14 +83,17 @@ def command(
 
     Columns may be in any order; further columns and the target are ignored.  Classes come with the
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
-    quantiles; price, price_std for the loss gaussian_nll).  Text cells that a spreadsheet would
-    take for formulas are written with a ' before them.  --interval adds <target>_low and _high,
-    by the errors out of fold, and --spread the standard deviation over the networks, of the
-    number or of the probability of the predicted class.  A .npy file holds numbers alone: the
-    probabilities, or the predicted values.  The column of --id keeps its type in Parquet and JSON.
+    quantiles; price, price_std for the loss gaussian_nll).  Texts that a spreadsheet would take for
+    formulas are written with a ' before them.  --interval adds <target>_low and _high, by the
+    errors out of fold, --set the column <target>_set, such as a|b, which is empty where no class is
+    likely enough, and --spread the standard deviation over the networks, of the number or of the
+    probability of the predicted class.  A .npy file holds numbers alone: the probabilities, or the
+    predicted values, and of --set 0 or 1 for each class.  The column of --id keeps its type in
+    Parquet and JSON.
     """
-    if level is not None:
-        checked_level(level)
+    for name, given in (("--interval", level), ("--set", set_level)):
+        if given is not None:
+            checked_level(given, name)
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
@@ -89,12 +101,11 @@ def command(
         raise UsageError(f"{out}: is the table to predict; name another file by --out")
     model = load(run)
     if level is not None and model.residuals is None:
-        raise UsageError(
-            f"--interval: needs a model of numbers that was trained with folds (this one predicts "
-            f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "
-            "mlpengine train CONFIG.yaml --set training.folds=8"
-        )
-    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, level, with_spread)
+        raise _without_folds(model, "--interval", "numbers")
+    if set_level is not None and model.sets is None:
+        raise _without_folds(model, "--set", "classes")
+    sure = Sure(level, set_level, with_spread)
+    blocks = _blocks(model, sys.stdin.buffer if file == "-" else file, key, sure)
     if path is None and not as_json:
         for number, (columns, _) in enumerate(blocks):
             write_file(csv_text(columns, header=not number))
@@ -116,12 +127,25 @@ def command(
         say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
 
 
+@dataclass(frozen=True)
+class Sure:
+    """What to tell of how sure predictions are: levels of intervals and sets, and the spread."""
+
+    level: float | None = None
+    set_level: float | None = None
+    with_spread: bool = False
+
+
+def _without_folds(model: Model, option: str, what: str) -> UsageError:
+    return UsageError(
+        f"{option}: needs a model of {what} that was trained with folds (this one predicts "
+        f"{model.preprocessor.task}, {plural(len(model.networks), 'network')}); write "
+        "mlpengine train CONFIG.yaml --set training.folds=8"
+    )
+
+
 def _blocks(
-    model: Model,
-    source: str | BinaryIO,
-    key: str | None,
-    level: float | None,
-    with_spread: bool,
+    model: Model, source: str | BinaryIO, key: str | None, sure: Sure
 ) -> Iterator[tuple[dict[str, Any], Array]]:
     """Yield the columns to write and the numbers behind them, for some rows at a time."""
     how = model.preprocessor.read_arguments
@@ -138,7 +162,7 @@ def _blocks(
         rows += table.n_rows
         unlike += 0 if in_use is None else int((~in_use).sum())
         new.add(table)
-        columns, numbers = prediction_columns(model, table, level, with_spread=with_spread)
+        columns, numbers = prediction_columns(model, table, sure)
         yield {**row_names(table, key, columns), **columns}, numbers
     if unlike:
         where = model.preprocessor.options.where
@@ -159,40 +183,51 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
 
 
 def prediction_columns(
-    model: Model, table: Table, level: float | None = None, *, with_spread: bool = False
+    model: Model, table: Table, sure: Sure = Sure()
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
     preprocessor, task = model.preprocessor, model.task
     x = model.features(table)
     output = model.forward(x)
-    added = _how_sure(model, x, output, level, with_spread=with_spread)
+    added = _how_sure(model, x, output, sure)
     if isinstance(task, Regression):
-        columns = task.columns(output) | added
+        columns: dict[str, Any] = {**task.columns(output), **added}
         return columns, np.stack([*columns.values()], axis=1)
     chances = task.probabilities(output)
     assert chances is not None
     columns = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
     columns |= {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
-    return columns | added, np.column_stack([chances, *added.values()])
+    columns |= added
+    numbers = [chances, *added.values()]
+    if sure.set_level is not None:
+        sets = model.set_of(output, sure.set_level)
+        columns[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)
+        numbers.append(sets)
+    return columns, np.column_stack(numbers)
 
 
-def _how_sure(
-    model: Model, x: Array, output: Array, level: float | None, *, with_spread: bool
-) -> dict[str, Array]:
+def _how_sure(model: Model, x: Array, output: Array, sure: Sure) -> dict[str, Array]:
     """Return the columns of intervals and of the spread over networks."""
     added: dict[str, Array] = {}
     task, targets = model.task, model.target
-    if level is not None:
-        ends = zip(("low", "high"), model.interval(x, level), strict=True)
+    if sure.level is not None:
+        ends = zip(("low", "high"), model.interval(x, sure.level), strict=True)
         for end, values in ends:
             added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(targets)}
-    if with_spread:
+    if sure.with_spread:
         spread = model.spread(x)
         if isinstance(task, Classification):
             spread = spread[np.arange(len(x)), task.predict(output)][:, None]
         added |= {f"{name}_spread": spread[:, i] for i, name in enumerate(targets)}
     return added
+
+
+def _sets(sets: Array, classes: Sequence[object]) -> Coded:
+    """Return sets (rows, classes) as texts such as a|b, which are lists in Parquet and JSON."""
+    distinct, codes = np.unique(sets, axis=0, return_inverse=True)
+    lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
+    return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:

@@ -92,14 +92,16 @@ def _field(column: Array | Coded, rows: slice) -> Array:
     return integers(values)
 
 
+def plain_text(value: object) -> str:
+    """Return a value as text, with the digits that CSV has."""
+    if isinstance(value, float):
+        return f"{value:.{DIGITS}g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _label(value: object) -> bytes:
     """Return a value as a cell of CSV."""
-    if isinstance(value, float):
-        text = f"{value:.{DIGITS}g}"
-    elif isinstance(value, bool):
-        text = str(value).lower()
-    else:
-        text = escaped(value) if isinstance(value, str) else str(value)
+    text = escaped(value) if isinstance(value, str) else plain_text(value)
     if any(character in text for character in ',"\r\n'):
         text = '"' + text.replace('"', '""') + '"'
     return text.encode()

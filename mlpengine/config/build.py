@@ -113,7 +113,14 @@ def load_data(
     dtype = np.dtype(config.training.dtype)
     parts = {
         part: make_split(
-            table, rows, tables.preprocessor, task, dtype, stream=stream, window=window
+            table,
+            rows,
+            tables.preprocessor,
+            task,
+            dtype,
+            weights=tables.weights if part == "train" else None,
+            stream=stream,
+            window=window,
         )
         for part, (table, rows) in tables.parts.items()
     }
@@ -199,6 +206,8 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     with file.errors_at("loss"):
         loss = file.config.loss.settings or LOSSES[suited[0]]()
     name = loss.name
+    if kind != "regression" and file.config.data.transform_target == "log":
+        raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
     if name not in suited:
         raise file.wrong(("loss",), f"{kind} takes {' or '.join(suited)} (got {name!r})")
     task = task_for(preprocessor.target, loss)

@@ -74,7 +74,7 @@ def propose(
         *_formulas(profile, target),
         *_balance(profile),
         *([ENCODING] if encoded else []),
-        *(f"  {key}: {_flow(value)}" for key, value in sections.get("data", {}).items()),
+        *(_line("data", key, value) for key, value in sections.get("data", {}).items()),
         *_split(profile, target, own_test=test is not None),
     ]
     for name in PROPOSED:
@@ -87,6 +87,7 @@ def propose(
 
 
 COMMENTS = {
+    ("data", "transform_target"): "log where a small model predicts a skewed target better by it",
     ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
     ("model", "front"): "each number also as mixtures of its cosines; then a factor for each",
     ("model", "parametrization"): "weights of size 1, products divided by the root of inputs",
@@ -115,14 +116,22 @@ def _section(name: str, options: Mapping[str, Any]) -> list[str]:
         return [f"{name}: {_flow(options)}"]
     lines = [f"{name}:"]
     for key, value in options.items():
-        remark = f"  # {COMMENTS[name, key]}" if (name, key) in COMMENTS else ""
-        flow = f"  {key}: {_flow(value)}{remark}"
+        flow = _line(name, key, value)
         if len(flow) <= MAPPING_WIDTH or not isinstance(value, Mapping):
             lines.append(flow)
         else:
-            lines.append(f"  {key}:{remark}")
+            lines.append(f"  {key}:{_remark(name, key)}")
             lines += [f"    {inner}: {_flow(one)}" for inner, one in value.items()]
     return lines
+
+
+def _line(section: str, key: str, value: Any) -> str:
+    """Return a setting as YAML, with a remark."""
+    return f"  {key}: {_flow(value)}{_remark(section, key)}"
+
+
+def _remark(section: str, key: str) -> str:
+    return f"  # {COMMENTS[section, key]}" if (section, key) in COMMENTS else ""
 
 
 def _flow(value: Any) -> str:

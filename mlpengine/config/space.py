@@ -28,7 +28,12 @@ FIXED = (
 )
 """Keys that no space has: they choose the rows that compare trials, or how trials run."""
 
-MEASURES_LOSS = ("loss", "data.class_weights", "data.standardize_target")
+MEASURES_LOSS = (
+    "loss",
+    "data.class_weights",
+    "data.standardize_target",
+    "data.transform_target",
+)
 """Keys that change what the loss measures, so that trials cannot be compared by it."""
 
 

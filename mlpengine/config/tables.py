@@ -23,7 +23,9 @@ from mlpengine.features.computed import (
     rows_that_fulfil,
     with_columns,
 )
+from mlpengine.features.copies import Copies, table_copies
 from mlpengine.features.splits import SPLIT_PARTS
+from mlpengine.features.targets import row_weights
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
@@ -45,6 +47,9 @@ class Tables(NamedTuple):
 
     folds: Array | None = None
     """The fold of each training row, with `training.folds`."""
+
+    weights: Array | None = None
+    """The weight of each training row, where there are weights or copies of rows."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -87,6 +92,8 @@ def read_tables(
         name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
     }
     rows = _split(file, table, target, usable["train"].rows, own_files=set(tables))
+    counted = len(rows["train"])
+    rows["train"], weights, copies = _learned_once(file, table, target, rows["train"])
     if preprocessor is None:
         preprocessor = _preprocessor(file, target).fit(table, rows["train"])
     parts: dict[str, tuple[Table, Array | None]] = {
@@ -94,8 +101,14 @@ def read_tables(
     }
     parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
+    if copied := counted - len(rows["train"]):
+        remarks.append(
+            f"{table.source}: {plural(copied, 'training row')} equal another one, which is learned "
+            "in place of both, with the sum of weights"
+        )
     remarks += _many_classes(file, preprocessor, table, sum(map(len, rows.values())))
-    return Tables(preprocessor, parts, remarks, _folds(file, table, target, rows["train"]))
+    folds = _folds(file, table, target, rows["train"], copies)
+    return Tables(preprocessor, parts, remarks, folds, weights)
 
 
 def _many_classes(file: ConfigFile, fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
@@ -141,11 +154,18 @@ def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
     drop = tuple(dict.fromkeys([*run.features.drop, *filter(None, [run.split.group])]))
     loss, standardizes = run.training.loss, run.features.standardize_target
     logs = isinstance(loss, EntryLoss) and loss.log_link
+    transform = run.features.transform_target
+    if isinstance(loss, EntryLoss) and not loss.takes_logs:
+        if transform == "log":
+            text = f"{loss.name} is not for logarithms: use none"
+            raise file.wrong(("data", "transform_target"), text)
+        transform = "none"
     features = replace(
         run.features,
         target=tuple(target),
         drop=drop,
         standardize_target="mean" if logs and standardizes else standardizes,
+        transform_target=transform,
     )
     periods = [name for name in [run.split.time] if name and name not in drop]
     return Preprocessor(
@@ -289,6 +309,33 @@ def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
     file.document.check()
 
 
+def _copies(file: ConfigFile, table: Table, target: list[str], rows: Array) -> Copies | None:
+    """Return which of some rows are copies; None where other columns keep rows together."""
+    data = file.config.data
+    left_out = {*target, *data.drop, data.weight}
+    names = [name for name in table.names if name not in left_out]
+    if data.stream or data.split.group or data.split.time or not names:
+        return None
+    return table_copies(table, names, rows)
+
+
+def _learned_once(
+    file: ConfigFile, table: Table, target: list[str], rows: Array
+) -> tuple[Array, Array | None, Copies | None]:
+    """Return the rows to learn from, copies as one, their weights, and which are still copies."""
+    copies, name = _copies(file, table, target, rows), file.config.data.weight
+    if copies is None or not len(rows):
+        return rows, None, copies
+    targets = np.stack([table[one].values[rows] for one in target], axis=1)
+    own = None if name is None else row_weights(table.select([name]).rows(rows), name)
+    once = copies.learned_once(targets, own)
+    if once is None:
+        return rows, None, copies
+    first, weights = once
+    relative = weights if name else weights / weights.mean()
+    return rows[first], relative, copies.of(first)
+
+
 def _split(
     file: ConfigFile, table: Table, target: list[str], kept: Array | None, own_files: set[str]
 ) -> dict[str, Array]:
@@ -298,24 +345,29 @@ def _split(
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
     rows = np.arange(table.n_rows) if kept is None else kept
     together = _kept_together(file, table, target, kept)
+    copies = _copies(file, table, target, rows) if any(shares.values()) else None
     with file.errors_at("data", "split"):
         parts = split_rows(
             len(rows),
             (1.0 - sum(shares.values()), *shares.values()),
             seed=config.seed,
+            copies=copies and copies.together,
             **together,
         ).parts()
     return {name: rows[numbers] for name, numbers in parts.items()}
 
 
-def _folds(file: ConfigFile, table: Table, target: list[str], rows: Array) -> Array | None:
+def _folds(
+    file: ConfigFile, table: Table, target: list[str], rows: Array, copies: Copies | None
+) -> Array | None:
     """Return the fold of each of the training rows `rows`."""
     count = file.config.training.folds
     if count is None:
         return None
     together = _kept_together(file, table, target, rows)
     with file.errors_at("training", "folds"):
-        return fold_rows(len(rows), count, seed=file.config.seed, **together)
+        copied = copies and copies.together
+        return fold_rows(len(rows), count, seed=file.config.seed, copies=copied, **together)
 
 
 def _kept_together(

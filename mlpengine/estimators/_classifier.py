@@ -12,7 +12,12 @@ from mlpengine.common.fields import NonNegative, fitting
 from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
-from mlpengine.estimators._estimator import MlpEstimator, checked_data, rollback_on_error
+from mlpengine.estimators._estimator import (
+    MlpEstimator,
+    checked_data,
+    require_fit,
+    rollback_on_error,
+)
 from mlpengine.estimators._sparse import dense_rows
 from mlpengine.features import class_weights
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
@@ -127,6 +132,21 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         chances = self._task().probabilities(output)
         assert chances is not None
         return chances
+
+    @called_as("estimator.predict_set(X)")
+    def predict_set(self, X: Any, level: float = 0.9) -> Array:
+        """Return which classes are in the set of each row, bool (rows, classes).
+
+        This share of new rows have their class in their set, by the probabilities out of fold.  A
+        set may be empty, where no class is likely enough.
+        Raises: UsageError for several labels, and for an estimator that was fitted without `folds`.
+        """
+        require_fit(self)
+        if self._kind == "multilabel":
+            raise UsageError("predict_set: takes one label for each row (y has several)")
+        if self._sets is None:
+            raise UsageError("predict_set: fit with folds first (got folds=None)")
+        return self._sets.contain(self.predict_proba(X), level)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, y = checked_data(self, X, y, reset=reset, multi_output=True)

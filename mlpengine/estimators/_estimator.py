@@ -33,6 +33,7 @@ from mlpengine.estimators._sparse import (
     dense_rows,
     exact_scale,
     issparse,
+    matrix_copies,
     quantile_edges,
     updated_scale,
 )
@@ -40,7 +41,7 @@ from mlpengine.features import fold_rows, split_rows
 from mlpengine.features.leaks import find_leaks
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.sources import Source
-from mlpengine.models.calibration import Residuals
+from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
@@ -191,6 +192,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         "best_loss_": "write min(estimator.validation_loss_curve_)",
         "transform": "write estimator.predict(X)",
         "predict_interval": "MlpRegressor has it",
+        "predict_set": "MlpClassifier has it",
         "predict_log_proba": "write np.log(estimator.predict_proba(X))",
     }
     _kind: ClassVar[Literal["classification", "regression"]]
@@ -198,6 +200,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _loss: Loss
     _shares: tuple[float, ...]
     _residuals: Residuals | None
+    _sets: ClassSets | None
     _edges: Sequence[Array]
     _range: tuple[list[float], list[float]] | None
 
@@ -337,6 +340,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if weights is not None:
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
+        x, y, weights, copies = self._learned_once(x, y, weights)
         again = self.warm_start and self.__sklearn_is_fitted__()
         if again:
             self._check_outputs(y)
@@ -348,12 +352,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
         folds = None
         if count is not None:
-            folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y))
-        train, validation = self._divide(y, seed, holds_out=ends_early and not count)
+            folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y), copies=copies)
+        train, validation = self._divide(y, seed, copies, holds_out=ends_early and not count)
         kinds: list[Kind] = []
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
-            self._fit_scale(x[train], y[train], None if weights is None else weights[train])
+            self._fit_scale(x[train], y[train])
         network = settings.network
         if self.kinds == "auto" and not can_be_linear(network):
             kinds = trained(kinds)
@@ -409,7 +413,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Keep what came of a training."""
         result = fitted.result
         self._members, self._shares = trainer.members_of(fitted), fitted.mean.shares
-        self._residuals = fitted.residuals
+        self._residuals, self._sets = fitted.residuals, fitted.sets
         if fitted.shares:
             self.shares_ = dict(fitted.shares)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
@@ -598,13 +602,27 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             raise DataError("class_weight: some row must have a weight above zero (all have 0)")
         return _bounded(weights)
 
-    def _divide(self, y: Array, seed: int, *, holds_out: bool) -> tuple[Array, Array]:
+    def _learned_once(
+        self, x: Any, y: Array, weights: Array | None
+    ) -> tuple[Any, Array, Array | None, Array | None]:
+        """Return the rows with copies as one, and what is equal for those that differ in `y`."""
+        copies = matrix_copies(x)
+        once = copies.learned_once(y, weights)
+        if once is None:
+            return x, y, weights, copies.together
+        rows, weights = once
+        return x[rows], y[rows], weights, copies.of(rows).together
+
+    def _divide(
+        self, y: Array, seed: int, copies: Array | None, *, holds_out: bool
+    ) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
         if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
         share = validation_share(len(y)) if share is None else share
-        split = split_rows(len(y), (1 - share, share), seed=seed, labels=self._classes(y))
+        labels = self._classes(y)
+        split = split_rows(len(y), (1 - share, share), seed=seed, labels=labels, copies=copies)
         return split.train, split.validation
 
     def _begin(self, x: Any, y: Array) -> None:
@@ -616,9 +634,10 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._scales, self._edges, self._range = bool(self.standardize), (), None
-        self._residuals, self._shares = None, ()
+        self._residuals = self._sets = None
+        self._shares = ()
 
-    def _fit_scale(self, x: Any, y: Array, weights: Array | None) -> None:
+    def _fit_scale(self, x: Any, y: Array, weights: Array | None = None) -> None:
         """Fit the scale of features and targets, or update it."""
         self._fit_target(y, weights)
         if self._scales:

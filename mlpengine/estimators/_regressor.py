@@ -135,8 +135,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             scaler.var_ = np.square(scaler.scale_)
 
     def _scaled(self, y: Array) -> Array:
-        target = self._task().target
-        return (y - target.center) / target.scale
+        return self._task().target.scaled(y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
 from mlpengine.errors import DataError
+from mlpengine.features.copies import Copies, find_copies, hashed
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.sources import LIMIT, Source
 from mlpengine.features.statistics import Statistics
@@ -16,7 +17,15 @@ from mlpengine.settings.features import BINS
 from mlpengine.spec import Array
 from mlpengine.tables import Table
 
-__all__ = ["SparseRows", "dense_rows", "exact_scale", "issparse", "quantile_edges", "updated_scale"]
+__all__ = [
+    "SparseRows",
+    "dense_rows",
+    "exact_scale",
+    "issparse",
+    "matrix_copies",
+    "quantile_edges",
+    "updated_scale",
+]
 
 DENSE = 1 << 20
 """Numbers of a sparse matrix that become dense at once."""
@@ -26,6 +35,25 @@ def dense_rows(x: Any) -> Array:
     """Return rows of a matrix as an array."""
     array: Array = x.toarray() if issparse(x) else x
     return array
+
+
+def matrix_copies(x: Any) -> Copies:
+    """Return which rows of a matrix are copies; an array and a sparse one have the same hashes."""
+
+    def hashes_of(rows: Array, k: int) -> Array:
+        return hashed(dense_rows(x[rows][:, [k]]).astype(np.float64)[:, 0].copy(), k)
+
+    return find_copies(_row_hashes(x), hashes_of, x.shape[1])
+
+
+def _row_hashes(x: Any) -> Array:
+    if issparse(x):
+        each = hashed(x.data.astype(np.float64), x.indices)
+        sums = np.append(np.uint64(0), np.cumsum(each, dtype=np.uint64))
+        return np.asarray(sums[x.indptr[1:]] - sums[x.indptr[:-1]])
+    size, columns = max(1, DENSE // max(1, x.shape[1])), np.arange(x.shape[1])
+    chunks = (x[start : start + size].astype(np.float64) for start in range(0, len(x), size))
+    return np.concatenate([hashed(rows, columns).sum(axis=1) for rows in chunks])
 
 
 def updated_scale(scaler: Any, x: Array, weights: Array | None, where: str, start: int = 0) -> Any:

@@ -255,8 +255,14 @@ def _y_draws(step: DeviceStep) -> Draws:
         return Draws.of([(0.0, 1.0, 2, False)] * step.targets)
     if isfinite(low):  # from 0.5 to 3.5
         return Draws.of([(2.0, 1.0, 0, False)] * step.targets)
+    if isinstance(task, Regression) and task.target.log:
+        assert task.target.bounds is not None
+        low, high = task.target.bounds
+        middle, size = (low + high) / 2, (high - low) / 3  # from the lowest to the highest
+    elif isinstance(task, Regression):
+        middle, size = task.target.center, task.target.scale
     if isinstance(task, Regression):
-        pairs = zip(task.target.center.tolist(), task.target.scale.tolist(), strict=True)
+        pairs = zip(middle.tolist(), size.tolist(), strict=True)
         return Draws.of([(center, scale, 0, False) for center, scale in pairs])
     return Draws.of([(0.0, 1.0, 0, False)] * step.targets)
 
@@ -348,8 +354,7 @@ def _learned(step: DeviceStep, y: Array) -> Array:
     """Return targets as the network learns them."""
     task = step.model.task if step.model else None
     if isinstance(task, Regression):
-        scaled: Array = (y - task.target.center) / task.target.scale
-        return scaled
+        return task.target.scaled(y)
     return y
 
 

@@ -143,7 +143,7 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
     file = export_c(
         model.mlp if model.members is None else model.networks,
         name=network,
-        combined=model.task.averaged,
+        log_link=model.task.log_link,
         shares=model.mean.weights.tolist(),
         real=real,
         functions=functions,

@@ -29,8 +29,6 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     where a cell is missing.  Categories whose levels are numbers are float64, too; others are text,
     missing where it is one of the spellings that our reader takes for missing.  Arithmetic is that
     of the preprocessor, operation by operation.
-
-    Raises: UsageError for embedded categories.
     """
     numbers = preprocessor.numbers
     if numbers is None:
@@ -128,8 +126,6 @@ def _cosine(graph: Graph, angle: str) -> str:
 
 def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list[str]:
     """Return one feature per level, then unknown, then missing where training had gaps."""
-    if category.embedded:
-        raise UsageError(f"export: an embedded column has no ONNX form ({category.column!r})")
     levels = numeric_levels(category)
     if levels is not None:
         return _one_hot_numbers(graph, category, levels)

@@ -55,6 +55,7 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
         y = graph.node("Mul", y, graph.constant(target.scale))
         if prediction.location:
             y = graph.node("Add", y, graph.constant(target.center))
+            y = graph.node("Exp", y) if target.log else y
             if target.bounds is not None:
                 low, high = map(graph.constant, target.bounds)
                 y = graph.node("Min", graph.node("Max", y, low), high)
@@ -72,15 +73,9 @@ def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
         parts = (graph.node("Mul", *pair) for pair in zip(values, shares, strict=True))
         return graph.node("Sum", *parts)
 
-    if task.averaged == "mean":
-        return mean(outputs)
-    if task.averaged == "exp":
+    if task.log_link:
         return graph.node("Log", mean([graph.node("Exp", y) for y in outputs]))
-    if task.averaged == "softmax":
-        return graph.node("Log", mean([graph.node("Softmax", y, axis=1) for y in outputs]))
-    one = mean([graph.node("Sigmoid", y) for y in outputs])
-    other = mean([graph.node("Sigmoid", graph.node("Neg", y)) for y in outputs])
-    return graph.node("Sub", graph.node("Log", one), graph.node("Log", other))
+    return mean(outputs)
 
 
 def label_array(classes: Sequence[Label]) -> Array:

@@ -59,9 +59,11 @@ def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
     ours, task = model.forward(model.features(table)), model.task
     if isinstance(task, Regression):
         expected = np.stack([*task.columns(ours).values()], axis=1)
-        count = len(task.loss.predictions)
+        count, theirs = len(task.loss.predictions), outputs[0]
+        if task.target.log:
+            expected, theirs = np.log(expected), np.log(theirs)
         center, scale = (np.repeat(a, count) for a in (task.target.center, task.target.scale))
-        return _largest((outputs[0] - center) / scale, (expected - center) / scale)
+        return _largest((theirs - center) / scale, (expected - center) / scale)
     chances = task.probabilities(ours)
     assert chances is not None
     labels = task.predict(ours)

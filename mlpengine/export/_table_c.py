@@ -85,7 +85,7 @@ def table_code(
     `functions` gets those that it shares with the network; `real` is the type for which the code is
     meant, ``float`` or ``double``; `trains` tells whether targets are read.
 
-    Raises: UsageError for embedded categories, or for what `real` cannot hold.
+    Raises: UsageError for what `real` cannot hold.
     """
     preprocessor, task = model.preprocessor, model.task
     outputs, targets = task.outputs, task.outputs
@@ -129,7 +129,8 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
     if task.scaled:
         text = _split("target_center", target.center, real)
         text += constants("target_scale", _fitting(target.scale, "a target's scale", real))
-        unscaled = "y[i] - target_center[i] - target_center_low[i]"
+        given = "v_log(vmax(y[i], target_low[i]))" if target.log else "y[i]"
+        unscaled = f"{given} - target_center[i] - target_center_low[i]"
         learned = f"{loop}\n    t[i] = ({unscaled}) / target_scale[i];\n"
     if target.bounds is not None:
         for name, values in zip(("low", "high"), target.bounds, strict=True):
@@ -144,6 +145,8 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
         scaled = f"p{k} * target_scale[i]" if task.scaled else f"p{k}"
         if task.scaled and prediction.location:
             scaled += " + target_center_low[i] + target_center[i]"
+        if target.log:
+            scaled = f"v_exp({scaled})"
         if target.bounds is not None and prediction.location:
             scaled = f"vmin(vmax({scaled}, target_low[i]), target_high[i])"
         lines.append(f"out[i * {len(values)} + {k}] = {scaled};")
@@ -206,8 +209,6 @@ def _features(preprocessor: Preprocessor, real: str) -> str:
         tables, body = tables + more, body + lines
     place = numbers.width
     for category in preprocessor.categories:
-        if category.embedded:
-            raise UsageError(f"export: an embedded column has no C form ({category.column!r})")
         code, levels, gaps = columns[category.column], len(category.levels), int(category.gaps)
         if category.strict:
             body.append(f"if (is_nan({code})) usable = 0;")

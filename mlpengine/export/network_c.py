@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions, constants, indented
@@ -22,9 +21,6 @@ from mlpengine.tape.forward import ForwardPlan
 
 Real = Literal["float", "double"]
 """The C type of all numbers of a file."""
-
-Combined = Literal["mean", "exp", "softmax", "sigmoid"]
-"""What several networks have the mean of: their outputs, or those after exp, softmax or sigmoid."""
 
 FILE = """\
 /* {title}
@@ -53,7 +49,7 @@ MEAN_FUNCTION = """\
 {shares}
 void {name}(const real *input, real *output)
 {{
-  real y[{n}]{zeros};
+  real y[{n}], sum[{n}] = {{0}};
   for (size_t k = 0; k < {count}; k++) {{
 {body}  }}
   for (size_t i = 0; i < {n}; i++) output[i] = {result};
@@ -61,20 +57,12 @@ void {name}(const real *input, real *output)
 
 """
 
-COMBINED: dict[Combined, tuple[tuple[str, ...], str]] = {
-    "mean": (("y[i]",), "sum_0[i]"),
-    "exp": (("v_exp(y[i])",), "v_log(sum_0[i])"),
-    "softmax": (("y[i]",), "v_log(sum_0[i])"),
-    "sigmoid": (("v_sigmoid(y[i])", "v_sigmoid(-y[i])"), "v_log(sum_0[i]) - v_log(sum_1[i])"),
-}
-"""What is added up of the outputs y of each network (or of their softmax), and the result."""
-
 
 def export_c(
     networks: Network | Sequence[Network],
     *,
     name: str = "predict",
-    combined: Combined = "mean",
+    log_link: bool = False,
     real: Real | None = None,
     shares: Sequence[float] | None = None,
     functions: Functions | None = None,
@@ -82,9 +70,8 @@ def export_c(
 ) -> str:
     """Return a C file with the weights and ``void name(input, output)`` for one row.
 
-    The output of several networks of one shape is their mean, or that whose `combined` ("softmax"
-    or "sigmoid" of logits, "exp") is the mean of theirs.  The mean
-    has the weights `shares`, by default equal ones.
+    The output of several networks of one shape is their mean or, with a `log_link`, the logarithm
+    of the mean of their exponentials.  The mean has the weights `shares`, by default equal ones.
 
     `real` is the type of all numbers, by default that of the network; `text` is C that follows the
     network, and calls it and `functions`.
@@ -114,16 +101,14 @@ def export_c(
         body=indented([*forward.memory, *forward.statements]),
     )
     if several:
-        (sums, result), loop = COMBINED[combined], f"for (size_t i = 0; i < {n}; i++)"
-        lines = [f"{one}({table} + k * {len(network.params)}, input, y);"]
-        lines += [f"{softmax_function(functions)}(y, y, {n});"] if combined == "softmax" else []
-        lines += [f"{loop} sum_{k}[i] += {name}_shares[k] * {y};" for k, y in enumerate(sums)]
-        zeros = "".join(f", sum_{k}[{n}] = {{0}}" for k in range(len(sums)))
+        y, total = ("v_exp(y[i])", "v_log(sum[i])") if log_link else ("y[i]", "sum[i]")
+        lines = [
+            f"{one}({table} + k * {len(network.params)}, input, y);",
+            f"for (size_t i = 0; i < {n}; i++) sum[i] += {name}_shares[k] * {y};",
+        ]
         loop_of = {"count": len(each), "body": indented(lines, "    ")}
         weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
-        code += MEAN_FUNCTION.format(
-            name=name, n=n, shares=weights, zeros=zeros, result=result, **loop_of
-        )
+        code += MEAN_FUNCTION.format(name=name, n=n, shares=weights, result=total, **loop_of)
     body = functions.text + code + text
     return FILE.format(
         title=f"{f'{len(each)} of ' if several else ''}{title_of(network)}, "

@@ -14,7 +14,7 @@ from mlpengine.tables.table import Column, Table, number_text
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 MAX_ONE_HOT = 1_000
-"""A category with more levels than this is not one-hot encoded: use embeddings, or drop it."""
+"""A category with more levels than this is not one-hot encoded: drop it."""
 
 
 class Category:
@@ -31,12 +31,11 @@ class Category:
         levels: list[str],
         *,
         gaps: bool,
-        embedded: bool,
         strict: bool,
         text: bool,
     ) -> None:
         self.column, self.levels = column, levels
-        self.gaps, self.embedded, self.strict, self.text = gaps, embedded, strict, text
+        self.gaps, self.strict, self.text = gaps, strict, text
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
@@ -51,16 +50,14 @@ class Category:
         enough = np.flatnonzero(counts >= max(1, options.min_count)).tolist()
         often = sorted(enough, key=lambda i: (-counts[i], texts[i]))[: options.max_levels]
         levels = sorted(texts[i] for i in often)
-        limit = options.embed_above
-        embedded = limit is not None and len(levels) > limit
-        if len(levels) > MAX_ONE_HOT and not embedded:
+        if len(levels) > MAX_ONE_HOT:
             raise DataError(
                 f"{table.where(column)}: {len(levels):,} categories are too many to one-hot "
                 f"(at most {MAX_ONE_HOT:,}); drop the column, or raise min_count"
             )
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"
-        return cls(column, levels, gaps=gaps, embedded=embedded, strict=strict, text=text)
+        return cls(column, levels, gaps=gaps, strict=strict, text=text)
 
     @property
     def size(self) -> int:
@@ -99,7 +96,6 @@ class Category:
             "column": self.column,
             "levels": self.levels,
             "gaps": self.gaps,
-            "embedded": self.embedded,
             "strict": self.strict,
             "text": self.text,
         }
@@ -107,7 +103,7 @@ class Category:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Category":
         """Return the category that `state_dict` described."""
-        options = {name: state[name] for name in ("gaps", "embedded", "strict", "text")}
+        options = {name: state[name] for name in ("gaps", "strict", "text")}
         return cls(state["column"], list(state["levels"]), **options)
 
 

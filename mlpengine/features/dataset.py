@@ -16,14 +16,12 @@ from mlpengine.tables.table import Block, Table
 class Dataset:
     """The arrays of one part of a table, row for row.
 
-    Shapes: features (n, d), a Stream or PreparedRows if they stay in a file; codes (n, e) int64,
-        or None without embedded columns; target (n,) int64 classes or (n, k) numbers, or None;
-        weights (n,), or None.
+    Shapes: features (n, d), a Stream or PreparedRows if they stay in a file; target (n,) int64
+        classes or (n, k) numbers, or None; weights (n,), or None.
     Dtype: the preprocessor's; float32 in a file.
     """
 
     features: "Array | Stream | PreparedRows"
-    codes: Array | None = None
     target: Array | None = None
     weights: Array | None = None
 

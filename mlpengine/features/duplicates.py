@@ -5,11 +5,9 @@ from hashlib import sha256
 import numpy as np
 
 from mlpengine.features.categories import codes_into
+from mlpengine.features.copies import row_hashes
 from mlpengine.spec import Array
 from mlpengine.tables.table import Column, Table
-
-HASHED_ROWS = 1 << 15
-"""Rows that are hashed at once; their hashes stay in the cache."""
 
 DUPLICATE_ROWS = 10_000
 
@@ -19,26 +17,10 @@ def duplicate_rows(table: Table) -> int:
 
     Rows are compared by a 64-bit hash of their values.
     """
-    if not table.n_rows:
+    if not table.columns:
         return 0
-    hashes = np.zeros(table.n_rows, np.uint64)
-    for start in range(0, table.n_rows, HASHED_ROWS):
-        rows = slice(start, start + HASHED_ROWS)
-        for column in table.columns.values():
-            _mix(hashes[rows], column.take(rows))
-    hashes.sort()
+    hashes = np.sort(row_hashes(table.columns.values()))
     return int((hashes[1:] == hashes[:-1]).sum())
-
-
-def _mix(hashes: Array, column: Column) -> None:
-    """Mix the cells of a column into the hashes of their rows."""
-    values = column.values.astype(np.float64) + 0.0  # -0.0 and 0.0 are equal
-    values[column.missing] = np.nan
-    hashes ^= values.view(np.uint64)
-    hashes *= np.uint64(0x9E3779B97F4A7C15)
-    hashes ^= hashes >> np.uint64(29)
-    hashes *= np.uint64(0xBF58476D1CE4E5B9)
-    hashes ^= hashes >> np.uint64(32)
 
 
 def same_columns(table: Table) -> dict[str, str]:

@@ -93,7 +93,6 @@ class RowEncoder:
             numbers is not None
             and not preprocessor.computed
             and "date" not in preprocessor.kinds.values()
-            and not any(category.embedded for category in preprocessor.categories)
         )
 
     def encode(self, row: Mapping[str, Any]) -> bool:

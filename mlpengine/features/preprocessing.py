@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.common.fields import options_of
 from mlpengine.common.misuse import quoted
+from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
@@ -29,8 +30,10 @@ from mlpengine.features.prepared import prepared_rows
 from mlpengine.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
 from mlpengine.features.summary import SummaryState, summary_of_rows
+from mlpengine.features.target_transform import PROBED_ROWS, can_be_log, log_is_better
 from mlpengine.features.targets import (
     Label,
+    NumberTarget,
     Target,
     check_target,
     fit_target,
@@ -128,18 +131,15 @@ class Preprocessor:
             options.bins if options.encoding == "piecewise" else None,
         )
         picked = [name for name, kind in self.kinds.items() if kind == "category"]
-        if options.target:
-            part = _part(table, options.target, rows)
-            self.target = fit_target(
-                part,
-                options.target,
-                None if options.task == "auto" else options.task,
-                options.standardize_target,
-                bounded=options.bound_predictions,
-            )
         self.categories = [
             Category.fit(_part(table, [name], rows), name, options) for name in picked
         ]
+        if options.target:
+            part = _part(table, options.target, rows)
+            log = options.transform_target == "log"
+            self.target = self._fitted_target(part, log=log)
+            if options.transform_target == "auto" and self._log_is_better(table, rows):
+                self.target = self._fitted_target(part, log=True)
         self.operands = {
             name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
         }
@@ -147,6 +147,30 @@ class Preprocessor:
         ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
         self.summary = summary_of_rows(table, rows, ranges, self.categories)
         return self
+
+    def _fitted_target(self, part: Table, *, log: bool) -> Target:
+        options = self.options
+        return fit_target(
+            part,
+            options.target,
+            None if options.task == "auto" else options.task,
+            options.standardize_target,
+            bounded=options.bound_predictions,
+            log=log,
+        )
+
+    def _log_is_better(self, table: Table, rows: Array | None) -> bool:
+        """Return whether a small model predicts the one target better by its logarithm."""
+        if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
+            return False
+        count = table.n_rows if rows is None else len(rows)
+        some = evenly_spaced(count, PROBED_ROWS)
+        some = some if rows is None else rows[some]
+        y = table[self.options.target[0]].values[some]
+        if not can_be_log(y):
+            return False
+        features = self.transform(table, some, targets=False).features
+        return log_is_better(np.asarray(features, np.float64), y)
 
     def _read_formulas(self, names: Sequence[str]) -> None:
         self.computed = computed_columns(self.options.features, names)
@@ -248,17 +272,11 @@ class Preprocessor:
         features = np.empty((n_rows, self.n_features), self.options.dtype)
         width = numbers.width
         numbers.encode(table, features[:, :width], rows)
-        codes = []
         for category in self.categories:
-            level_codes = category.encode(part)
-            if category.embedded:
-                codes.append(level_codes)
-                continue
-            block = features[:, width : width + category.size]
-            np.equal(level_codes[:, None], np.arange(category.size), out=block, casting="unsafe")
+            block, codes = features[:, width : width + category.size], category.encode(part)
+            np.equal(codes[:, None], np.arange(category.size), out=block, casting="unsafe")
             width += category.size
-        embedded = np.column_stack(codes) if codes else None
-        return Dataset(features, embedded, *self._targets(part))
+        return Dataset(features, *self._targets(part))
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
         """Return by column how many rows hold a text without a feature, and the first such text."""
@@ -301,7 +319,7 @@ class Preprocessor:
                 "computed columns can be streamed; set stream to false"
             )
         part = _part(table, self._extra(table), rows)
-        return Dataset(Stream(table, block, numbers, rows, batch_size), None, *self._targets(part))
+        return Dataset(Stream(table, block, numbers, rows, batch_size), *self._targets(part))
 
     def _prepared(self, table: Table, rows: Array | None, batch_size: int, window: int) -> Dataset:
         table.require(self.columns, "the model", taken=self.options.target)
@@ -315,7 +333,7 @@ class Preprocessor:
             window=window,
             batch_size=batch_size,
         )
-        return Dataset(features, None, *self._targets(_part(table, self._extra(table), rows)))
+        return Dataset(features, *self._targets(_part(table, self._extra(table), rows)))
 
     def _check_columns(self, table: Table) -> None:
         table.require(self.columns, "the model", taken=self.options.target)
@@ -405,24 +423,19 @@ class Preprocessor:
     @property
     def feature_names(self) -> list[str]:
         """The name of each column of the feature matrix."""
-        one_hot = [name for c in self.categories if not c.embedded for name in c.names]
+        one_hot = [name for c in self.categories for name in c.names]
         return self._fitted().names + one_hot
 
     @property
     def n_features(self) -> int:
         """Columns of the feature matrix."""
-        one_hot = sum(category.size for category in self.categories if not category.embedded)
+        one_hot = sum(category.size for category in self.categories)
         return self._fitted().width + one_hot
 
     @property
     def n_outputs(self) -> int:
         """Outputs that the target needs: classes, or columns."""
         return self.target.n_outputs if self.target else 0
-
-    @property
-    def embedding_sizes(self) -> dict[str, int]:
-        """Number of codes of each embedded column, in the order of `Dataset.codes`."""
-        return {c.column: c.size for c in self.categories if c.embedded}
 
     @property
     def constant(self) -> list[str]:

@@ -36,7 +36,6 @@ class CategoryState(TypedDict):
     column: str
     levels: list[str]
     gaps: bool
-    embedded: bool
     strict: bool
     text: bool
 
@@ -57,6 +56,7 @@ class NumberState(TypedDict):
     center: list[float]
     scale: list[float]
     bounds: NotRequired[tuple[list[float], list[float]]]
+    log: NotRequired[Literal[True]]
 
 
 class MultiLabelState(TypedDict):
@@ -175,6 +175,10 @@ def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -
                 all(a <= b for a, b in zip(low, high, strict=True)), "target.bounds must be a range"
             )
             _demand(min(target["scale"]) > 0.0, "target.scale must be positive")
+            _demand(
+                not target.get("log") or ("bounds" in target and min(low) > 0.0),
+                "target.log needs positive target.bounds",
+            )
 
 
 def _distinct(values: list[Any], what: str) -> None:

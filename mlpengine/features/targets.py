@@ -109,7 +109,9 @@ class ClassTarget(Target):
 class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
-    `bounds` are the lowest and highest prediction of each column, None for no bounds.
+    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`,
+    which needs positive bounds, logarithms are scaled in place of y, that of the lowest bound where
+    y is less.
     """
 
     task = "regression"
@@ -120,11 +122,14 @@ class NumberTarget(Target):
         center: Sequence[float],
         scale: Sequence[float],
         bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        *,
+        log: bool = False,
     ) -> None:
         self.columns = list(columns)
         self.center = np.array(center, np.float64)
         self.scale = np.array(scale, np.float64)
         self.bounds = None if bounds is None else np.array(bounds, np.float64)
+        self.log = log
 
     @classmethod
     def fit(
@@ -134,23 +139,30 @@ class NumberTarget(Target):
         standardize: Standardizing,
         *,
         bounded: bool = False,
+        log: bool = False,
     ) -> "NumberTarget":
         """Take mean and standard deviation of each column, 0 and its mean, or 0 and 1.
 
-        The bounds are the range of each column, where it is `bounded`.
+        They are those of its logarithm where `log` is set.  The bounds are the range of each
+        column, where it is `bounded`, and of logarithms.
 
-        Raises: DataError if a cell is missing, infinite or not a number.
+        Raises: DataError if a cell is missing, infinite or not a number, or not positive for `log`.
         """
         count = len(columns)
-        values = [_numbers(table, name) for name in columns]
+        units = values = [_numbers(table, name) for name in columns]
+        if log:
+            for name, column in zip(columns, units, strict=True):
+                _positive(table, name, column)
+            values = [np.log(column) for column in units]
         center, scale = [0.0] * count, [1.0] * count
         if standardize == "mean":
             scale = [mean if mean > 0 else 1.0 for mean in (float(one.mean()) for one in values)]
         elif standardize:
             center = [float(column.mean()) for column in values]
             scale = [float(column.std()) or 1.0 for column in values]
-        ends = [float(one.min()) for one in values], [float(one.max()) for one in values]
-        return cls(columns, center, scale, ends if bounded else None)
+        ends = [float(one.min()) for one in units], [float(one.max()) for one in units]
+        bounds = ends if bounded or log else None
+        return cls(columns, center, scale, bounds, log=log)
 
     @property
     def n_outputs(self) -> int:
@@ -159,7 +171,12 @@ class NumberTarget(Target):
 
     def encode(self, table: Table) -> Array:
         """Return scaled values, one column per target."""
-        values = np.column_stack([_numbers(table, name) for name in self.columns])
+        return self.scaled(np.column_stack([_numbers(table, name) for name in self.columns]))
+
+    def scaled(self, values: Array) -> Array:
+        """Return targets (rows, columns) in their own units as networks learn them."""
+        if self.log and self.bounds is not None:
+            values = np.log(np.maximum(values, self.bounds[0]))
         return np.ascontiguousarray((values - self.center) / self.scale)
 
     def inverse(self, outputs: Array) -> Array:
@@ -167,6 +184,9 @@ class NumberTarget(Target):
         values = outputs.astype(np.float64)
         values *= self.scale
         values += self.center
+        if self.log:
+            with np.errstate(over="ignore"):  # bounds follow
+                np.exp(values, out=values)
         if self.bounds is not None:
             np.maximum(values, self.bounds[0], out=values)
             np.minimum(values, self.bounds[1], out=values)
@@ -180,6 +200,7 @@ class NumberTarget(Target):
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
             **({} if self.bounds is None else {"bounds": self.bounds.tolist()}),
+            **({"log": True} if self.log else {}),
         }
 
 
@@ -259,10 +280,12 @@ def fit_target(
     standardize: Standardizing,
     *,
     bounded: bool = False,
+    log: bool = False,
 ) -> Target:
     """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
 
-    Predictions of numbers stay in the range of the targets where they are `bounded`.
+    Predictions of numbers stay in the range of the targets where they are `bounded`; `log` has
+    networks learn their logarithms.
 
     Raises: DataError if the columns do not suit the task.
     """
@@ -278,7 +301,7 @@ def fit_target(
             )
         return ClassTarget.fit(table, columns[0])
     if chosen == "regression":
-        return NumberTarget.fit(table, columns, standardize, bounded=bounded)
+        return NumberTarget.fit(table, columns, standardize, bounded=bounded, log=log)
     target = MultiLabelTarget(columns)
     target.encode(table)
     return target
@@ -289,7 +312,8 @@ def target_from_state(state: Mapping[str, Any]) -> Target:
     if state["task"] == "classification":
         return ClassTarget(state["columns"][0], state["classes"])
     if state["task"] == "regression":
-        return NumberTarget(state["columns"], state["center"], state["scale"], state.get("bounds"))
+        numbers = state["center"], state["scale"], state.get("bounds")
+        return NumberTarget(state["columns"], *numbers, log=state.get("log", False))
     return MultiLabelTarget(state["columns"])
 
 
@@ -350,6 +374,16 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
         raise DataError(
             f"{table.where(name, int(missing[0]))}: {role} is missing here{others}; "
             "fill the cells or delete the rows"
+        )
+
+
+def _positive(table: Table, name: str, values: Array) -> None:
+    """Raise DataError for a value that has no logarithm."""
+    if not (values > 0).all():
+        row = int(np.argmin(values))
+        raise DataError(
+            f"{table.where(name, row)}: a target that is learned by its logarithm must be positive "
+            f"({table[name].cell(row)}); write data.transform_target: none"
         )
 
 

@@ -5,23 +5,29 @@ from typing import Any
 from mlpengine.models.model import Model
 
 
-def card(model: Model) -> dict[str, Any]:
-    """Return target, columns with types and levels, size, and the record of training, as data."""
-    preprocessor = model.preprocessor
-    levels = {category.column: category.levels for category in preprocessor.categories}
+def facts_of(model: Model) -> dict[str, Any]:
+    """Return what a model predicts, and its size, as data."""
     return {
-        "task": preprocessor.task,
+        "task": model.preprocessor.task,
         "target": model.target,
         "classes": [str(label) for label in model.classes],
-        "columns": [
-            {"name": name, "type": str(preprocessor.kinds[name]), "levels": levels.get(name, [])}
-            for name in preprocessor.kinds
-        ],
-        "reads": model.columns,
         "networks": len(model.networks),
         "architecture": model.mlp.title,
         "sizes": list(model.mlp.sizes),
         "parameters": int(model.params.size),
         "loss": model.loss,
+    }
+
+
+def card(model: Model) -> dict[str, Any]:
+    """Return these facts, columns with types and levels, and the record of training, as data."""
+    kinds = model.preprocessor.kinds
+    levels = {category.column: category.levels for category in model.preprocessor.categories}
+    return facts_of(model) | {
+        "columns": [
+            {"name": name, "type": str(kind), "levels": levels.get(name, [])}
+            for name, kind in kinds.items()
+        ],
+        "reads": model.columns,
         "record": dict(model.record),
     }

@@ -17,7 +17,7 @@ from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.features import Preprocessor
 from mlpengine.features.unlike import NewRows
-from mlpengine.models.calibration import RESIDUALS, Residuals, spread
+from mlpengine.models.calibration import RESIDUALS, SET_CHANCES, ClassSets, Residuals, spread
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.network_kinds import NetworkMean
@@ -67,7 +67,8 @@ class Model(KnownAttributes):
     With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
     of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
     weights of the kinds in the mean.  `residuals` are the errors out of fold, as large as those of
-    the mean.  `record` tells of the training, if it is known (`TrainingRecord`).
+    the mean, and `sets` the probabilities of the true classes out of fold.
+    `record` tells of the training, if it is known (`TrainingRecord`).
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -87,6 +88,7 @@ class Model(KnownAttributes):
     residuals: Residuals | None = None
     shares: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
+    sets: ClassSets | None = None
 
     @property
     def networks(self) -> tuple[TabularNetwork, ...]:
@@ -264,15 +266,36 @@ class Model(KnownAttributes):
         The ends lie in the range of targets of the loss: not below 0 for counts.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
-            networks = len(self.networks)
-            raise UsageError(
-                "interval: needs a model of numbers that was trained with training.folds "
-                f"(this one predicts {self.preprocessor.task}, {plural(networks, 'network')}); "
-                "write mlpengine.fit(table, target='y', training={'folds': 8})"
-            )
+            raise self._without_folds("interval", "numbers")
         low, high = self.residuals.interval(self._task.predict(self.forward(x)), level)
         ends = self._task.loss.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
+
+    @called_as("model.predict_set(table, level=0.9)")
+    def predict_set(self, data: Any, level: float = 0.9) -> Array:
+        """Return which of the `classes` are in the set of each row, bool (rows, classes).
+
+        `level` is the share of new rows whose class is in their set, on average over rows like
+        those trained on.  A set is empty where no class is likely enough, which is so on some rows
+        if predictions are right more often than `level`.
+
+        Raises: UsageError for a model of numbers, or one that was trained without folds.
+        """
+        return self.set_of(self.outputs(data), level)
+
+    def set_of(self, output: Array, level: float) -> Array:
+        """Return `predict_set` (rows, classes) for outputs (rows, out_dim)."""
+        if self.sets is None:
+            raise self._without_folds("set", "classes")
+        return self.sets.contain(self._chances(output), level)
+
+    def _without_folds(self, where: str, what: str) -> UsageError:
+        networks = plural(len(self.networks), "network")
+        return UsageError(
+            f"{where}: needs a model of {what} that was trained with training.folds "
+            f"(this one predicts {self.preprocessor.task}, {networks}); "
+            "write mlpengine.fit(table, target='y', training={'folds': 8})"
+        )
 
     def spread(self, x: Array) -> Array:
         """Return how far the networks differ for features (rows, in_dim), in standard deviations.
@@ -401,19 +424,22 @@ class Model(KnownAttributes):
     @called_as("model.save('model.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
-        residuals = self.residuals.to_arrays() if self.residuals else {}
-        write_tensors(path, {**self.state_dict(), **residuals}, self.to_dict())
+        more = self.residuals.to_arrays() if self.residuals else {}
+        if self.sets:
+            more[SET_CHANCES] = self.sets.chances
+        write_tensors(path, {**self.state_dict(), **more}, self.to_dict())
 
     @classmethod
     @called_as("Model.load('model.safetensors')")
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)
-        residual = {n: arrays.pop(n) for n in [*arrays] if n.startswith(f"{RESIDUALS}.")}
+        more = {n: arrays.pop(n) for n in [*arrays] if n.startswith((RESIDUALS, SET_CHANCES))}
         model = cls.restored(header, arrays, Path(path))
         check_finite(arrays, path)
         try:
-            return replace(model, residuals=Residuals.taken_from(residual, len(model.target)))
+            residuals = Residuals.taken_from(more, len(model.target))
+            return replace(model, residuals=residuals, sets=ClassSets.taken_from(more))
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from error
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -37,9 +37,6 @@ MAX_CLASSES = 10
 
 PINBALL = "pinball_"
 """What a level follows in the names of metrics."""
-
-Averaged = Literal["mean", "exp", "softmax", "sigmoid"]
-"""What of several networks is averaged: outputs, or this function of them."""
 
 
 class RowOrigins(NamedTuple):
@@ -162,8 +159,8 @@ class Task(KnownAttributes, ABC):
     patterns: ClassVar[tuple[str, ...]] = ()
     """Metrics with a number in their name, as messages show them."""
 
-    averaged: Averaged = "mean"
-    """What of the outputs of several networks is averaged."""
+    log_link: bool = False
+    """Whether outputs are logarithms, whose exponentials are averaged over several networks."""
 
     @called_as("{name}(1), the number of outputs")
     def __init__(self, outputs: int) -> None:
@@ -188,21 +185,20 @@ class Task(KnownAttributes, ABC):
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one output (rows, out_dim) for those of several networks, the first axis.
 
-        Its prediction is the mean of theirs: of probabilities, or of numbers (of a variance the
-        geometric mean).  `shares` are the weights of the mean and add up to 1.  float64.
+        It is the mean of theirs: probabilities are geometric means, brought to a sum of 1.  Of
+        outputs with a log link it is that of the mean prediction.  `shares` are the weights of the
+        mean and add up to 1.  float64.
+
+        Source: Genest and Zidek 1986, "Combining probability distributions", for the
+        geometric mean, the logarithmic opinion pool.
         """
         used = slice(None) if shares is None else np.flatnonzero(shares)
         wide = outputs[used].astype(np.float64)
         weights = np.full(len(wide), 1 / len(wide)) if shares is None else shares[used]
-        if self.averaged == "mean":
-            return np.asarray(np.tensordot(weights, wide, 1))
-        logs = np.log(weights)[:, None, None]
-        if self.averaged == "exp":
-            return _log_sum_exp(wide + logs)
-        if self.averaged == "softmax":
-            return _log_sum_exp(wide - np.logaddexp.reduce(wide, axis=2, keepdims=True) + logs)
-        one, other = -np.logaddexp(0, -wide), -np.logaddexp(0, wide)
-        return _log_sum_exp(one + logs) - _log_sum_exp(other + logs)
+        if self.log_link:
+            total: Array = np.logaddexp.reduce(wide + np.log(weights)[:, None, None], axis=0)
+            return total
+        return np.asarray(np.tensordot(weights, wide, 1))
 
     @abstractmethod
     def _own_metrics(self) -> dict[str, Metric]:
@@ -245,7 +241,6 @@ class Classification(Task):
 
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
-    averaged: Averaged = "softmax"
 
     @called_as("{name}(3), the number of outputs")
     def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
@@ -273,8 +268,6 @@ class Classification(Task):
 class BinaryClassification(Classification):
     """One class of two, by a single logit for the second."""
 
-    averaged: Averaged = "sigmoid"
-
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)
 
@@ -291,7 +284,6 @@ class MultiLabel(Task):
 
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
-    averaged: Averaged = "sigmoid"
 
     @called_as("{name}(3), the number of outputs")
     def __init__(self, outputs: int, labels: Sequence[str] = ()) -> None:
@@ -323,7 +315,7 @@ class Regression(Task):
         super().__init__(target.n_outputs * self.loss.columns)
         (first, *others), leaves = self.loss.predictions, self.loss.formulas.outputs
         self._is_plain = not others and first.location and [first.formula] == list(leaves)
-        self.averaged = "exp" if self.loss.log_link else "mean"
+        self.log_link = self.loss.log_link
         self.scaled = bool((target.scale != 1.0).any() or target.center.any())
 
     def truth(self, table: Table, target: Array) -> Array:
@@ -467,10 +459,13 @@ def make_split(
     task: Task,
     dtype: np.dtype[np.generic],
     *,
+    weights: Array | None = None,
     stream: int | None = None,
     window: int = 64,
 ) -> Split:
     """Return the given rows of a table as the network and its metrics take them.
+
+    `weights` (rows,) replace those that the table has.
 
     With `stream`, a batch size, features stay in a file until they are gathered; of prepared ones
     `window` blocks are shuffled together.
@@ -489,7 +484,7 @@ def make_split(
     if data.target is None:
         wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
         raise DataError(f"{table.source}: the target column is missing ({wanted})")
-    weights = None if data.weights is None else np.ascontiguousarray(data.weights, dtype)
+    weights = data.weights if weights is None else weights
     features: Any = data.features
     if stream is None:
         features = np.ascontiguousarray(features, dtype)
@@ -497,7 +492,7 @@ def make_split(
         features,
         task.learning_target(data.target, dtype),
         task.truth(part, data.target),
-        weights,
+        None if weights is None else np.ascontiguousarray(weights, dtype),
         RowOrigins(
             Table({}, part.source, first_line=part.first_line, origin=part.origin),
             preprocessor.feature_names,
@@ -514,11 +509,6 @@ def _level(name: str) -> float | None:
     except ValueError:
         return None
     return level if name.startswith(PINBALL) and 0 < level < 1 else None
-
-
-def _log_sum_exp(values: Array) -> Array:
-    total: Array = np.logaddexp.reduce(values, axis=0)
-    return total
 
 
 def _logistic(logits: Array) -> Array:

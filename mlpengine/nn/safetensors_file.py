@@ -61,6 +61,9 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     Raises: CheckpointError if it is missing, damaged, or was not written by `write_tensors`.
     """
     path = checked_path(path, "load")
+    if path.is_dir():
+        text = f"of a run, mlpengine.load({str(path)!r}) returns the model"
+        raise CheckpointError(f"{path}: is a directory; {text}")
     if not path.is_file():
         raise CheckpointError(f"{path}: there is no such file{similar_file(path)}")
     try:

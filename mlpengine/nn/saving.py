@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 
 import numpy as np
 
-from mlpengine.common.files import checked_path
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.structure import conform
 from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
@@ -160,10 +159,6 @@ class Saved(KnownAttributes):
         The file has the name of the class and what its constructor was given, no code.
         Raises: CheckpointError for another class, other settings or shapes, or a damaged file.
         """
-        if checked_path(path, "load").is_dir():
-            raise CheckpointError(
-                f"{path}: is a directory; of a run, mlpengine.load({str(path)!r}) returns the model"
-            )
         arrays, header = read_tensors(path)
         if "step" in header:
             raise CheckpointError(

@@ -123,6 +123,11 @@ class EntryLoss(Loss):
         return [Prediction("", exp(y) if self.log_link else y)]
 
     @property
+    def takes_logs(self) -> bool:
+        """Whether targets may be logarithms: all that is predicted is then theirs."""
+        return not self.log_link and all(one.location for one in self.predictions)
+
+    @property
     def point(self) -> int:
         """The number of the prediction that is compared with the target."""
         return 0

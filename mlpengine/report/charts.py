@@ -114,6 +114,18 @@ def prediction_charts(predictions: Data) -> list[Chart]:
                 "On the dotted line it equals the mean probability.",
             )
         )  # fmt: skip
+    if known := predictions.get("sets"):
+        levels = known["levels"]
+        held = _columns(levels, "level", "share", "rows")
+        sizes = ", ".join(f"{number(one['size'], 3)} for {one['level']:g}" for one in levels)
+        charts.append(
+            _shares(
+                "Sets of classes", 0.4, "share inside", *held,
+                below="share that a set should hold",
+                note="The share of true classes inside, with two standard errors. "
+                f"Mean number of classes: {sizes}.",
+            )
+        )  # fmt: skip
     if known := predictions.get("intervals"):
         held = _columns(known["levels"], "level", "share", "rows")
         charts.append(

@@ -21,7 +21,7 @@ from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
-from mlpengine.models.card import card
+from mlpengine.models.card import card, facts_of
 from mlpengine.models.explain import dependence, feature_columns, importances
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
@@ -170,7 +170,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     attempt("epochs", lambda: epochs_of(run))
     loaded, model = run.loaded, run.model
     if loaded is not None and model is not None:
-        attempt("model", lambda: model_of(loaded, model))
+        attempt("model", lambda: model_of_run(loaded, model))
         if run.trained:
             attempt("held", lambda: held_out(loaded, model.mean, run.known))
             held = data.pop("held", None)
@@ -213,23 +213,9 @@ def collect_model(path: Path) -> dict[str, Any]:
         "card": known,
     }
     if record:
-        facts = (
-            "task",
-            "target",
-            "classes",
-            "networks",
-            "architecture",
-            "sizes",
-            "parameters",
-            "loss",
+        data["model"] = model_of(
+            model, source=record["source"], rows=record["rows"], folds=record["folds"]
         )
-        data["model"] = {name: known[name] for name in facts} | {
-            "source": record["source"],
-            "rows": record["rows"],
-            "columns": len(known["columns"]),
-            "activations": activations_of(model),
-            "folds": record["folds"],
-        }
         metrics = {n: {"value": v, "error": None} for n, v in record["metrics"].items()}
         names = [n for n in model.task.headline if n in metrics]
         if names:
@@ -247,9 +233,15 @@ def collect_model(path: Path) -> dict[str, Any]:
     return {**plain_data(data), "notes": notes}
 
 
-def activations_of(model: Model) -> list[str]:
-    """Return the names of the activations of a model's first network."""
-    return [str(name) for name in model.mlp.activations.values()]
+def model_of(model: Model, **training: Any) -> dict[str, Any]:
+    """Return what a model predicts, its size, and these facts of its training."""
+    preprocessor = model.preprocessor
+    return facts_of(model) | {
+        "columns": len(preprocessor.columns),
+        "features": preprocessor.n_features,
+        "activations": [str(name) for name in model.mlp.activations.values()],
+        **training,
+    }
 
 
 def epochs_of(run: RunData) -> dict[str, Any] | None:
@@ -286,27 +278,16 @@ def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     return curves
 
 
-def model_of(loaded: LoadedData, model: Model) -> dict[str, Any]:
+def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
     """Return what was trained to predict what."""
     config = loaded.file.config
-    preprocessor = model.preprocessor
-    return {
-        "task": preprocessor.task,
-        "target": model.target,
-        "classes": [str(label) for label in preprocessor.classes],
-        "source": config.data.source,
-        "rows": loaded.tables.rows,
-        "columns": len(preprocessor.columns),
-        "features": preprocessor.n_features,
-        "architecture": model.mlp.title,
-        "sizes": list(model.mlp.sizes),
-        "activations": activations_of(model),
-        "parameters": int(model.params.size),
-        "networks": len(model.networks),
-        "folds": config.training.folds,
-        "loss": model.loss,
-        "optimizer": config.optimizer.name,
-    }
+    return model_of(
+        model,
+        source=config.data.source,
+        rows=loaded.tables.rows,
+        folds=config.training.folds,
+        optimizer=config.optimizer.name,
+    )
 
 
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:

@@ -29,8 +29,6 @@ from .charts import (
 from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .svg import grid, strip
 
-TASK_PHRASES = {"classification": "a class", "regression": "a number", "multilabel": "labels"}
-
 MANY_COLUMNS = 25
 """Up to so many columns one table describes; of more, the usual ones are folded away."""
 

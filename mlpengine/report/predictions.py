@@ -41,8 +41,12 @@ def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
         result["labels"] = _labels(held, task.labels)
     if not isinstance(task, Regression):
         result["calibration"] = _calibration(task, held)
-    elif model.residuals is not None and held.part != OUT_OF_FOLD:
+    if held.part == OUT_OF_FOLD:
+        return result
+    if model.residuals is not None:
         result["intervals"] = _intervals(model, held)
+    if model.sets is not None:
+        result["sets"] = _sets(model, held)
     return result
 
 
@@ -210,6 +214,19 @@ def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
         if len(part)
     ]
     return {"levels": levels, "fifths": fifths}
+
+
+def _sets(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
+    """Return how many classes lie in sets that should hold a given share of them, and sizes."""
+    rows, levels = np.arange(len(held.rows)), []
+    for level in INTERVAL_LEVELS:
+        sets = model.set_of(held.output, level)
+        share = sets[rows, held.rows.truth.astype(np.int64)].mean()
+        size = sets.sum(axis=1).mean()
+        levels.append(
+            {"level": level, "share": float(share), "rows": len(rows), "size": float(size)}
+        )
+    return {"levels": levels}
 
 
 def _row_losses(task: Task, held: Held) -> Array:

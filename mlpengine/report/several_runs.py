@@ -22,7 +22,7 @@ from .page import page, scrolling_table, verdicts_section
 from .predictions import difference
 from .svg import grid, strip
 
-SHOWN_TRIALS, TRIAL_KEYS = 40, 9
+SHOWN_TRIALS = 40
 CURVE_POINTS = 100
 COMPARED_KEYS = (
     "name",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
-from mlpengine.common.fields import Checked, Count, Given
+from mlpengine.common.fields import Checked, Count
 
 TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
@@ -16,6 +16,7 @@ Filling: TypeAlias = (
     Literal["mean", "median", "indicator", "error"] | Annotated[float, Gt(-1e38), Lt(1e38)]
 )
 Standardizing: TypeAlias = bool | Literal["mean"]
+TargetTransform: TypeAlias = Literal["none", "log", "auto"]
 
 BINS = 12
 """Quantile bins of a column by default."""
@@ -40,11 +41,13 @@ class FeatureSettings(Checked):
         bins: Quantile bins of a column, with encoding: piecewise.
         standardize_target: Train on standardized targets (poisson, gamma: divided by their mean),
             or on targets divided by their mean.
+        transform_target: What networks learn of a positive target: log: its logarithm, which
+            predictions bring back, in the range of the training targets; none: itself; auto: log
+            where a small model predicts skewed targets better by it.
         bound_predictions: Whether predictions of numbers stay in the range of the training targets.
         missing: What stands in for a missing number.
         min_count: Rows a text must occur in to get a feature.
         max_levels: The most frequent texts of a column get a feature each; the others share one.
-        embed_above: Categories of more levels become embedding codes instead of features.
     """
 
     target: tuple[str, ...] = ()
@@ -60,11 +63,11 @@ class FeatureSettings(Checked):
     encoding: Encoding = "none"
     bins: Annotated[int, Ge(2), Le(1000)] = BINS
     standardize_target: Standardizing = True
+    transform_target: TargetTransform = "none"
     bound_predictions: bool = False
     missing: Filling = "mean"
     min_count: Count = 3
     max_levels: Annotated[int, Ge(1), Le(1000)] | None = 250
-    embed_above: Annotated[Annotated[int, Ge(0)] | None, Given] = None
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield a column that has two roles."""

@@ -19,9 +19,9 @@ MIDDLE = 20_000
 """Rows of the table for which the recipe `plain` has its sizes where the rows are unknown."""
 
 PLAIN = (
-    (1_000, [16], 0.003, 0.1, 200, 16, 50),
+    (1_000, [64, 64], 0.003, 0.1, 200, 16, 50),
     (4_000, [32, 32], 0.003, 0.1, 120, 32, 30),
-    (MIDDLE, [128, 128], 0.002, 0.05, 60, 128, 20),
+    (MIDDLE, [256, 256], 0.002, 0.05, 60, 128, 20),
     (100_000, [128, 128], 0.002, 0.01, 48, 256, 10),
     (float("inf"), [256, 128], 0.002, 0.01, 40, 256, 20),
 )
@@ -34,7 +34,10 @@ each.
 
 def recipe(preset: str, task: str, rows: float = MIDDLE) -> RunSettings:
     """Return the settings of a preset for a task and a number of rows, the others by default."""
-    return _realmlp(task) if preset == "realmlp" else _plain(rows)
+    run = _realmlp(task) if preset == "realmlp" else _plain(rows)
+    if task != "regression":
+        return run
+    return replace(run, features=replace(run.features, transform_target="auto"))
 
 
 def _plain(rows: float) -> RunSettings:

@@ -8,7 +8,7 @@ and keep or write what comes out. In the order of a training it decides
 - rows of a step, threads, what runs it: `step_rows`, `_allowed_threads`, `_chosen_backend`;
 - optimizers, schedules and steps: `Trainer._member`, which makes a `Member`;
 - loops: `Trainer.loop`;
-- shares of kinds, temperature, residuals: `Trainer.finish`, which makes a `Fitted`.
+- shares of kinds, temperature, residuals, sets: `Trainer.finish`, which makes a `Fitted`.
 """
 
 import logging
@@ -27,7 +27,7 @@ from mlpengine.errors import UsageError, at_setting
 from mlpengine.features import Preprocessor
 from mlpengine.features.batches import steps_of_epoch
 from mlpengine.features.numbers import Numbers
-from mlpengine.models.calibration import Residuals, apply_temperature, error_of_mean
+from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
 from mlpengine.models.model import Model
 from mlpengine.models.network_kinds import (
@@ -37,7 +37,7 @@ from mlpengine.models.network_kinds import (
     inputs_of,
     linear_projections,
 )
-from mlpengine.models.task import Regression, Split, Task
+from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.nn import Front, Mlp, Residual, TabularNetwork
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.nn.mlp import ROWS_AT_START
@@ -132,6 +132,7 @@ class Fitted:
         temperature: number by which the logits were divided.
         mean_error: error of the mean as a share of one network's (`error_of_mean`).
         residuals: errors of numbers out of fold.
+        sets: probabilities of the true classes out of fold.
         evaluator: that of a single network, in whose buffers, by all ranks, it is measured.
         diagnostics: of the first network, unless they are switched off.
     """
@@ -144,6 +145,7 @@ class Fitted:
     temperature: float = 1.0
     mean_error: Array | None = None
     residuals: Residuals | None = None
+    sets: ClassSets | None = None
     evaluator: Evaluator | None = None
     diagnostics: LoopDiagnostics | None = None
 
@@ -158,7 +160,8 @@ class Fitted:
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model that reads rows by a preprocessor, with these networks."""
-        return _model(self.loss, self.mean, preprocessor, self.residuals)
+        model = _model(self.loss, self.mean, preprocessor)
+        return replace(model, residuals=self.residuals, sets=self.sets)
 
 
 class Trainer(KnownAttributes):
@@ -427,7 +430,7 @@ class Trainer(KnownAttributes):
         every = None if settings.every == "auto" else settings.every
         return LoopDiagnostics(path, every=every, silence=settings.silence)
 
-    # results: the mean of kinds, calibration, residuals
+    # results: the mean of kinds, calibration, residuals, sets
 
     def fit(self, callbacks: Sequence[Callback] = ()) -> Fitted:
         """Train to the end of the loop, and return what comes of it.
@@ -453,8 +456,9 @@ class Trainer(KnownAttributes):
         """Return the trained networks with what rows tell that did not train them.
 
         With folds these are the best shares of several kinds of networks, linear ones too, and the
-        residuals of numbers. If the settings ask for it, the last layers are divided by a
-        temperature of classes, which rows out of fold or the validation part choose.
+        residuals of numbers or the probabilities of true classes. If the settings ask for it, the
+        last layers are divided by a temperature of classes, which rows out of fold or the
+        validation part choose.
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
@@ -478,11 +482,16 @@ class Trainer(KnownAttributes):
         fitted = self._calibrated(fitted, train, lambda x: mean.out_of_fold(x, folds))
         scorer = Scorer(fitted.scored_loss, task, task.outputs, mean.networks[0].dtype)
         share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
-        residuals = None
+        fitted = replace(fitted, mean_error=share)
+        output = mean.out_of_fold(train.x, folds)
         if isinstance(task, Regression):
-            predictions = task.predict(mean.out_of_fold(train.x, folds))
+            predictions = task.predict(output)
             residuals = Residuals.of(train.truth - predictions, predictions, share)
-        return replace(fitted, mean_error=share, residuals=residuals)
+            return replace(fitted, residuals=residuals)
+        if isinstance(task, Classification):
+            sets = ClassSets.of(task.probabilities(output), train.truth)
+            return replace(fitted, sets=sets)
+        return fitted
 
     def _calibrated(
         self, fitted: Fitted, rows: Split | None, forward: Callable[[Array], Array]
@@ -506,16 +515,14 @@ class Trainer(KnownAttributes):
         )
 
 
-def _model(
-    loss: Loss, mean: NetworkMean, preprocessor: Preprocessor, residuals: Residuals | None = None
-) -> Model:
+def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return the model of these networks, or of copies where several are no population."""
     options, networks = (
         asdict(loss) if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS) else {},
         mean.networks,
     )
     members = networks if isinstance(networks, Population) else None
-    model = Model(networks[0], preprocessor, loss.name, options, members, residuals, mean.shares)
+    model = Model(networks[0], preprocessor, loss.name, options, members, shares=mean.shares)
     return model if members or len(networks) == 1 else model.with_mean(mean)
 
 

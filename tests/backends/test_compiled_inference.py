@@ -4,11 +4,9 @@ import ctypes
 import gc
 import subprocess
 import weakref
-from functools import partial
 
 import numpy as np
 import pytest
-from scipy.special import expit, softmax
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
@@ -120,24 +118,23 @@ def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
     np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("combined", ["mean", "exp", "softmax", "sigmoid"])
+@pytest.mark.parametrize("log_link", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_exported_networks_predict_their_mean(combined, dtype, tmp_path):
+def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):
     networks = [Mlp([5, 6, 3], activation="silu", seed=seed, dtype=dtype) for seed in range(4)]
     for network in networks:
         network.params.flat *= 2
     weights = [0.1, 0.5, 0.15, 0.25]
-    predict = exported(networks, tmp_path, combined=combined, shares=weights)
+    predict = exported(networks, tmp_path, log_link=log_link, shares=weights)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
     out = np.zeros((8, 3), dtype)
     predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
     for row, result in zip(x, out, strict=True):
         predict(row.ctypes.data, result.ctypes.data)
-    rows_softmax = partial(softmax, axis=1)
-    shares = {"mean": np.array, "exp": np.exp, "softmax": rows_softmax, "sigmoid": expit}
-    each = [shares[combined](network.predict(x).astype("f8")) for network in networks]
+    averaged = np.exp if log_link else np.array
+    each = [averaged(network.predict(x).astype("f8")) for network in networks]
     tolerance = 2e-5 if dtype == "float32" else 1e-12
-    found = shares[combined](out.astype("f8"))
+    found = averaged(out.astype("f8"))
     mean = np.average(each, axis=0, weights=weights)
     np.testing.assert_allclose(found, mean, rtol=tolerance, atol=tolerance)
 

@@ -169,7 +169,7 @@ def test_check_shows_what_it_found_before_an_error(at):
 
 def test_summary_counts(at):
     found = json.loads(at("summary", "flowers.yaml", "--json").out)
-    sizes = [found["features"], 16, 2]
+    sizes = [found["features"], 64, 64, 2]
     pairs = list(pairwise(sizes))
     assert found["parameters"] == sum(i * o + o for i, o in pairs)
     assert [layer["weight"] for layer in found["layers"]] == [[o, i] for i, o in pairs]
@@ -193,7 +193,7 @@ def test_summary_counts_the_parts_before_and_between_layers(at):
     assert found["front"]["embedded"] == numbers > 0
     front = numbers * (16 + 16 + 3 * 16 + 3) + found["front"]["output"]
     assert found["front"]["parameters"] == front
-    added = front + 16 * 3 * numbers + 16  # weights of the embedded numbers, and the alphas
+    added = front + 64 * 3 * numbers + 2 * 64  # weights of the embedded numbers, and the alphas
     assert found["parameters"] == plain["parameters"] + added
     assert found["parameters"] == front + sum(layer["parameters"] for layer in found["layers"])
     text = at("summary", "flowers.yaml", *PARTS).out
@@ -454,7 +454,7 @@ def test_compare(at):
     fast = ["--epochs", 2, "--set", "report=false", "-q", "--set", "model.hidden=[3]"]
     assert at("train", "flowers.yaml", "--out", "other", *fast).code == 0
     found = json.loads(at("compare", "run", "other", "--json").out)
-    assert found["settings"]["model.hidden"] == [[16], [3]]
+    assert found["settings"]["model.hidden"] == [[64, 64], [3]]
     assert found["by"] == "validation accuracy"
     assert found["standard_errors"] == {}
     text = at("compare", "run", "other").out

@@ -84,14 +84,14 @@ def test_each_command_knows_folds(target, mlpengine, rows):
     records = json.loads(done.out)["predictions"]
     table = read_table("rows.csv", text=model.preprocessor.text_columns)
     x = np.asarray(model.preprocessor.transform(table).features, "f4")
-    each = [model.task.predict(member.predict(x)) for member in model.networks]
+    output = np.mean([member.predict(x).astype("f8") for member in model.networks], axis=0)
     if target == "y":
-        np.testing.assert_allclose([r["y"] for r in records], np.mean(each, 0)[:, 0], rtol=1e-5)
+        expected = model.task.predict(output)[:, 0]
+        np.testing.assert_allclose([r["y"] for r in records], expected, rtol=1e-5)
     else:
-        chances = [model.task.probabilities(member.predict(x)) for member in model.networks]
         names = [f"probability_{name}" for name in model.preprocessor.classes]
         got = [[record[name] for name in names] for record in records]
-        np.testing.assert_allclose(got, np.mean(chances, axis=0), atol=1e-6)
+        np.testing.assert_allclose(got, model.task.probabilities(output), atol=1e-6)
     for command in (["summary"], ["diagnose"], ["export"], ["export", "--format", "c"]):
         done = mlpengine(command[0], "runs/c", *command[1:])
         assert (done.code, done.err) == (0, "")
@@ -295,6 +295,8 @@ def test_predictions_say_how_sure_they_are(mlpengine, rows):
     each = [model.task.predict(m.predict(features(model, table)))[:, 0] for m in model.networks]
     np.testing.assert_allclose(spread, np.std(each, axis=0, ddof=1), rtol=1e-5)
     assert 0.8 < np.mean((low <= rows["y"]) & (rows["y"] <= high)) <= 1
+    refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.9")
+    assert (refused.code, "--set: needs a model of classes" in refused.err) == (2, True)
     assert mlpengine("predict", "runs/c", *options, "-o", "p.npy").code == 0
     np.testing.assert_allclose(np.load("p.npy"), np.c_[y, low, high, spread], rtol=1e-6)
 
@@ -318,14 +320,29 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
     assert temperature != 1
     assert 0 < result["calibration"]["expected_calibration_error"] < 1
     x = features(model, table)
-    each = [model.task.probabilities(m.predict(x) / temperature) for m in hot.networks]
-    np.testing.assert_allclose(model.predict_proba(table), np.mean(each, axis=0), atol=1e-6)
+    logits = [m.predict(x).astype("f8") / temperature for m in hot.networks]
+    chances, *each = map(model.task.probabilities, [np.mean(logits, axis=0), *logits])
+    np.testing.assert_allclose(model.predict_proba(table), chances, atol=1e-6)
     done = mlpengine("predict", "runs/c", "rows.csv", "--spread", "--json")
     spread = [record["kind_spread"] for record in json.loads(done.out)["predictions"]]
-    predicted = np.mean(each, axis=0).argmax(axis=1)
+    predicted = chances.argmax(axis=1)
     expected = np.std(each, axis=0, ddof=1)[np.arange(len(x)), predicted]
     np.testing.assert_allclose(spread, expected, rtol=1e-4)
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
+    sets = model.predict_set(table, 0.8)
+    done = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "--spread", "-o", "p.csv")
+    assert (done.code, "kind_spread, kind_set)" in done.err) == (0, True)
+    expected = ["|".join(np.array(model.classes)[one]) for one in sets]
+    with open("p.csv", newline="") as file:
+        assert [record["kind_set"] for record in csv.DictReader(file)] == expected
+    assert len({*expected}) > 2
+    done = mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "--json")
+    lists = [record["kind_set"] for record in json.loads(done.out)["predictions"]]
+    assert ["|".join(one) for one in lists] == expected
+    assert mlpengine("predict", "runs/c", "rows.csv", "--set", "0.8", "-o", "p.npy").code == 0
+    np.testing.assert_array_equal(np.load("p.npy")[:, len(model.classes) :], sets)
+    refused = mlpengine("predict", "runs/c", "rows.csv", "--set", "90")
+    assert "--set: the level must be a number between 0 and 1" in refused.err
     refused = mlpengine("predict", "runs/c", "rows.csv", "--interval", "0.9")
     assert (refused.code, "interval: needs a model of numbers" in refused.err) == (2, True)
     for level, advice in {"1.5": "; write 1.5 % as 0.015", "90": "; write 90 % as 0.9"}.items():
@@ -391,10 +408,10 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     x = features(model, read_table("rows.csv", text=["zone"]))
     task, weights = model.task, np.repeat([*used.values()], 3) / 3
     read = task.predict if target == "y" else task.probabilities
-    each = np.array([read(network.predict(x)) for network in model.networks])
+    each = [network.predict(x).astype("f8") for network in model.networks]
     table = read_table("rows.csv", text=["zone"])
     predicted = model.predict(table)[:, None] if target == "y" else model.predict_proba(table)
-    np.testing.assert_allclose(predicted, np.average(each, 0, weights), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(predicted, read(np.average(each, 0, weights)), rtol=1e-5, atol=1e-6)
     measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
     single = ["--set", "training.folds=null", "--set", "model.front.embedding=false"]

@@ -304,7 +304,8 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert shown["decided"][:3] == [
         "classification of grade (data.task): 6 different numbers, taken for classes; "
         "data.task: regression predicts a number",
-        "16 networks of 16 units, up to 200 epochs (training.folds, model.hidden, training.epochs)",
+        "16 networks of 64-64 units, up to 200 epochs "
+        "(training.folds, model.hidden, training.epochs)",
         "kinds of networks: plain, piecewise, linear (training.kinds)",
     ]
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err

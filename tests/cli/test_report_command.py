@@ -115,6 +115,8 @@ TASKS = {
     "number in folds": "data: {source: rows.csv, target: y, split: {test: 0}}\n"
     "training: {epochs: 4, folds: 3}\n",
     "two": "data: {source: rows.csv, target: y}\ntraining: {epochs: 4, seeds: 2}\n",
+    "two with folds": "data: {source: rows.csv, target: y, split: {test: 0.25}}\n"
+    "training: {epochs: 4, folds: 3}\n",
     "labels": "data: {source: rows.csv, target: [y, z], task: multilabel}\ntraining: {epochs: 2}\n",
     "counts": "data: {source: rows.csv, target: y}\nloss: poisson\ntraining: {epochs: 2}\n",
 }
@@ -131,13 +133,18 @@ def test_training_writes_a_page(mlpengine, tmp_path, name):
     page = read("run/report.html")
     known, result = page.numbers, json.loads(Path("run/result.json").read_text())
     part, metric = known["score"]["part"], known["score"]["metric"]
-    assert part == ("out_of_fold" if "folds" in name else "test")
+    assert part == ("out_of_fold" if "in folds" in name else "test")
     value = known["score"]["predictions"]["model"][metric]["value"]
     assert value == pytest.approx(result[part][metric], rel=1e-5)
     assert {"linear", "constant"} <= known["score"]["predictions"].keys()
     assert known["result"]["peak_bytes"] > 10_000_000
     for section in ("Training", "Predictions", "What drives", "Gradients", "Data", "Hardest rows"):
         assert section in page.text
+    if name == "two with folds":  # 40 test rows
+        levels = known["predictions"]["sets"]["levels"]
+        assert [one["level"] for one in levels] == [0.5, 0.8, 0.9, 0.95]
+        assert all(one["share"] * 40 % 1 == 0 <= one["size"] <= 2 for one in levels)
+        assert f"Mean number of classes: {levels[0]['size']:.3g} for 0.5, " in page.text
     shutil.move("run/report.html", "first.html")
     again = mlpengine("report", "run")
     assert (again.code, again.out) == (0, "run/report.html\n")

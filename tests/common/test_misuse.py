@@ -1053,7 +1053,9 @@ BY_LIBRARY = {
     "Model.__init__": "`fit` and `load` make it",
     **dict.fromkeys(("Model.features", "Model.forward", "Model.interval"), "of arrays within"),
     **dict.fromkeys(("Model.outputs", "Model.scorer", "Model.spread"), "of arrays within"),
-    **dict.fromkeys(("Model.table", "Model.task_with", "Model.with_mean"), "of arrays within"),
+    **dict.fromkeys(
+        ("Model.set_of", "Model.table", "Model.task_with", "Model.with_mean"), "of arrays within"
+    ),
     **dict.fromkeys(("Loop.abandon", "Loop.callback", "Loop.fill"), "the trainer calls it"),
     **dict.fromkeys(("Loop.finish", "Loop.load_state_dict"), "the trainer calls it"),
     "Mlp.move_to": "populations call it",

@@ -67,6 +67,8 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
         (m.predict_proba if classes else m.predict)(x) for m, x in ((model, X), (whole, columns))
     )
     np.testing.assert_allclose(ours, theirs, 1e-6, 0.05 if weighted else 1e-9)
+    if classes and not weighted:
+        np.testing.assert_array_equal(model.predict_set(X), whole.predict_set(columns))
     if not classes and not weighted:
         pairs = zip(model.predict_interval(X), whole.predict_interval(columns), strict=True)
         for own, other in pairs:
@@ -97,11 +99,11 @@ def test_the_prediction_is_the_mean_by_shares(estimator):
     features = np.hstack([scaled / np.sqrt(1 + (scaled / 3) ** 2), *parts])
     outputs = np.array([mlp.predict(features) for mlp in model.mlps_])
     y = TARGETS[estimator]
+    expected = np.average(outputs.astype("f8"), 0, np.repeat([*used.values()], 3) / 3)
     if estimator is MlpClassifier:
-        each = softmax(outputs, axis=2)
+        expected = softmax(expected, axis=1)
     else:
-        each = outputs[..., 0] * y.std() + y.mean()
-    expected = np.average(each, 0, np.repeat([*used.values()], 3) / 3)
+        expected = expected[:, 0] * y.std() + y.mean()
     np.testing.assert_allclose(predicted(model), expected, 1e-9)
     assert np.argsort(-model.feature_importances_)[:2].tolist() == [0, 1]  # with their bins
     twin = pickle.loads(pickle.dumps(model))
@@ -154,6 +156,8 @@ def test_several_targets_and_labels_have_several_kinds():
     labels = (numbers > 0.5).astype(int)
     several = MlpClassifier(kinds=KINDS, **FOLDED).fit(X, labels)
     assert (several.predict(X) == labels).mean() > 0.8
+    with pytest.raises(UsageError, match="predict_set: takes one label for each row"):
+        several.predict_set(X)
 
 
 WRONG = {

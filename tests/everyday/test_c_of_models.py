@@ -46,6 +46,7 @@ MODELS = {
         {"y": PRICE},
         {"data": {"bound_predictions": True}, "optimizer": {"name": "adam", "lr": 3.0}},
     ),
+    "logarithms": ({"y": PRICE}, {"data": {"transform_target": "log"}}),
     "a residual network": (
         {"y": PRICE},
         {"model": {"network": "residual", "width": 6, "blocks": 2, "front": {"scaling": True}}},

@@ -418,9 +418,8 @@ def test_fit_has_the_verdicts_of_a_run(silence):
     x = rng.standard_normal(300)
     y = x + 0.5 * rng.standard_normal(300)
     table = {"x": x, "paid": y + 0.01 * rng.standard_normal(300), "y": y}
-    _, result = mlpengine.fit(
-        table, "y", seed=1, optimizer={"lr": 1e-8}, diagnostics={"silence": silence}
-    )
+    settings = {"optimizer": {"lr": 1e-8}, "model": {"hidden": [16]}}
+    _, result = mlpengine.fit(table, "y", seed=1, diagnostics={"silence": silence}, **settings)
     wanted = {"leak": {"data.drop": ["paid"]}} if not silence else {}
     fixes = {verdict.name: by_key(verdict.fix) for verdict in result.verdicts}
     assert {**fixes, "lr_low": None} == {**wanted, "lr_low": None}

@@ -79,7 +79,7 @@ def test_errors_of_several_targets_are_shown_one_by_one(frame):
 @pytest.mark.parametrize("monitor", ["gain", "recall of no", "brier", "roc_auc"])
 def test_early_stopping_watches_any_metric_of_classes(monitor, frame, own):
     features = frame[["a", "b", "c", "kind"]]
-    stop = {"early_stopping": {"monitor": monitor, "patience": 2}, "epochs": 12}
+    stop = {"early_stopping": {"monitor": monitor, "patience": 2}, "epochs": 12, "folds": None}
     _, result = mlpengine.fit(features, "kind", training=stop, seed=2)
     values = [row.validation[monitor] for row in result.history.rows]
     best = np.argmin(values) if monitor == "brier" else np.argmax(values)

@@ -237,6 +237,7 @@ TABLES = {
         None,
         {"real": "double", "libm": False},
     ),
+    "logarithms": (("k", "flag", "y"), {"target": "y", "transform_target": "log"}, None, {}),
     "categories alone": (("text", "y"), {"target": "y"}, None, {}),
 }
 DEFAULT_LOSS = {

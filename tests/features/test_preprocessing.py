@@ -211,7 +211,7 @@ def fitted_on(table, **options):
     "options",
     [
         {},
-        {"embed_above": 2, "standardize": "robust", "categorical": ["flag", "size"]},
+        {"standardize": "robust", "categorical": ["flag", "size"]},
         {"missing": 0.25, "standardize": "minmax", "min_count": 1},
     ],
 )
@@ -226,7 +226,6 @@ def test_state_survives_json_exactly(options):
     one, two = fitted.transform(other), again.transform(other)
     np.testing.assert_array_equal(one.features, two.features)
     np.testing.assert_array_equal(one.target, two.target)
-    assert (one.codes is None) == (two.codes is None)
 
 
 @pytest.mark.parametrize(
@@ -242,21 +241,16 @@ def test_a_damaged_state_is_refused(damage):
 
 def test_outputs_have_the_promised_form():
     table = some_table()
-    fitted = fitted_on(table, embed_above=2)
+    fitted = fitted_on(table)
     data = fitted.transform(table)
     assert data.features.dtype == np.float32
     assert data.features.flags.c_contiguous
     assert data.features.shape == (len(data), fitted.n_features)
-    assert fitted.embedding_sizes == {"word": 5}
-    assert data.codes.dtype == np.int64
-    assert data.codes.shape == (400, 1)
-    assert 0 <= data.codes.min() <= data.codes.max() < 5
     assert data.weights.dtype == np.float32
     assert (fitted.task, fitted.classes, fitted.n_outputs) == ("classification", [0, 1, 2], 3)
     part = fitted.transform(table, np.array([3, 1]))
     np.testing.assert_array_equal(part.features, data.features[[3, 1]])
     np.testing.assert_array_equal(part.target, data.target[[3, 1]])
-    np.testing.assert_array_equal(part.codes, data.codes[[3, 1]])
 
 
 def test_prediction_files_may_differ(tmp_path):
@@ -421,7 +415,6 @@ def test_too_many_categories():
     table = Table.from_arrays(np.array([f"k{i % 1500}" for i in range(6000)]))
     with pytest.raises(DataError, match="1,500 categories are too many"):
         Preprocessor(max_levels=None).fit(table)
-    assert Preprocessor(embed_above=100, max_levels=None).fit(table).embedding_sizes == {"x0": 1501}
 
 
 TRANSFORMS = {

@@ -122,3 +122,50 @@ def test_weights_that_are_refused(weights, reason):
     table = Table({"w": Column(np.array(weights))}, "t", first_line=2)
     with pytest.raises(DataError, match=reason):
         row_weights(table, "w")
+
+
+def skewed(rows=400, *, log=True):
+    """Return a table of a target that is the exponential of a curve, or a skewed feature's line."""
+    rng = np.random.default_rng(3)
+    x, z = rng.exponential(size=rows), rng.standard_normal(rows)
+    y = x + np.abs(z) + 0.1 * rng.standard_normal(rows)
+    y = np.exp(y) if log else 1 + 5 * x + np.abs(z)
+    return Table({"x": Column(x), "z": Column(z), "y": Column(y)}, "rows")
+
+
+def test_logarithms_are_learned_and_brought_back_in_bounds():
+    table = skewed()
+    target = Preprocessor("y", transform_target="log").fit(table).target
+    y = table["y"].values
+    logs = np.log(y)
+    scaled = target.encode(table)
+    np.testing.assert_allclose(scaled[:, 0], (logs - logs.mean()) / logs.std(), atol=1e-12)
+    np.testing.assert_allclose(target.inverse(scaled)[:, 0], y, rtol=1e-12)
+    far = target.inverse(np.array([[-1e3], [1e3]]))
+    np.testing.assert_array_equal(far[:, 0], [y.min(), y.max()])
+    again = target_from_state(json.loads(json.dumps(target.state_dict())))
+    np.testing.assert_array_equal(again.encode(table), scaled)
+    new = Table({"y": Column(np.array([0.0, y.min()]))})  # which has no logarithm
+    np.testing.assert_array_equal(*again.encode(new))
+
+
+def test_logarithms_need_positive_targets():
+    table = Table({"x": X, "y": Column(np.array([2.0, 1, 0, 3, 4, 5]))}, "rows")
+    with pytest.raises(DataError, match=r"rows: row 3, column 'y': .* must be positive \(0\)"):
+        Preprocessor("y", transform_target="log").fit(table)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_logarithms_are_chosen_where_they_predict_better(log):
+    table = skewed(log=log)
+    y = table["y"].values
+    assert ((y - y.mean()) ** 3).mean() / y.std() ** 3 > 1  # both are skewed
+    assert Preprocessor("y", transform_target="auto").fit(table).target.log is log
+    assert Preprocessor("y").fit(table).target.log is False
+
+
+def test_a_few_rows_or_targets_of_both_signs_keep_their_units():
+    table = skewed()
+    both = Table({**{n: table[n] for n in ("x", "z")}, "y": Column(table["y"].values - 2)})
+    for few in (table.rows(np.arange(40)), both):
+        assert not Preprocessor("y", transform_target="auto").fit(few).target.log

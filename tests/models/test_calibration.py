@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plain import plain
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.metrics import log_loss
 
@@ -16,6 +16,7 @@ from mlpengine.estimators import MlpClassifier
 from mlpengine.features import NumberTarget, Preprocessor
 from mlpengine.models import calibration
 from mlpengine.models.calibration import (
+    ClassSets,
     Residuals,
     best_shares,
     error_of_mean,
@@ -86,6 +87,41 @@ def test_predictions_without_any_error_have_intervals_without_width():
     np.testing.assert_array_equal(low, high)
 
 
+def classes_of(rng, rows, right=2.0):
+    """Return classes, and probabilities that favor them by `right` nats on average."""
+    truth = rng.integers(4, size=rows)
+    logits = rng.standard_normal((rows, 4)) + right * np.eye(4)[truth]
+    return truth, softmax(logits, axis=1)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_sets_hold_the_classes_that_they_promise(level):
+    """200 times: the mean coverage, also where predictions are right more often than that."""
+    rng, inside, empty = np.random.default_rng(2), [], 0
+    for k in range(200):
+        right = 2.0 if k % 2 else 5.0
+        sets = ClassSets.of(*classes_of(rng, 150, right)[::-1])
+        truth, chances = classes_of(rng, 200, right)
+        held = sets.contain(chances, level)
+        inside.append(held[np.arange(200), truth].mean())
+        empty += int((~held.any(axis=1)).sum())
+    assert np.mean(inside) == pytest.approx(level, abs=0.012)
+    assert empty > 0
+
+
+def test_a_set_holds_the_classes_above_the_quantile_of_conformal_prediction():
+    """Of 203 rows ceil(0.9 * 204) = 184 have their class; all classes where rows are too few."""
+    truth, chances = classes_of(RNG, 203)
+    sets = ClassSets.of(chances, truth)
+    lowest = np.sort(chances[np.arange(203), truth])[203 - 184]
+    np.testing.assert_array_equal(sets.contain(chances, 0.9), chances >= lowest)
+    assert sets.contain(chances, 0.9)[np.arange(203), truth].sum() == 184
+    assert sets.contain(chances, 0.999).all()
+    many = ClassSets.of(np.tile(chances, (50, 1)), np.tile(truth, 50))
+    assert len(many.chances) == calibration.MAX_RESIDUALS
+    assert many.contain(chances, 0.9)[np.arange(203), truth].mean() == pytest.approx(0.9, abs=0.01)
+
+
 def ridge_folds(rng, y_of):
     """Return targets, folds and outputs of 8 ridge regressions; the same of new rows.
 
@@ -128,7 +164,6 @@ def test_the_gain_by_a_mean_is_known_without_new_rows(y_of):
         mean = unknown.mean(axis=0)
         if y_of is signs:
             task, loss, truth = BinaryClassification(1), log_loss_of_signs, (y > 0).astype(np.int64)
-            mean = logit(expit(unknown).mean(axis=0))  # of probabilities
         part = Split(np.zeros((len(y), 1)), truth[:, None], truth.reshape(len(y), -1))
         share = error_of_mean(
             task,
@@ -326,7 +361,8 @@ def model(target="y"):
     members = Population(Mlp([preprocessor.n_features, 4, preprocessor.n_outputs]), 3)
     loss = "mse" if target == "y" else "softmax_cross_entropy"
     residuals = Residuals.of(*RNG.standard_normal((2, 60, 1)))
-    given = {"residuals": residuals} if target == "y" else {}
+    sets = ClassSets.of(RNG.dirichlet([1, 1, 1], 60), np.arange(60) % 3)
+    given = {"residuals": residuals} if target == "y" else {"sets": sets}
     return Model(members[0], preprocessor, loss, {}, members, **given), table
 
 
@@ -346,12 +382,23 @@ def test_a_model_keeps_how_sure_it_is(tmp_path):
     classes.save(tmp_path / "c")
     again = Model.load(tmp_path / "c")
     x = classes.preprocessor.transform(table).features
-    each = [softmax(m.predict(x).astype("f8"), axis=1) for m in classes.networks]
-    np.testing.assert_allclose(again.predict_proba(table), np.mean(each, axis=0), atol=1e-6)
+    logits = [network.predict(x).astype("f8") for network in classes.networks]
+    chances = softmax(np.mean(logits, axis=0), axis=1)
+    np.testing.assert_allclose(again.predict_proba(table), chances, atol=1e-6)
+    each = softmax(logits, axis=2)
     np.testing.assert_allclose(again.spread(x), np.std(each, axis=0, ddof=1), atol=1e-6)
     np.testing.assert_allclose(spread(each), np.std(each, axis=0, ddof=1))
     with pytest.raises(UsageError, match="interval: needs a model of numbers"):
         classes.predict_interval(table)
+    held = again.predict_set(table, 0.8)
+    np.testing.assert_array_equal(held, classes.predict_set(table, 0.8))
+    lowest = classes.sets.chances[60 - 49]  # ceil(0.8 * 61) = 49 of 60 are in their sets
+    np.testing.assert_array_equal(held, classes.predict_proba(table) >= lowest)
+    for wrong, of in ((whole, "regression, 3 networks"), (replace(classes, sets=None), "class")):
+        with pytest.raises(UsageError, match=f"set: needs a model of classes .*{of}"):
+            wrong.predict_set(table)
+    with pytest.raises(UsageError, match=r"^set: the level .*write 90 % as 0.9"):
+        classes.predict_set(table, 90)
     single = Model(classes.mlp, classes.preprocessor, classes.loss)
     with pytest.raises(UsageError, match="spread: a model of several networks"):
         single.spread(x)
@@ -399,6 +446,28 @@ def test_residuals_that_cannot_be_are_refused(name, tmp_path):
         arrays[f"residuals.{array}"] = changed
     write_tensors(tmp_path / "m", arrays, header)
     with pytest.raises(CheckpointError, match=message):
+        Model.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda one: one[:, None], "must be numbers of shape"),
+        (lambda one: one[:0], "must be numbers of shape"),
+        (lambda one: one.astype("i8"), "must be numbers of shape"),
+        (lambda one: one * np.nan, "must be sorted probabilities"),
+        (lambda one: one + 1, "must be sorted probabilities"),
+        (lambda one: one - 1, "must be sorted probabilities"),
+        (lambda one: one[::-1].copy(), "must be sorted probabilities"),
+    ],
+)
+def test_sets_that_cannot_be_are_refused(change, message, tmp_path):
+    classes, _ = model("kind")
+    classes.save(tmp_path / "m")
+    arrays, header = read_tensors(tmp_path / "m")
+    arrays["set_chances"] = change(arrays["set_chances"])
+    write_tensors(tmp_path / "m", arrays, header)
+    with pytest.raises(CheckpointError, match=f"m: set_chances: {message}"):
         Model.load(tmp_path / "m")
 
 

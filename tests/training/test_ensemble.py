@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from runs import CLASSES, EarlyStopping, part
 from scipy.special import expit, log_softmax, logit, softmax
+from scipy.stats import gmean
 
 from mlpengine import Adam, Mlp, MlpEngineError, SoftmaxCrossEntropy, TrainingStep, fit
 from mlpengine.errors import CheckpointError, NumericalError, UsageError
@@ -236,6 +237,13 @@ def test_misuse_is_refused():
 NUMBERS = NumberTarget(["y", "z"], [3.0, 1.0], [2.0, 5.0])
 COUNTS = NumberTarget(["y", "z"], [0.0, 0.0], [2.0, 5.0])
 Y = 4 * np.random.default_rng(0).standard_normal((5, 7, 2))
+BOTH = np.stack([expit(-Y), expit(Y)], axis=1)
+
+
+def pooled(chances, events):
+    """Return the geometric means over networks, the first axis, of chances of exclusive events."""
+    means = gmean(chances, axis=0)
+    return means / means.sum(axis=events, keepdims=True)
 
 
 @pytest.mark.parametrize(
@@ -243,9 +251,9 @@ Y = 4 * np.random.default_rng(0).standard_normal((5, 7, 2))
     [
         (Regression(NUMBERS), Y, (Y * [2, 5] + [3, 1]).mean(axis=0)),
         (Regression(COUNTS, Poisson()), Y, (np.exp(Y) * [2, 5]).mean(axis=0)),
-        (Classification(2), Y, softmax(Y, axis=2).mean(axis=0)),
-        (MultiLabel(2), Y, expit(Y).mean(axis=0)),
-        (BinaryClassification(1), Y[:, :, :1], expit(Y[:, :, :1]).mean(axis=0)),
+        (Classification(2), Y, pooled(softmax(Y, axis=2), 1)),
+        (MultiLabel(2), Y, pooled(BOTH, 0)[1]),
+        (BinaryClassification(1), Y[:, :, :1], pooled(BOTH, 0)[1, :, :1]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -311,9 +319,9 @@ def model():
 
 def test_a_model_of_several_networks_is_one_file(model, tmp_path):
     x = np.random.default_rng(0).standard_normal((70_000, model.mlp.sizes[0])).astype("f4")
-    chances = np.mean([softmax(m.predict(x).astype("f8"), axis=1) for m in model.networks], axis=0)
+    logits = np.mean([network.predict(x).astype("f8") for network in model.networks], axis=0)
     found = model.task.probabilities(model.forward(x))
-    np.testing.assert_allclose(found, chances, atol=1e-6)
+    np.testing.assert_allclose(found, softmax(logits, axis=1), atol=1e-6)
     path = tmp_path / "m.safetensors"
     model.save(path)
     again = Model.load(path)
