@@ -75,7 +75,7 @@ class GroupedOptimizer(Optimizer):
         self.take_moments_back()
         steps, progress = self.steps, self._progress
         for part in self._parts.values():
-            part.steps, part._lr = steps, self._lr
+            part.steps, part.lr = steps, self.lr
             part.schedule, part.decay_schedule = self.schedule, self.decay_schedule
             part.weight_decay = self.weight_decay
             part.advance()

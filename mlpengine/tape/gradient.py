@@ -66,11 +66,11 @@ def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Sl
     """Record the gradients of a record's operands, from those of its outputs."""
     op, y = record.op, record.outputs[0]
     dys = [known.get(out.index) for out in record.outputs]
-    rule = next((RULES[kind] for kind in type(op).__mro__ if kind in RULES), None)
+    rule = next((GRADIENT_RULES[kind] for kind in type(op).__mro__ if kind in GRADIENT_RULES), None)
     if rule is None and isinstance(op, ops.Elementwise) and not op.broadcasts:
         return [y.tape.apply(ops.Slope.of(op), dys[0], record.operands[0])]  # type: ignore[attr-defined]
     if rule is None:
-        names = ", ".join(sorted(kind.name for kind in RULES))
+        names = ", ".join(sorted(kind.name for kind in GRADIENT_RULES))
         raise TapeError(
             f"gradient: no rule for {op.name}; there are those of element-wise ops of one operand "
             f"and of {names}"
@@ -202,7 +202,7 @@ def _slice(op: ops.Slice, dy: Any, y: Any, x: Any) -> Slopes:
     return [part]
 
 
-RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
+GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
     ops.Add: lambda op, dy, y, a, b: (dy, dy),
     ops.BatchMatMul: _product,
     ops.Cast: lambda op, dy, y, x: [dy.cast(x.dtype)],

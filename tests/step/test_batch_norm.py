@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
-from mlpengine.backends.compiled.batch_norm import PARTS
+from mlpengine.backends.compiled.batch_norm import BATCH_NORM_PARTS
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Network
 
@@ -76,7 +76,7 @@ def test_compiled_parts_train_as_numpy_does(name, dtype, near):
     np.testing.assert_allclose(one.mlp.predict(x), plain.mlp.predict(x), atol=50 * near)
     numpy_runs = {line for line in one.summary().splitlines() if line.startswith("NumPy")}
     assert all("batch_norm: moved" in line or "update" in line for line in numpy_runs)
-    assert all(f"batch_norm: {part}" in one.summary() for part in PARTS)
+    assert all(f"batch_norm: {part}" in one.summary() for part in BATCH_NORM_PARTS)
 
 
 def test_threads_change_no_bit(monkeypatch):

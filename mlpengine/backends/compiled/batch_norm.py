@@ -20,7 +20,7 @@ from mlpengine.spec import Array, Call
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchNormPart:
-    """A part of a batch norm in training; `kind` is one of `PARTS`, or ``moved``.
+    """A part of a batch norm in training; `kind` is one of `BATCH_NORM_PARTS`, or ``moved``.
 
     `reads` and `writes` are matrices (rows, features * inner), and vectors of features.
     """
@@ -86,8 +86,8 @@ class BatchNormRows(Map):
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
         op = instruction.op
-        if isinstance(instruction, BatchNormPart) and instruction.kind in PARTS:
-            return [*PARTS[instruction.kind](instruction, values)]
+        if isinstance(instruction, BatchNormPart) and instruction.kind in BATCH_NORM_PARTS:
+            return [*BATCH_NORM_PARTS[instruction.kind](instruction, values)]
         if isinstance(op, BatchNorm) and instruction.kind == "forward" and not op.training:
             return [*_evaluated(op, instruction, values)]
         return None
@@ -188,7 +188,7 @@ def _gradient(part: BatchNormPart, values: Values) -> Iterator[Kernel]:
     yield BatchNormRows(rule, part.op, names, f"{dx.name} of batch norm")
 
 
-PARTS: Mapping[str, Callable[[BatchNormPart, Values], Iterator[Kernel]]] = {
+BATCH_NORM_PARTS: Mapping[str, Callable[[BatchNormPart, Values], Iterator[Kernel]]] = {
     "mean": _mean,
     "variance": _variance,
     "normalized": _normalized,
