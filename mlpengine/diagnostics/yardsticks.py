@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.common.quantiles import largest_shift
+from mlpengine.features.statistics import standardized
 from mlpengine.settings import Fix
 from mlpengine.spec import Array
 
@@ -145,15 +146,6 @@ def yardsticks(
         shifts,
         limit,
     )
-
-
-def standardized(x: Array) -> Array:
-    """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
-    wide = x.astype(np.float64)
-    wide -= wide.mean(axis=0)
-    deviation = wide.std(axis=0)
-    features: Array = wide / np.where(deviation > 0, deviation, 1.0)
-    return features
 
 
 def nearest_rows(features: Array) -> Array:

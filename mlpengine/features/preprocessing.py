@@ -170,7 +170,7 @@ class Preprocessor:
         if not can_be_log(y):
             return False
         features = self.transform(table, some, targets=False).features
-        return log_is_better(np.asarray(features, np.float64), y)
+        return log_is_better(np.asarray(features), y)
 
     def _read_formulas(self, names: Sequence[str]) -> None:
         self.computed = computed_columns(self.options.features, names)

@@ -97,3 +97,12 @@ class Statistics:
         if isinstance(filling, int | float):
             return np.full(len(self.sources), float(filling))
         return self.quantiles((0.5,))[0] if filling == "median" else self.mean
+
+
+def standardized(x: Array) -> Array:
+    """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
+    wide = x.astype(np.float64)
+    wide -= wide.mean(axis=0)
+    deviation = wide.std(axis=0)
+    features: Array = wide / np.where(deviation > 0, deviation, 1.0)
+    return features

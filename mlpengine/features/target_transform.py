@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mlpengine.features.statistics import standardized
 from mlpengine.spec import Array
 
 PROBED_ROWS = 2_000
@@ -37,8 +38,7 @@ def log_is_better(x: Array, y: Array) -> bool:
     Source: Rahimi and Recht 2008, "Weighted sums of random kitchen sinks", for the model.
     """
     rng = np.random.Generator(np.random.PCG64(0))
-    deviation = x.std(axis=0)
-    x = (x - x.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    x = standardized(x)
     weight = rng.standard_normal((x.shape[1], RANDOM_UNITS)) / np.sqrt(x.shape[1])
     units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # penalized less
     x, folds = np.hstack([x, units]), rng.permutation(len(y)) % PARTS

@@ -15,9 +15,9 @@ from mlpengine.diagnostics.yardsticks import (
     random_unit_predictions,
     rows_within,
     shifts_between,
-    standardized,
     yardsticks,
 )
+from mlpengine.features.statistics import standardized
 from mlpengine.models.task import Classification, Split
 from mlpengine.training.diagnose import LoopDiagnostics, measure_yardsticks
 from mlpengine.training.loop import Loop
