@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -77,13 +77,18 @@ class StepBuilder:
         if isinstance(buffers, Shards):
             shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
             if compiled and buffers.update is None:
-                buffers.update, buffers.optimizer = self._update(buffers), self.optimizer
+                shared = buffers.shared is not None
+                buffers.update = self._update(buffers.total, ranks=shared)
+                buffers.optimizer = self.optimizer
             return buffers.bind(rows, shard, buffers.update if compiled else None)
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         parts = self._parts(scratch, grads, rows, whole)
         if compiled and (fused := self._fused(parts, whole)):
             return parts.kind(scratch, grads, parts.bound_loss, (), fused)
-        return self._with_calls(parts, compiled=compiled)
+        bound = self._with_calls(parts, compiled=compiled)
+        if not compiled:
+            return bound
+        return replace(bound, update=whole.update if whole else self._update(grads.flat))
 
     def _gradients(
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
@@ -148,12 +153,10 @@ class StepBuilder:
         gathered = parts.gathered
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
-    def _update(self, shards: Shards) -> Executor | None:
+    def _update(self, grads: Array, *, ranks: bool = False) -> Executor | None:
         """Return norm, clipping and update alone, or None if they have no compiled rule."""
-        build = partial(
-            compile_program, dtype=shards.total.dtype, batch=1, ranks=shards.shared is not None
-        )
-        return self._with_update(build, (), shards.total)
+        build = partial(compile_program, dtype=grads.dtype, batch=1, ranks=ranks)
+        return self._with_update(build, (), grads)
 
     def _with_update(
         self,
