@@ -17,7 +17,7 @@ from statistics import median
 
 import numpy as np
 from against import add_option, compare
-from machine import describe, restart_clean
+from machine import describe, in_turn, restart_clean
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "ops"))
@@ -73,24 +73,6 @@ def replayed(calls: tuple[Call, ...]) -> Callable[[], None]:
     return run
 
 
-def measure(contestants: dict[str, Callable[[], object]], seconds: float, windows: int):
-    """Return microseconds a run, a number for each window, all contestants in turn."""
-    counts = {}
-    for name, run in contestants.items():
-        run()
-        start = time.process_time()
-        run()
-        counts[name] = max(1, int(seconds / windows / (time.process_time() - start)))
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(windows):
-        for name, run in contestants.items():
-            start = time.process_time()
-            for _ in range(counts[name]):
-                run()
-            times[name].append((time.process_time() - start) / counts[name] * 1e6)
-    return times
-
-
 def timed(case, elements: int, dtype: str, seconds: float, windows: int) -> Result:
     operands = case.operands(rows_for(case, elements), dtype)
     bound = Bound(case.op, operands).random_dy()
@@ -98,7 +80,7 @@ def timed(case, elements: int, dtype: str, seconds: float, windows: int) -> Resu
     if case.plain is not None:
         contestants["plain"] = lambda: case.plain(*operands)
     contestants["backward"] = replayed(bound.backward_calls)
-    times = measure(contestants, seconds, windows)
+    times = in_turn(contestants, seconds, windows, time.process_time)
     plain, ratio = times.get("plain"), None
     if plain is not None:
         ratio = median(f / p for f, p in zip(times["forward"], plain, strict=True))

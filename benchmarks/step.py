@@ -7,14 +7,13 @@ medians over the windows are printed, and their ratio to the hand-written step.
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from against import add_option, compare
 from handwritten import make_step
-from machine import describe, figure, restart_clean, table
+from machine import describe, figure, in_turn, restart_clean, table
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
@@ -111,25 +110,6 @@ def scikit_learn(work: Workload) -> Step | None:
     return lambda: net.partial_fit(x, y, classes=classes)
 
 
-def measure(steps: dict[str, Step], seconds: float, windows: int) -> dict[str, list[float]]:
-    """Return microseconds a step, a number for each window, all contestants in turn."""
-    counts = {}
-    for name, step in steps.items():
-        for _ in range(3):
-            step()
-        start = time.perf_counter()
-        step()
-        counts[name] = max(1, int(seconds / windows / (time.perf_counter() - start)))
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(windows):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            for _ in range(counts[name]):
-                step()
-            times[name].append((time.perf_counter() - start) / counts[name] * 1e6)
-    return times
-
-
 def contestants(work: Workload, threads: int) -> dict[str, Step]:
     candidates = {
         "by hand": by_hand(work),
@@ -158,7 +138,7 @@ def main() -> None:
         with threadpool_limits(threads):
             rows = []
             for work in workloads:
-                times = measure(contestants(work, threads), seconds, windows)
+                times = in_turn(contestants(work, threads), seconds, windows)
                 print(
                     f"{work.name} {'-'.join(map(str, work.sizes))} batch {work.batch}, "
                     f"{plural(threads, 'thread')}"

@@ -296,15 +296,6 @@ def reopened(path: Path, epochs: int | None, ranks: Ranks | None, opened: ExitSt
     return start or shared or Start(path)
 
 
-def session_in(
-    directory: RunDirectory, callbacks: list[Progress], epochs: int | None = None
-) -> Session:
-    """Return the resumed session of a directory which this process has opened."""
-    start = Start.of(directory, epochs)
-    with ExitStack() as opened:
-        return start.session(*start.load(), callbacks, opened)
-
-
 def _longer(
     directory: RunDirectory, checkpoint: Checkpoint | None, epochs: int | None
 ) -> list[Override]:

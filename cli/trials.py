@@ -4,7 +4,7 @@ Which trial a worker runs, and whether one whose worker died is tried again, `st
 """
 
 import json
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -39,7 +39,7 @@ from .session import Session, check_same_config, find_checkpoint
 from .stopping import Stopping
 from .streams import say
 from .study import Claim, Study
-from .train import session_in
+from .train import Start
 
 QUIET = ("report=false", "training.threads=1")
 """Settings of every trial: no pictures, and one thread, as the workers share the cores."""
@@ -229,7 +229,8 @@ class Worker:
         """Return the session of a trial, resumed from its checkpoint if another worker left one."""
         directory = claim.directory
         if _resumable(directory):
-            return session_in(directory, [reporter])
+            start = Start.of(directory)
+            return start.session(*start.load(), [reporter], ExitStack())
         directory.clear()
         file = self.sweep.config(claim.values, *QUIET, f"name=trial-{directory.path.name}")
         data = self._load(file)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from mlpengine import MeanSquaredError, SoftmaxCrossEntropy
+from mlpengine import AdamW, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.nn import Network
 from mlpengine.ops import MeanOutput
 from mlpengine.tape import cat
 
-IN_DIM = 6
+IN_DIM, BATCH = 6, 16
 
 
 class Residual(Network):
@@ -141,7 +141,7 @@ def reconstructed(count, dtype, seed):
 
 
 SEVERAL = {
-    "variational": (
+    "autoencoder": (
         Autoencoder,
         {"x": MeanSquaredError(), "kl": MeanOutput()},
         {"kl": 0.01},
@@ -306,3 +306,32 @@ def rows(count, name="residual", dtype="float32", seed=0):
     """Return features and targets: of the autoencoder, the features themselves."""
     x = np.random.default_rng(seed).standard_normal((count, IN_DIM)).astype(dtype)
     return x, x.copy() if name in ("tied", "variational") else np.sin(2 * x[:, :2])
+
+
+def make_step(name, *, seed=1, dtype="float32", batch=BATCH, **options):
+    """Return a step of one of `NETWORKS` or `SEVERAL`, by NumPy unless another backend is given."""
+    plain = NETWORKS.get(name), MeanSquaredError(), None, None
+    make, losses, weights, _ = SEVERAL.get(name, plain)
+    network = make(seed=seed, dtype=dtype)
+    options = {"backend": "numpy", "clip_norm": 0.5, **options}
+    optimizer = AdamW(network, lr=1e-2, weight_decay=0.1)
+    return TrainingStep(network, losses, optimizer, batch, loss_weights=weights, **options)
+
+
+def data(name, count, dtype="float32", seed=0):
+    """Return features and targets of one of `NETWORKS` or `SEVERAL`."""
+    if name in SEVERAL:
+        return SEVERAL[name][3](count, dtype, seed)
+    return rows(count, name, dtype, seed)
+
+
+def part(values, which):
+    return {n: v[which] for n, v in values.items()} if isinstance(values, dict) else values[which]
+
+
+def losses_of(step, name, epochs=4, count=40):
+    """Train; the last batch of each epoch is a short one."""
+    x, y = data(name, count, step.mlp.dtype)
+    size = step.batch_size
+    batches = [slice(i, i + size) for i in range(0, count, size)]
+    return [step(part(x, b), part(y, b)) for _ in range(epochs) for b in batches]

@@ -31,8 +31,7 @@ PROBABLE, CLEAR = 2.0, 3.5
 """Standard errors by which two models differ probably, and clearly; healthy networks are up to 3.3
 behind a linear model."""
 SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
-"""Upper bounds of the time of a pair of rows, and of a value, of the sample, as
-benchmarks/diagnostics.py measures them."""
+"""Upper bounds of the time of a pair of rows, and of a value, of the sample (Xeon, 2026)."""
 
 
 class Yardsticks(NamedTuple):

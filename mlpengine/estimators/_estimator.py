@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import hint, plural, suggestion
-from mlpengine.diagnostics.leaks import leak_verdict
+from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
@@ -63,7 +63,7 @@ from mlpengine.settings.recipes import (
     folds_for,
     kinds_for,
     recipe,
-    validation_share,
+    validation_share_for,
 )
 from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
 from mlpengine.spec import Array, ArrayLike, floating
@@ -617,7 +617,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
-        share = validation_share(len(y)) if share is None else share
+        share = validation_share_for(len(y)) if share is None else share
         labels = self._classes(y)
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=labels, copies=copies)
         return split.train, split.validation

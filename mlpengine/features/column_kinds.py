@@ -87,7 +87,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
         is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
         numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
         marks.add((match["before"], match["after"]))
-    marked = [pair for pair in numbers if pair[0] != pair[1] and not _is_number(pair[0])]
+    marked = [pair for pair in numbers if pair[0] != pair[1] and not _cells.is_number(pair[0])]
     enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))
     return (
         marked[len(marked) // 2]
@@ -115,7 +115,7 @@ def odd_row(column: Column) -> int | None:
 
 def odd_texts(column: Column) -> list[str]:
     """Return the texts of a column, in this part of the rows or another, that are no numbers."""
-    return [level for level in column.levels if not _is_number(level)]
+    return [level for level in column.levels if not _cells.is_number(level)]
 
 
 def gap_advice(cell: str) -> str:
@@ -126,7 +126,7 @@ def gap_advice(cell: str) -> str:
 
 
 def _spelling(level: str) -> str:
-    if _is_number(level):
+    if _cells.is_number(level):
         return "number"
     if _cells.booleans([level]) is not None:
         return "boolean"
@@ -207,8 +207,4 @@ def is_binary(column: Column) -> bool:
 
 def _number_share(levels: list[str]) -> float:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
-    return sum(map(_is_number, sample)) / len(sample)
-
-
-def _is_number(level: str) -> bool:
-    return _cells.parse_numbers([level], frozenset()) is not None
+    return sum(map(_cells.is_number, sample)) / len(sample)

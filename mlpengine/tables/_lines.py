@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.locks import process_lock
+from mlpengine.common.fork_locks import process_lock
 from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import refuse_other_format
@@ -303,10 +303,8 @@ def check_names(names: list[str], where: str) -> None:
         if not name and (position > 1 or len(names) == 1):
             raise DataError(f"{where}: column {position} has no name; name it or delete it")
         if name in positions:
-            is_number = _cells.parse_numbers([name], frozenset()) is not None
-            fix = (
-                "is it a row of the data? Then add a header" if is_number else "rename one of them"
-            )
+            is_row = _cells.is_number(name)
+            fix = "is it a row of the data? Then add a header" if is_row else "rename one of them"
             raise DataError(
                 f"{where}: columns {positions[name]} and {position} are both called {name!r}; {fix}"
             )

@@ -208,11 +208,12 @@ def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | No
         if point == "," and "." in text:
             return None
         text = text.replace(point, ".")
-        if not _is_plain(text):
+        if not is_number(text):
             return None
         values.append(float(text))
     return values
 
 
-def _is_plain(level: str) -> bool:
-    return parse_numbers([level], frozenset()) is not None
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, as `parse_numbers` reads it."""
+    return parse_numbers([text], frozenset()) is not None

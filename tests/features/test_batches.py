@@ -1,9 +1,9 @@
 import json
-import tracemalloc
 from itertools import chain
 
 import numpy as np
 import pytest
+from traced import traced
 
 from mlpengine.errors import DataError
 from mlpengine.features import Batches, gather_rows
@@ -60,15 +60,14 @@ def test_faults(arguments):
 def peak_of_an_epoch(n_rows: int, take=gather_rows) -> int:
     rows = np.ones((n_rows, 8), np.float32)
     batches, out = Batches(n_rows, n_rows // 2), np.empty((n_rows // 2, 8), np.float32)
-    for _ in range(2):
+
+    def epoch() -> None:
         for indices in batches.epoch():
             take(rows, indices, out)
-    tracemalloc.start()
-    for indices in batches.epoch():
-        take(rows, indices, out)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak
+
+    epoch()
+    epoch()
+    return traced(epoch)[1]
 
 
 def test_an_epoch_holds_no_memory_that_grows():
@@ -89,10 +88,7 @@ def test_gather_from_a_memory_mapped_file(tmp_path):
     indices, out = np.arange(999, 0, -3), np.empty((333, 6), np.float32)
     gather_rows(mapped, indices, out)
     np.testing.assert_array_equal(out, matrix[indices])
-    tracemalloc.start()
-    gather_rows(mapped, indices, out)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    _, peak = traced(gather_rows, mapped, indices, out)
     assert peak < 1024
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tracemalloc
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hostile import mutations, write
 from safetensors.numpy import save
+from traced import traced
 
 import mlpengine.features.saved_state
 from mlpengine import Mlp
@@ -155,13 +155,9 @@ def test_sizes_are_compared_with_the_arrays_before_memory_is_taken(load, tmp_pat
     header = whole.to_dict()
     header["mlp"]["sizes"] = [header["mlp"]["sizes"][0], 20_000, 20_000, 3]
     path = write(tmp_path / "m", whole.mlp.state_dict(), header)
-    tracemalloc.start()
-    try:
-        with pytest.raises(CheckpointError, match=r"weight must be \(20000, 20000\)"):
-            load(path)
-        assert tracemalloc.get_traced_memory()[1] < 1e6
-    finally:
-        tracemalloc.stop()
+    caught, peak = traced(pytest.raises, CheckpointError, load, path)
+    caught.match(r"weight must be \(20000, 20000\)")
+    assert peak < 1e6
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path):

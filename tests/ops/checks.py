@@ -1,12 +1,12 @@
 """The promises of an op, each a function of a row that fails where the op breaks it."""
 
-import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
 from bound import Bound
 from case import ROWS, Case, Operands
+from traced import traced
 
 from mlpengine.spec import Array
 from mlpengine.tape import Program, Tape, gradcheck
@@ -240,18 +240,15 @@ def by_program(
 def peak_bytes(case: Case, rows: int) -> int:
     """Return the peak of traced memory during a replay of the bare rules, the least of three."""
     bound = Bound(case.op, case.operands(rows, case.dtypes[-1])).random_dy()
+
+    def replay() -> None:
+        bound.forward()
+        bound.backward()
+
     peaks = []
-    tracemalloc.start()
-    try:
-        for _ in range(3):  # the first fills caches that stay
-            case.prepare()
-            before, _ = tracemalloc.get_traced_memory()
-            tracemalloc.reset_peak()
-            bound.forward()
-            bound.backward()
-            peaks.append(tracemalloc.get_traced_memory()[1] - before)
-    finally:
-        tracemalloc.stop()
+    for _ in range(3):  # the first fills caches that stay
+        case.prepare()
+        peaks.append(traced(replay)[1])
     return min(peaks)
 
 

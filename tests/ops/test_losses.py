@@ -1,13 +1,13 @@
 """The losses as callables: what they write, remember, refuse and allocate."""
 
 import gc
-import tracemalloc
 from math import fsum
 
 import numpy as np
 import pytest
 from scipy import special
 from sklearn import metrics
+from traced import traced
 
 from mlpengine import Loop, Mlp, Sgd, TrainingStep
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
@@ -92,15 +92,7 @@ def peak_of_a_call(loss, rows):
     loss(output, target, d_output, weight)
     known = list(vars(loss)["_bindings"].values())
     gc.collect()
-    tracemalloc.start()
-    try:
-        loss(output, target, d_output, weight)
-        before, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        loss(output, target, d_output, weight)
-        peak = tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+    _, peak = traced(loss, output, target, d_output, weight)
     assert list(vars(loss)["_bindings"].values()) == known
     return peak
 

@@ -1,12 +1,12 @@
 """Clipping rules against formulas, NumPy's percentile and PyTorch; what all of them promise."""
 
-import tracemalloc
 from math import inf, nan
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from traced import traced
 
 from mlpengine.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
@@ -205,10 +205,7 @@ def test_nothing_is_allocated_that_grows(make: Any) -> None:
         apply = make().bind(params, grads)
         apply()
         grads.flat[...] = 9.0
-        tracemalloc.start()
-        apply()
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        peaks.append(traced(apply)[1])
     assert peaks[1] - peaks[0] < 1024
 
 

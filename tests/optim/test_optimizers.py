@@ -1,7 +1,6 @@
 """Every optimizer of the table against its formula and PyTorch; what all of them promise."""
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from inspect import Parameter, signature
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from optimizer_table import (
     make_model,
     start,
 )
+from traced import traced
 
 from mlpengine import optim
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
@@ -237,19 +237,10 @@ def test_repr_says_what_matters() -> None:
 
 def peak_of_a_step(step: Callable[[], object]) -> int:
     """Return the traced bytes that a step holds at its peak, beyond what it started with."""
-    for _ in range(_optimizer.flush_interval([]) + 1):
+    steps = range(_optimizer.flush_interval([]) + 1)
+    for _ in steps:
         step()
-    tracemalloc.start()
-    try:
-        peaks = []
-        for _ in range(_optimizer.flush_interval([]) + 1):
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
-            step()
-            peaks.append(tracemalloc.get_traced_memory()[1] - before)
-        return max(peaks)
-    finally:
-        tracemalloc.stop()
+    return max(traced(step)[1] for _ in steps)
 
 
 def stepper(case: Case, size: int) -> Callable[[], object]:

@@ -1,17 +1,25 @@
 """Networks with several inputs, outputs and losses train by `TrainingStep` and `Loop`."""
 
-import copy
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
-from own_networks import SEVERAL, BatchNormed, Gated, TwoTables, rows
+from own_networks import (
+    BATCH,
+    SEVERAL,
+    BatchNormed,
+    Gated,
+    TwoTables,
+    data,
+    losses_of,
+    make_step,
+    part,
+    rows,
+)
 
 from mlpengine import (
     Adam,
     AdamW,
-    EarlyStopping,
     Loop,
     MeanSquaredError,
     Population,
@@ -25,31 +33,7 @@ from mlpengine.step import PopulationStep
 from mlpengine.tape import Program, Tape
 from mlpengine.training.diagnose import diagnostic_inputs
 
-BATCH = 16
 BACKENDS = ("numpy", "compiled")
-
-
-def make_step(name, *, seed=1, dtype="float32", batch=BATCH, **options):
-    make, losses, weights, _ = SEVERAL[name]
-    network = make(seed=seed, dtype=dtype)
-    options = {"backend": "numpy", "clip_norm": 0.5, **options}
-    optimizer = AdamW(network, lr=1e-2, weight_decay=0.1)
-    return TrainingStep(network, losses, optimizer, batch, loss_weights=weights, **options)
-
-
-def data(name, count, dtype="float32", seed=0):
-    return SEVERAL[name][3](count, dtype, seed)
-
-
-def part(values, which):
-    return {n: v[which] for n, v in values.items()} if isinstance(values, dict) else values[which]
-
-
-def losses_of(step, name, epochs=4, count=40):
-    """Train; the last batch of each epoch is a short one."""
-    x, y = data(name, count, step.mlp.dtype)
-    batches = [slice(i, i + BATCH) for i in range(0, count, BATCH)]
-    return [step(part(x, b), part(y, b)) for _ in range(epochs) for b in batches]
 
 
 def test_two_losses_and_their_gradients_are_those_of_the_formulas():
@@ -81,38 +65,6 @@ def test_two_losses_and_their_gradients_are_those_of_the_formulas():
     }
     for name, gradient in expected.items():
         np.testing.assert_allclose(step.grads.views[name], gradient, rtol=1e-10, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_compiled_steps_agree_with_numpy(name):
-    for dtype, near in (("float32", 2e-4), ("float64", 1e-9)):
-        plain = make_step(name, dtype=dtype)
-        step = make_step(name, dtype=dtype, backend="compiled")
-        expected = losses_of(plain, name)
-        np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
-        assert min(expected[-3:]) < expected[0]
-        assert (step.backend, step.not_compiled) == ("compiled", "")
-        assert step.fused
-        assert step.losses == pytest.approx(plain.losses, rel=near)
-        weights = step.loss.weights
-        total = sum(weights[n] * v for n, v in step.losses.items())
-        assert total == pytest.approx(step.loss_value, rel=1e-12)
-        np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", SEVERAL)
-def test_many_steps_are_the_steps_one_by_one(name, backend):
-    x, y = data(name, 64)
-    order = np.random.default_rng(1).permutation(64)
-    many, one = make_step(name, backend=backend), make_step(name, backend=backend)
-    losses, norms = many.run_many(x, y, order)
-    for i, start in enumerate(range(0, 64, BATCH)):
-        batch = order[start : start + BATCH]
-        assert losses[i] == one(part(x, batch), part(y, batch))
-        assert norms[i] == one.grad_norm
-    np.testing.assert_array_equal(many.mlp.params.flat, one.mlp.params.flat)
-    assert many.losses == one.losses
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -162,67 +114,6 @@ def test_shards_add_up_to_the_batch(name):
     whole, shards = make_step(name), make_step(name, shards=4)
     np.testing.assert_allclose(losses_of(shards, name), losses_of(whole, name), rtol=2e-4)
     assert shards.losses == pytest.approx(whole.losses, rel=1e-3)
-
-
-def loop_of(name, epochs, backend):
-    train, held = (Split(x, y, y) for x, y in (data(name, 60), data(name, 20, seed=5)))
-    stopping = EarlyStopping(patience=50)
-    step = make_step(name, backend=backend)
-    return Loop(step, LossOnly(), train, held, epochs=epochs, early_stopping=stopping, seed=7)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", SEVERAL)
-def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
-    whole = loop_of(name, 6, backend)
-    result = whole.run()
-    first = loop_of(name, 3, backend)
-    first.run()
-    state = pickle.loads(pickle.dumps(first.state_dict()))
-    second = loop_of(name, 6, backend)
-    second.load_state_dict(state)
-    assert second.run().best_epoch == result.best_epoch
-    np.testing.assert_array_equal(second.step.mlp.params.flat, whole.step.mlp.params.flat)
-    history = [row.validation for row in whole.history.rows]
-    assert history == [row.validation for row in second.history.rows]
-    weights = whole.step.loss.weights
-    for row in history:
-        total = sum(weight * row[f"loss of {n}"] for n, weight in weights.items())
-        assert row["loss"] == pytest.approx(total, rel=1e-12)
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_a_step_continues_from_its_file_and_from_copies(name, tmp_path):
-    step, other = make_step(name), make_step(name, seed=2)
-    losses_of(step, name, epochs=1)
-    step.save(tmp_path / "step.safetensors")
-    other.load(tmp_path / "step.safetensors")
-    copies = other, pickle.loads(pickle.dumps(step)), copy.deepcopy(step)
-    expected = losses_of(step, name, epochs=1)
-    assert all(losses_of(continued, name, epochs=1) == expected for continued in copies)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", SEVERAL)
-def test_a_step_allocates_nothing_that_grows(name, backend):
-    peaks = []
-    for count in (8192, 16384):  # NumPy's buffers are as large as 8,192 entries
-        step = make_step(name, batch=count, backend=backend)
-        bound, order = step.bound(count), np.arange(count)
-        x, y = data(name, count)
-        split = Split(x, y, y)
-        bound.gather((split.x, split.y, None), order)
-        step.run(bound)
-        tracemalloc.start()
-        try:
-            before, _ = tracemalloc.get_traced_memory()
-            for _ in range(3):
-                bound.gather((split.x, split.y, None), order)
-                step.run(bound)
-            peaks.append(tracemalloc.get_traced_memory()[1] - before)
-        finally:
-            tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 2048
 
 
 @pytest.mark.parametrize("make", [TwoTables, BatchNormed])
@@ -473,7 +364,7 @@ def torch_losses(torch, name, network, steps):
         h = f.batch_norm(h, *running, p["norm.scale"], p["norm.bias"], training=True)
         return f.mse_loss(f.linear(torch.relu(h).flatten(1), p["out.weight"]), torch.tensor(y))
 
-    forward = {"two tables": two_tables, "variational": variational}.get(name, batch_normed)
+    forward = {"two tables": two_tables, "autoencoder": variational}.get(name, batch_normed)
     losses = []
     for step in range(steps):
         optimizer.zero_grad()

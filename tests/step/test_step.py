@@ -1,12 +1,12 @@
 """The bound training step: equal to the loop by hand, allocation-free, safe with bad numbers."""
 
-import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 
 import numpy as np
 import pytest
+from traced import traced
 
 from mlpengine import (
     Adam,
@@ -157,14 +157,7 @@ def epoch_of(rows: int, loss: str = "cross_entropy", **options: object) -> Calla
 def traced_peak(run: Callable[[], None]) -> int:
     """Return the peak of memory traced during one more run, in bytes."""
     run()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        run()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+    return traced(run)[1]
 
 
 def growth(**options: object) -> int:

@@ -2,7 +2,6 @@ import csv
 import gzip
 import io
 import runpy
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import csv_fuzz
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traced import traced
 
 from mlpengine.errors import DataError
 from mlpengine.tables import Table, _lines, read_table
@@ -166,14 +166,9 @@ def test_a_decimal_point_beside_it_is_no_decimal_comma(cell, told):
 
 
 def test_refuses_within_bounded_memory():
-    content = b"a,b\n" + b"1," * 1_000_000
-    tracemalloc.start()
-    for bad in (WIDE + b"\n1\n", content):
-        with pytest.raises(DataError):
-            read(bad)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 512 << 20
+    for bad in (WIDE + b"\n1\n", b"a,b\n" + b"1," * 1_000_000):
+        _, peak = traced(pytest.raises, DataError, read, bad)
+        assert peak < 512 << 20
 
 
 def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):
@@ -189,10 +184,7 @@ def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):
     path.write_text("a,b,c,d,e,f,g,h,i,j\n" + 4 * "".join(rows))
     size = path.stat().st_size
     del numbers, words, rows
-    tracemalloc.start()
-    table = read_table(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    table, peak = traced(read_table, path)
     assert table.n_rows == 240_000
     assert peak < 3 * size
 

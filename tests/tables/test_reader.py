@@ -1,7 +1,6 @@
 import io
 import json
 import sys
-import tracemalloc
 import zipfile
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +11,7 @@ import pyarrow
 import pytest
 import sklearn.datasets
 from pyarrow import parquet
+from traced import traced
 
 from mlpengine.errors import DataError, MissingExtraError
 from mlpengine.features import Preprocessor
@@ -433,10 +433,7 @@ def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
     parquet.write_table(pyarrow.table(columns), path, compression="zstd", row_group_size=300)
     assert path.stat().st_size < 20_000
     before = pyarrow.default_memory_pool().max_memory()
-    tracemalloc.start()
-    table = read_table(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    table, peak = traced(read_table, path)
     assert peak < 64 << 20
     assert max(pyarrow.default_memory_pool().max_memory(), before) < 256 << 20
     for row in (0, 1, 2, 3, 1_999):

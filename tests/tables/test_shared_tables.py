@@ -1,10 +1,10 @@
 """Extra checks against well-known tables, where the folder MLPENGINE_TABLES names has them."""
 
 import os
-import tracemalloc
 from pathlib import Path
 
 import pytest
+from traced import traced
 
 from mlpengine.features import profile
 from mlpengine.tables import read_table
@@ -39,8 +39,5 @@ def test_leaks(name, target):
 
 def test_memory_of_reading():
     path = shared("diamonds")
-    tracemalloc.start()
-    read_table(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    _, peak = traced(read_table, path)
     assert peak < 3 * path.stat().st_size

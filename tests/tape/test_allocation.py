@@ -1,10 +1,10 @@
 """A replay allocates nothing that grows with the batch, whatever the program."""
 
-import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from traced import traced
 
 from mlpengine.ops import GradOp, RunningStatistics
 from mlpengine.spec import Spec, call
@@ -64,17 +64,13 @@ def peak(record: Callable[[Tape, Node], Node], rows: int, how: str) -> int:
     x = tape.input((rows, 4), name="x", wants_grad=True)
     program = Program(tape, record(tape, x), rematerialization=how)
     program.inputs["x"][...] = RNG.standard_normal((rows, 4))
-    program.forward()
-    program.backward()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
+
+    def replay() -> None:
         program.forward()
         program.backward()
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+
+    replay()
+    return traced(replay)[1]
 
 
 def growth(record: Callable[[Tape, Node], Node], how: str = "keep") -> int:

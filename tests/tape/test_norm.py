@@ -1,10 +1,10 @@
 """The global norm against exact sums, at every magnitude."""
 
-import tracemalloc
 from math import fsum, inf, isnan, nan, sqrt
 
 import numpy as np
 import pytest
+from traced import traced
 
 from mlpengine.errors import ShapeError
 from mlpengine.spec import Array
@@ -115,10 +115,7 @@ def test_nothing_is_allocated_that_grows(scale: float) -> None:
     for chunks in (2, 20):
         norm = GlobalNorm(vector(chunks * CHUNK, "float32", scale))
         norm()
-        tracemalloc.start()
-        norm()
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        peaks.append(traced(norm)[1])
     assert peaks[1] - peaks[0] < 1024
 
 

@@ -53,14 +53,13 @@ _targets: dict[str, CompileTarget] = {}
 def load_library(
     source: str,
     target: CompileTarget,
-    more_flags: Sequence[str] = (),
     functions: Sequence[str] = (),
 ) -> ctypes.CDLL:
     """Return the library of `source`, from the cache or newly compiled; it exports `functions`.
 
     Raises: CompileError if it cannot be compiled, stored or loaded.
     """
-    text = "\n".join([target.identity, *more_flags, source])
+    text = "\n".join([target.identity, source])
     key = hashlib.sha256(text.encode()).hexdigest()
     if key in _loaded:
         return _loaded[key]
@@ -69,7 +68,7 @@ def load_library(
         with _opened(folder) as files:
             library = _load_kept(files, key, functions)
             if library is None:
-                _build(folder, key, source, target, more_flags)
+                _build(folder, key, source, target)
                 library = _load_kept(files, key, functions)
     except OSError as error:
         raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
@@ -237,16 +236,14 @@ def digest_of(key: str, content: bytes) -> str:
     return hashlib.sha256(key.encode() + content).hexdigest()
 
 
-def _build(
-    kept: Path, key: str, source: str, target: CompileTarget, more_flags: Sequence[str]
-) -> None:
+def _build(kept: Path, key: str, source: str, target: CompileTarget) -> None:
     """Compile in a new temporary directory below `kept`, then rename."""
     _remove_stale(kept)
     folder = Path(tempfile.mkdtemp(prefix=".build-", dir=kept))
     try:
         text, built = folder / "program.c", folder / f"program{LIBRARY}"
         text.write_text(source, encoding="utf-8")
-        compiler = [*target.command, *target.flags, *more_flags]
+        compiler = [*target.command, *target.flags]
         parts = [str(text)]
         if UNITS in source:
             parts = [str(folder / f"{unit}.o") for unit in (0, 1)]
