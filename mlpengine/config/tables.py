@@ -106,12 +106,12 @@ def read_tables(
             f"{table.source}: {plural(copied, 'training row')} equal another one, which is learned "
             "in place of both, with the sum of weights"
         )
-    remarks += _many_classes(file, preprocessor, table, sum(map(len, rows.values())))
+    remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     folds = _folds(file, table, target, rows["train"], copies)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
 
-def _many_classes(file: ConfigFile, fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
+def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str]:
     """Yield a warning where classes are numbers that hardly repeat."""
     count = len(fitted.classes)
     if count > FEW_LEVELS and 2 * count > rows and not isinstance(fitted.classes[0], str):

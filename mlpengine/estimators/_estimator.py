@@ -17,11 +17,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import hint, plural, suggestion
-from mlpengine.diagnostics.leaks import leak_verdict
+from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
 from mlpengine.estimators._parameters import (
+    FEATURE_OPTIONS,
     FURTHER,
     NETWORK,
     check_parameters,
@@ -53,7 +54,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
 from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
-from mlpengine.settings.features import TaskName
+from mlpengine.settings.features import TargetTransform, TaskName
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -63,9 +64,9 @@ from mlpengine.settings.recipes import (
     folds_for,
     kinds_for,
     recipe,
-    validation_share,
+    validation_share_for,
 )
-from mlpengine.settings.training import LINEAR, linear_last, trained
+from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
 from mlpengine.spec import Array, ArrayLike, floating
 from mlpengine.step.ranks import Ranks
 from mlpengine.tables import Table
@@ -203,6 +204,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _sets: ClassSets | None
     _edges: Sequence[Array]
     _range: tuple[list[float], list[float]] | None
+    _log: bool
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
     @with_parameters
@@ -242,8 +244,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Store the parameters, which `fit` checks.
 
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, and folds.  None is that of the recipe `preset`; ``kinds="auto"`` has the kinds of
-        networks that `init` proposes, too.
+        recipe, folds, and kinds of networks.  None is that of the recipe `preset`.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -325,6 +326,11 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _fit_target(self, y: Array, weights: Array | None) -> None:
         """Fit the scale of targets, or update it."""
 
+    def _choose_transform(self, transform: TargetTransform, x: Any, y: Array) -> None:
+        """Decide whether the logarithm of targets is learned.  Raises: UsageError, DataError."""
+        if transform == "log":
+            raise UsageError("transform_target: log is for numbers (got classes)")
+
     def _labels(self, y: Array) -> Array:
         """Return encoded targets as a caller gives them."""
         return y
@@ -358,8 +364,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train])
+            self._choose_transform(settings.features.transform_target, x[train], y[train])
         network = settings.network
-        if self.kinds == "auto" and not can_be_linear(network):
+        if self.kinds is None and not can_be_linear(network):
             kinds = trained(kinds)
         training = replace(settings.training, kinds=tuple(kinds))
         task = self._task()
@@ -485,9 +492,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         rows, columns = x.shape
         edges: list[Array] = []
-        if self.kinds is None:
-            return [], []
-        if self.kinds != "auto":
+        if self.kinds is not None:
             kinds = self._given_kinds(folded=folded)
             if "piecewise" in kinds:
                 edges = quantile_edges(x)
@@ -542,6 +547,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             if self.folds is not None or self.kinds is not None:
                 text = "folds and kinds must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
+            if self.transform_target == "log":
+                raise UsageError("partial_fit: transform_target must be 'none' (got 'log')")
         else:
             self._check_outputs(y)
         self._fit_scale(x, y, weights)
@@ -620,7 +627,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
-        share = validation_share(len(y)) if share is None else share
+        share = validation_share_for(len(y)) if share is None else share
         labels = self._classes(y)
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=labels, copies=copies)
         return split.train, split.validation
@@ -631,9 +638,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             self.__dict__.pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
-        self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
+        self._dtype = floating(
+            TrainingSettings().dtype if self.dtype is None else self.dtype, "mlp"
+        )
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._scales, self._edges, self._range = bool(self.standardize), (), None
+        self._log = False
         self._residuals = self._sets = None
         self._shares = ()
 
@@ -704,7 +714,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             network = replace(network, dropout_schedule="constant")
         if callable(self.schedule):
             schedule = self.schedule
-        options = self._given("epochs", "batch_size", "clip_norm", *FURTHER.keys() - {*NETWORK})
+        further = FURTHER.keys() - {*NETWORK, *FEATURE_OPTIONS}
+        options = self._given("epochs", "batch_size", "clip_norm", *further)
         if options.get("clip_norm") == np.inf:
             options["clip_norm"] = None
         early = training.early_stopping or EarlyStopping()
@@ -712,6 +723,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return replace(
             run,
             network=network,
+            features=replace(run.features, **self._given(*FEATURE_OPTIONS)),
             seed=seed,
             training=replace(
                 training,

@@ -155,7 +155,7 @@ def _label(value: float, step: float) -> str:
     return text.replace("-", MINUS) if float(text.replace(",", "")) else "0"
 
 
-def thinned(x: Array, y: Array, points: int = POINTS) -> Array:
+def thinned(y: Array, points: int = POINTS) -> Array:
     """Return the numbers of the points that a screen shows: ends and extremes of each column."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:

@@ -273,7 +273,7 @@ def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     epochs, curves = columns["epoch"], {}
     for name, values in columns.items():
         if name != "epoch":
-            kept = thinned(epochs, values)
+            kept = thinned(values)
             curves[name] = {"epoch": epochs[kept].astype(int), "value": values[kept]}
     return curves
 
@@ -327,7 +327,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
 
 def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
     """Return the samples of gradients, updates and units, thinned."""
-    kept = thinned(series.steps, np.nan_to_num(series.of("gradient_norm")), 240)
+    kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)
     layers = series.columns.layers
     shown, heated = (evenly_spaced(layers, count) for count in (SHOWN_LAYERS, HEAT_LAYERS))

@@ -145,7 +145,7 @@ class _Frame:
                 return tag("path", d=f"M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}", class_="rule")
 
     def _line(self, line: Line) -> Markup:
-        kept = thinned(line.x, line.y)
+        kept = thinned(line.y)
         if not len(kept):
             return joined()
         gaps = np.zeros(len(kept), bool)

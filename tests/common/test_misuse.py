@@ -3,6 +3,7 @@
 import inspect
 import pydoc
 from dataclasses import is_dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -181,12 +182,6 @@ MISTAKES = {
         "write TrainingStep(mlp, loss, Sgd(mlp), batch_size=32)",
     ),
     "no batch size": (lambda: TrainingStep(*parts()), "TrainingStep: needs batch_size", "", STEP),
-    "rate of a step": (
-        lambda: TrainingStep(*parts(), 8, lr=0.1),
-        "TrainingStep: has no argument 'lr'",
-        "0.1",
-        STEP,
-    ),
     "sizes for a network": (
         lambda: TrainingStep([4, 8, 3], *parts()[1:], 8),
         "training step: mlp",
@@ -196,12 +191,6 @@ MISTAKES = {
     "sizes one by one": (lambda: Mlp(4, 8, 3), "Mlp: takes 1 argument", "got 4, 8, 3", SIZES),
     "one size": (lambda: Mlp(4), "mlp: sizes", "got 4", SIZES),
     "no size": (lambda: Mlp(), "Mlp: needs sizes", "nothing", SIZES),
-    "scikit-learn's sizes": (
-        lambda: Mlp(hidden_layer_sizes=(8,)),
-        "Mlp: has no argument 'hidden_layer_sizes'",
-        "(8,)",
-        SIZES,
-    ),
     "an activation by place": (lambda: Mlp([4, 3], "relu"), "Mlp: takes 1", "'relu'", SIZES),
     "an activation's case": (
         lambda: Mlp([4, 8, 3], activation="ReLU"),
@@ -226,12 +215,6 @@ MISTAKES = {
     "an optimizer of nothing": (lambda: Adam(lr=0.1), "Adam: needs model", "", "write Adam(mlp, "),
     "an optimizer of a rate": (lambda: Adam(0.1), "Adam: model", "got 0.1", "write Adam(mlp, "),
     "a rate by place": (lambda: Adam(parts()[0], 0.1), "Adam: takes 1", "0.1", "write Adam(mlp, "),
-    "Keras's rate": (
-        lambda: Adam(parts()[0], learning_rate=0.1),
-        "Adam: has no argument 'learning_rate'",
-        "0.1",
-        "did you mean 'lr'",
-    ),
     "a rate as text": (lambda: Adam(parts()[0], lr="1e-3"), "Adam: lr", "'1e-3'", "write lr=0.001"),
     "a schedule by name": (
         lambda: Adam(parts()[0], schedule="cosine"),
@@ -366,23 +349,11 @@ MISTAKES = {
         "write model={'hidden': [5]}",
     ),
     "load of nothing": (lambda: mlpengine.load(), "load: needs run", "", "write mlpengine.load('"),
-    "an estimator's sizes": (
-        lambda: MlpClassifier(hidden_layer_sizes=(5,)),
-        "MlpClassifier: has no argument 'hidden_layer_sizes'",
-        "(5,)",
-        "did you mean 'hidden'",
-    ),
     "an estimator's sizes as text": (
         lambda: MlpClassifier(hidden="64,32").fit(X, Y),
         "MlpClassifier: hidden must be a whole number of at least 1",
         "'64,32'",
         "write hidden=[64, 32]",
-    ),
-    "an estimator's iterations": (
-        lambda: MlpClassifier(max_iter=5),
-        "MlpClassifier: has no argument 'max_iter'",
-        "5",
-        "did you mean 'epochs'",
     ),
     "a norm below zero": (
         lambda: parts()[0].gradients(8).clip_global_norm_params(-1),
@@ -481,12 +452,6 @@ MISTAKES = {
         "'loss'",
         "write EarlyStopping(patience=20, monitor='loss', min_delta=0.0)",
     ),
-    "a mode of a scratch": (
-        lambda: parts()[0].scratch(8, train=False),
-        "Mlp.scratch: has no argument 'train'",
-        "False",
-        "mlp.scratch(32, training=False)",
-    ),
     "a misspelled optimizer": (
         lambda: MlpClassifier(epochs=1, optimizer="adamm").fit(X, Y % 2),
         "optimizer: must be one of adam,",
@@ -534,36 +499,6 @@ MISTAKES = {
         "Preprocessor.fit: table must be a Table",
         "'a.csv'",
         "fit(read_table('data.csv'))",
-    ),
-    "a schedule's rate": (
-        lambda: OneCycleSchedule(max_lr=0.1, total_steps=100),
-        "OneCycleSchedule: has no argument 'max_lr'",
-        "got 0.1",
-        "write OneCycleSchedule(total_steps=",
-    ),
-    "PyTorch's reduction": (
-        lambda: SoftmaxCrossEntropy(reduction="mean"),
-        "SoftmaxCrossEntropy: has no argument 'reduction'",
-        "'mean'",
-        "write SoftmaxCrossEntropy(class_weights=None",
-    ),
-    "an option of a loss that has none": (
-        lambda: MeanSquaredError(reduction="mean"),
-        "MeanSquaredError: has no argument 'reduction'",
-        "'mean'",
-        "write MeanSquaredError()",
-    ),
-    "Keras's compile": (
-        lambda: parts()[0].compile(optimizer="adam"),
-        "Mlp.compile: has no argument 'optimizer'",
-        "'adam'",
-        "TrainingStep(mlp, loss, optimizer, 32) trains",
-    ),
-    "PyTorch's dim": (
-        lambda: node().sum(dim=0),
-        "sum: has no argument 'dim'",
-        "got 0",
-        "did you mean 'axis'",
     ),
     "an option of text": (
         lambda: read_table("penguins", delimeter=";"),
@@ -633,18 +568,6 @@ MISTAKES = {
         "got Gradients(...)",
         "loss(scratch.output, y, grads.d_output)",
     ),
-    "a number of jobs": (
-        lambda: MlpClassifier(n_jobs=-1),
-        "MlpClassifier: has no argument 'n_jobs'",
-        "got -1",
-        "write MlpClassifier(hidden=[64, 64], epochs=50, threads=1)",
-    ),
-    "a loss's option of an estimator": (
-        lambda: MlpRegressor(loss="huber", delta=2),
-        "MlpRegressor: has no argument 'delta'",
-        "got 2",
-        "a loss has it: Huber(delta=1.0)",
-    ),
     "a schedule of dropout by name": (
         lambda: TrainingStep(*parts(), 8, dropout_schedule="cosine"),
         "training step: dropout_schedule must be callable",
@@ -705,12 +628,6 @@ MISTAKES = {
         "got 100",
         "did you mean 'total_steps'?; write CosineSchedule(total_steps=1000, final=0.0",
     ),
-    "PyTorch's least rate": (
-        lambda: CosineSchedule(100, eta_min=1e-5),
-        "CosineSchedule: has no argument 'eta_min'",
-        "1e-05",
-        "final=0.01 ends at a hundredth",
-    ),
     "PyTorch's scheduler": (
         lambda: CosineSchedule(parts()[2], 100),
         "CosineSchedule: takes no optimizer",
@@ -735,59 +652,17 @@ MISTAKES = {
         "got 0.9",
         "write betas=(0.9, 0.999)",
     ),
-    "Adam's momentum": (
-        lambda: Adam(parts()[0], momentum=0.9),
-        "Adam: has no argument 'momentum'",
-        "got 0.9",
-        "Sgd(mlp, lr=0.1, momentum=0.9)",
-    ),
-    "Keras's epsilon": (
-        lambda: Adam(parts()[0], epsilon=1e-7),
-        "Adam: has no argument 'epsilon'",
-        "1e-07",
-        "did you mean 'eps'?; write Adam(mlp, lr=0.001, eps=1e-07)",
-    ),
-    "decay of a rate": (
-        lambda: Adam(parts()[0], lr_decay=0.1),
-        "Adam: has no argument 'lr_decay'",
-        "got 0.1",
-        "a schedule lowers the learning rate: Adam(mlp, schedule=CosineSchedule(1000))",
-    ),
-    "a device": (
-        lambda: Mlp([4, 8, 3], device="cuda"),
-        "Mlp: has no argument 'device'",
-        "'cuda'",
-        "all runs on the processor; leave it out",
-    ),
     "a network's device": (
         lambda: parts()[0].to("cuda"),
         "'Mlp'",
         "'to'",
         "all runs on the processor; leave it out",
     ),
-    "scikit-learn's alpha": (
-        lambda: MlpClassifier(alpha=1e-4),
-        "MlpClassifier: has no argument 'alpha'",
-        "0.0001",
-        "write MlpClassifier(hidden=[64, 64], epochs=50, weight_decay=0.0001)",
-    ),
-    "scikit-learn's solver": (
-        lambda: MlpClassifier(solver="lbfgs"),
-        "MlpClassifier: has no argument 'solver'",
-        "'lbfgs'",
-        "did you mean 'optimizer'?; write MlpClassifier(hidden=[64, 64], epochs=50)",
-    ),
     "an estimator's loss": (
         lambda: MlpRegressor(loss="squared_error").fit(X, X[:, 0]),
         "loss: must be auto, mse",
         "'squared_error'",
         "did you mean 'mse'?",
-    ),
-    "parameters that are set": (
-        lambda: MlpClassifier().set_params(hidden_layer_sizes=(3,)),
-        "MlpClassifier.set_params: has no argument 'hidden_layer_sizes'",
-        "(3,)",
-        "did you mean 'hidden'?",
     ),
     "fewer targets of an estimator": (
         lambda: MlpClassifier().fit(X, Y[:-1]),
@@ -985,6 +860,46 @@ def test_a_mistake_is_told_where_it_is_and_what_to_write(
     message = str(caught.value)
     assert where in message
     assert given in message
+    assert right in message
+
+
+def adam(**options):
+    return Adam(parts()[0], **options)
+
+
+UNKNOWN = [
+    ("TrainingStep", lambda **o: TrainingStep(*parts(), 8, **o), "lr", 0.1, STEP),
+    ("Mlp", Mlp, "hidden_layer_sizes", (8,), SIZES),
+    ("Mlp", partial(Mlp, [4, 8, 3]), "device", "cuda", "all runs on the processor; leave it out"),
+    ("Mlp.scratch", lambda **o: parts()[0].scratch(8, **o), "train", False, "32, training=False)"),
+    ("Mlp.compile", lambda **o: parts()[0].compile(**o), "optimizer", "adam", "optimizer, 32) tra"),
+    ("Adam", adam, "learning_rate", 0.1, "did you mean 'lr'"),
+    ("Adam", adam, "momentum", 0.9, "Sgd(mlp, lr=0.1, momentum=0.9)"),
+    ("Adam", adam, "epsilon", 1e-7, "did you mean 'eps'?; write Adam(mlp, lr=0.001, eps=1e-07)"),
+    ("Adam", adam, "lr_decay", 0.1, "rate: Adam(mlp, schedule=CosineSchedule(1000))"),
+    ("CosineSchedule", partial(CosineSchedule, 9), "eta_min", 1e-5, "=0.01 ends at a hundredth"),
+    ("OneCycleSchedule", OneCycleSchedule, "max_lr", 0.1, "write OneCycleSchedule(total_steps="),
+    ("SoftmaxCrossEntropy", SoftmaxCrossEntropy, "reduction", "mean", "Entropy(class_weights=None"),
+    ("MeanSquaredError", MeanSquaredError, "reduction", "mean", "write MeanSquaredError()"),
+    ("sum", lambda **o: node().sum(**o), "dim", 0, "did you mean 'axis'"),
+    ("MlpClassifier", MlpClassifier, "hidden_layer_sizes", (5,), "did you mean 'hidden'"),
+    ("MlpClassifier", MlpClassifier, "max_iter", 5, "did you mean 'epochs'"),
+    ("MlpClassifier", MlpClassifier, "n_jobs", -1, "(hidden=[64, 64], epochs=50, threads=1)"),
+    ("MlpClassifier", MlpClassifier, "alpha", 1e-4, "epochs=50, weight_decay=0.0001)"),
+    ("MlpClassifier", MlpClassifier, "solver", "lbfgs", "did you mean 'optimizer'?; write Mlp"),
+    ("MlpRegressor", partial(MlpRegressor, loss="huber"), "delta", 2, "has it: Huber(delta=1.0)"),
+    ("MlpClassifier.set_params", lambda **o: MlpClassifier().set_params(**o),
+     "hidden_layer_sizes", (3,), "did you mean 'hidden'?"),
+]  # fmt: skip
+"""Where, a call, an argument of another library and its value, and what to write."""
+
+
+@pytest.mark.parametrize(("where", "call", "name", "value", "right"), UNKNOWN)
+def test_an_argument_of_another_library_is_answered_with_ours(where, call, name, value, right):
+    with pytest.raises(CallError) as caught:
+        call(**{name: value})
+    message = str(caught.value)
+    assert message.startswith(f"{where}: has no argument {name!r} (got {value!r}")
     assert right in message
 
 

@@ -70,7 +70,7 @@ def test_axes_of_odd_dates_exist():
 def test_thinned_curves_keep_ends_and_extremes():
     y = np.random.default_rng(0).standard_normal(100_000)
     y[777], y[50_001], y[3] = 9.0, -9.0, math.nan
-    kept = thinned(np.arange(len(y)), y)
+    kept = thinned(y)
     assert len(kept) <= 302
     assert {0, 777, 50_001, len(y) - 1} <= set(kept.tolist())
     assert 3 not in kept
