@@ -61,12 +61,12 @@ class NamedRows:
         return f"NamedRows({listed})"
 
 
-def need_names(values: Any, names: Mapping[str, Any], where: str) -> None:
-    """Raise ShapeError unless `values` are arrays of these names, in any order."""
+def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
+    """Raise ShapeError unless `values` are arrays of these names, in any order, or of `more`."""
     if not isinstance(values, Mapping | NamedRows):
         wanted = ", ".join(f"{name!r}: ..." for name in names)
         raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")
-    if {*values.keys()} != {*names}:
+    if {*names} - {*values.keys()} or (not more and {*values.keys()} - {*names}):
         wanted, given = (", ".join(each) or "none" for each in (names, values.keys()))
         raise ShapeError(f"{where} must have the names {wanted} (got {given})")
 

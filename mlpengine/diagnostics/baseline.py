@@ -1,6 +1,8 @@
 """Properties of losses, features and targets that are known before training."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from math import nan
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from mlpengine.ops import (
     Quantile,
     SoftmaxCrossEntropy,
 )
+from mlpengine.ops.loss_sum import LossSum
 from mlpengine.spec import Array
 
 RARE = 1e-6
@@ -179,6 +182,33 @@ def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
     else:
         best = np.repeat(y.astype(np.float64), outputs // y.shape[1], axis=1)
     return loss(best, y if y.ndim == 1 else y.astype(np.float64))
+
+
+def constant_losses(
+    loss: Loss | LossSum, outputs: Any, parts: Sequence[tuple[Any, Array | None]]
+) -> list[float]:
+    """Return the loss, on each part, of the constant that is best on the first one.
+
+    `parts` are targets and weights, `outputs` the size of the output; both are by name for losses
+    of several outputs.  NaN where an output has no target or a negative weight.
+    """
+    if isinstance(loss, LossSum):
+        if loss.targets != [*loss.losses] or min(loss.weights.values()) < 0:
+            return [nan] * len(parts)
+        each = [
+            np.multiply(
+                loss.weights[name], constant_losses(one, outputs[name], _of_output(name, parts))
+            )
+            for name, one in loss.losses.items()
+        ]
+        return list(map(float, np.sum(each, axis=0)))
+    y, weights = parts[0]
+    constant = best_constant(loss, y, outputs, weights)
+    return [loss_of_constant(loss, y, constant, weights) for y, weights in parts]
+
+
+def _of_output(name: str, parts: Sequence[tuple[Any, Array | None]]) -> list[Any]:
+    return [(y[name], weights) for y, weights in parts]
 
 
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:

@@ -78,8 +78,9 @@ def metric(
 
 def higher_is_better(name: str) -> bool:
     """Return whether a metric is better when it is higher; the first word of a name tells which."""
+    name = name.split(" ")[0]  # of "accuracy of class"
     own = OWN_METRICS.get(name)
-    return own.higher_is_better if own else name.split(" ")[0] in HIGHER_IS_BETTER
+    return own.higher_is_better if own else name in HIGHER_IS_BETTER
 
 
 def accuracy(target: Array, predicted: Array, weight: Array | None = None) -> float:

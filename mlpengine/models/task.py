@@ -141,6 +141,16 @@ class Scored:
         truth: Array = self.part.truth
         return truth if isinstance(self.task, Regression) else truth.astype(np.int64)
 
+    @cached_property
+    def by_output(self) -> "dict[str, Scored]":
+        """The outputs of `OutputTasks`, each with its targets."""
+        assert isinstance(self.task, OutputTasks)
+        part, truth = self.part, self.part.truth
+        return {
+            name: Scored(task, self.output[name], Split(part.x, y := truth[name], y, part.weights))
+            for name, task in self.task.tasks.items()
+        }
+
 
 answer_misfits([Split])
 
@@ -430,6 +440,44 @@ class LossOnly(Task):
 
     def _own_metrics(self) -> dict[str, Metric]:
         return {}
+
+
+class OutputTasks(Task):
+    """The tasks of outputs by name; a metric is named as in ``accuracy of class``.
+
+    >>> OutputTasks({"class": Classification(3), "kl": LossOnly()}).headline
+    ('accuracy of class', 'macro_f1 of class')
+    """
+
+    kinds = ()
+
+    def __init__(self, tasks: Mapping[str, Task]) -> None:
+        super().__init__(1)
+        self.tasks = dict(tasks)
+        self.headline = tuple(f"{m} of {n}" for n, task in tasks.items() for m in task.headline)
+
+    def predict(self, output: Array) -> Array:
+        predicted: Any = NamedRows({n: t.predict(output[n]) for n, t in self.tasks.items()})
+        return predicted  # type: ignore[no-any-return]
+
+    def _own_metrics(self) -> dict[str, Metric]:
+        return {
+            f"{metric} of {output}": _of_output(output, measure)
+            for output, task in self.tasks.items()
+            for metric, measure in task.all_metrics.items()
+        }
+
+    def _numbered(self, name: str) -> Metric | None:
+        for output, task in self.tasks.items():
+            metric = task._numbered(name.removesuffix(f" of {output}"))
+            if metric and name.endswith(f" of {output}"):
+                return _of_output(output, metric)
+        return None
+
+
+def _of_output(output: str, metric: Metric) -> Metric:
+    """Return the metric of one of several outputs."""
+    return lambda scored: metric(scored.by_output[output])
 
 
 def task_for(target: Target | None, loss: Loss) -> Task:

@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.common.buffers import write_into
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
-from mlpengine.common.named import NamedRows, check_rows, need_names
+from mlpengine.common.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.errors import ShapeError, TapeError, UsageError
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
@@ -181,7 +181,7 @@ class Network(Recordable):
         """Return `x` as rows of the network's input.  Raises: ShapeError."""
         if isinstance(self.in_shape, dict):
             need_names(x, self.in_shape, "predict: x")
-            named = NamedRows(x)
+            named = as_rows(x)
             check_rows(named, len(named), "predict: x")
             return named
         rows = np.asarray(x)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.named import NamedRows, arrays_in, as_rows
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import (
     NO_EXTREME,
     ExtremeValue,
-    best_constant,
+    constant_losses,
     extreme_feature,
     extreme_target,
     feature_sizes,
-    loss_of_constant,
     weight_scale,
 )
 from mlpengine.diagnostics.buffers import flat_rows
@@ -226,27 +226,28 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
     For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
-    Raises: UsageError for a network of several inputs or outputs.
+    Features of several inputs have the input's name before their number.
     """
-    step.mlp.need_one("diagnostics of a loop")
     loss = step.loss
-    y, weights = _thinned(train)
-    constant = best_constant(loss, y, step.mlp.outputs, weights)
+    parts = [_thinned(part) for part in (train, validation) if part is not None]
+    baseline, *others = constant_losses(loss, step.mlp.outputs, parts)
     arguments: dict[str, Any] = {
         "loss": loss,
         "optimizer": step.optimizer,
         "steps_per_epoch": -(-len(train) // step.batch_size),
-        "baseline": loss_of_constant(loss, y, constant, weights),
-        "feature_sizes": feature_sizes(flat_rows(train.x[:: -(-len(train) // FEATURE_ROWS)])),
+        "baseline": baseline,
+        "validation_baseline": others[0] if others else None,
+        "feature_sizes": feature_sizes(_joined(train.x[:: -(-len(train) // FEATURE_ROWS)])),
         "weight_scale": weight_scale(step.mlp),
     }
-    if validation is not None:
-        other, shares = _thinned(validation)
-        arguments["validation_baseline"] = loss_of_constant(loss, other, constant, shares)
     if loss.name in SQUARES:
+        y, _ = parts[0]
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
         arguments["target_range"] = float(y.min()), float(y.max())
     arguments["extreme"] = extreme_value(loss, train, arguments["feature_sizes"])
+    if isinstance(train.x, NamedRows):
+        sizes = {name: prod(array.shape[1:]) for name, array in train.x.arrays.items()}
+        arguments["feature_names"] = [f"{name} {i}" for name, k in sizes.items() for i in range(k)]
     if train.places is not None:
         arguments |= {"feature_names": train.places.features, "name_row": train.places.rows.place}
     return arguments
@@ -254,9 +255,9 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
 
 def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features in memory, or of the targets of a regression."""
-    known = NO_EXTREME
-    if isinstance(train.x, np.ndarray) and train.x.size <= FACT_VALUES:
-        known = extreme_feature(flat_rows(train.x), sizes)
+    known, rows = NO_EXTREME, train.x
+    if isinstance(rows, np.ndarray | NamedRows) and len(rows) * len(sizes) <= FACT_VALUES:
+        known = extreme_feature(_joined(rows), sizes)
     if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
         known = max(known, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
     return known
@@ -269,11 +270,11 @@ def measure_recalls(
 
     That is on validation rows or, where there are fewer than 5 of the class, on training rows too.
     """
-    if validation is None or train.truth.ndim != 1:
+    if validation is None or not isinstance(task, Classification):
         return
     classes = max(int(train.truth.max()), int(validation.truth.max())) + 1
     diagnostics.class_counts = np.bincount(train.truth, minlength=classes)
-    diagnostics.class_names = getattr(task, "labels", ())
+    diagnostics.class_names = task.labels
     rows, hits = _hits(diagnostics, task, validation, classes)
     if (rows < MIN_CLASS_ROWS).any():
         of_train = np.stack(_hits(diagnostics, task, train, classes))
@@ -305,24 +306,33 @@ def measure_yardsticks(
     The sample is so small that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
     `predict` returns the outputs of the network for features; by default its own method does.
     """
+    if not isinstance(task, Classification | Regression):
+        return
     limit = MAX_ROWS
     if seconds is not None:
-        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, prod(train.x.shape[1:])))
-    if limit < MIN_YARDSTICK_ROWS or not isinstance(task, Classification | Regression):
+        features = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
+        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, features))
+    if limit < MIN_YARDSTICK_ROWS:
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)
     rows = rows[:: -(-len(rows) // limit)]
-    x, truth = np.asarray(train.x[rows]), train.truth[rows]
+    x, truth = as_rows(train.x[rows]), train.truth[rows]
     predicted = task.predict((predict or diagnostics.mlp.predict)(x))
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
     other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
     diagnostics.yardsticks = yardsticks(
-        flat_rows(x), truth, predicted, rows, None if other is None else flat_rows(other)
+        _joined(x), truth, predicted, rows, None if other is None else _joined(other)
     )
 
 
-def _thinned(part: Split) -> tuple[Array, Array | None]:
+def _joined(x: Any) -> Array:
+    """Return features (rows, features): those of several inputs side by side."""
+    each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
+    return each[0] if len(each) == 1 else np.concatenate(each, axis=1)
+
+
+def _thinned(part: Split) -> tuple[Any, Array | None]:
     """Return targets and weights of up to `FACT_ROWS` rows, evenly spread."""
     stride = -(-len(part) // FACT_ROWS)
     return part.y[::stride], None if part.weights is None else part.weights[::stride]

@@ -16,11 +16,12 @@ import numpy as np
 from mlpengine.common.buffers import Uncopyable
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
+from mlpengine.common.named import need_names
 from mlpengine.common.wording import html_table, suggestion
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.features import Batches
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
-from mlpengine.models.task import LossOnly, Split, Task
+from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
 from mlpengine.optim import PlateauSchedule
 from mlpengine.settings import EarlyStopping
 from mlpengine.spec import Array
@@ -151,6 +152,10 @@ class Loop(KnownAttributes, Uncopyable):
     The best epoch is the one with the best monitored metric on the validation part, whether or
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
 
+    The task of a network with several outputs is `LossOnly()`, or tasks by output, such as
+    ``{"price": Regression(target), "class": Classification(3)}``: validation measures the metrics
+    of each, named as in ``accuracy of class``.
+
     `callbacks` are called in ascending `order`; they may read the attributes below.  With `rows`,
     their numbers, only these rows of the training part are trained on; with `drop_last` an epoch
     leaves out those that do not fill a batch.
@@ -184,7 +189,7 @@ class Loop(KnownAttributes, Uncopyable):
     def __init__(
         self,
         step: TrainingStep,
-        task: Task,
+        task: Task | Mapping[str, Task],
         train: Split,
         validation: Split | None = None,
         *,
@@ -196,6 +201,8 @@ class Loop(KnownAttributes, Uncopyable):
         on_nonfinite: NonfiniteRule | None = None,
         drop_last: bool = False,
     ) -> None:
+        if isinstance(task, Mapping):
+            task = _by_output(step, task)
         for name, value, kind in (("task", task, Task), ("train", train, Split)):
             if not isinstance(value, kind):
                 text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
@@ -213,7 +220,7 @@ class Loop(KnownAttributes, Uncopyable):
         _check_fit(step, task, [train, *([validation] if validation else [])])
         self.step, self.task, self.train, self.validation = step, task, train, validation
         self.epochs, self.early_stopping = fitting("loop: epochs", Count, epochs), early_stopping
-        if early_stopping and validation:
+        if early_stopping and validation and early_stopping.monitor not in loss_names(step.loss):
             try:
                 task.watch(early_stopping.monitor)
             except UsageError as error:
@@ -565,15 +572,43 @@ def _check_fit(step: TrainingStep, task: Task, parts: Sequence[Split]) -> None:
     for part in parts:
         step.check_names(part.x, part.y)
     outputs = step.mlp.outputs
-    if isinstance(task, LossOnly) or task.outputs == outputs:
+    if isinstance(task, OutputTasks):
+        for part in parts:
+            need_names(part.truth, task.tasks, "Split: truth", more=True)
+    if isinstance(task, LossOnly | OutputTasks) or task.outputs == outputs:
         return
     if not isinstance(outputs, int):
         names = ", ".join(outputs)
-        raise UsageError(f"loop: of outputs by name ({names}) the task must be LossOnly()")
+        raise UsageError(
+            f"loop: of outputs by name ({names}) the task must be LossOnly(), or tasks by output"
+        )
     raise UsageError(
         f"loop: task must have as many outputs as the network (got {task.outputs} and "
         f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
     )
+
+
+def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
+    """Return tasks by output as one.  Raises: UsageError unless the network has such outputs."""
+    outputs = step.mlp.outputs
+    if isinstance(outputs, int):
+        raise UsageError(
+            f"loop: task must be one Task for a network of one output (got {quoted(tasks)})"
+        )
+    for name, task in tasks.items():
+        if name not in outputs:
+            names = ", ".join(outputs)
+            raise UsageError(
+                f"loop: task must name outputs, {names} (got {name!r}){suggestion(name, outputs)}"
+            )
+        if not isinstance(task, Task):
+            raise UsageError(f"loop: task of {name!r} must be a Task (got {quoted(task)})")
+        if not isinstance(task, LossOnly) and task.outputs != outputs[name]:
+            raise UsageError(
+                f"loop: task of {name!r} must have as many outputs as the network there "
+                f"(got {task.outputs} and {outputs[name]})"
+            )
+    return OutputTasks({n: t for n, t in tasks.items() if not isinstance(t, LossOnly)})
 
 
 def in_order(callbacks: object) -> list[Callback]:

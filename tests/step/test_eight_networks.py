@@ -23,12 +23,13 @@ from own_networks import (
 from traced import peak_of_steps, traced
 
 from mlpengine.backends.compiled import emitter
-from mlpengine.diagnostics import Diagnostics, table
+from mlpengine.diagnostics import Verdict
 from mlpengine.errors import CheckpointError
 from mlpengine.models import Split
 from mlpengine.ops import Normal, Philox
 from mlpengine.tape import Program, Tape
 from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback
 
 BACKENDS = ("numpy", "compiled")
@@ -151,15 +152,16 @@ def test_larger_batches_allocate_no_more(name):
 @on_each_backend
 @each
 def test_diagnostics_name_the_layers(name, backend):
-    step = make_step(name, backend=backend)
-    diagnostics = Diagnostics(step.mlp, every=1, loss=step.loss, optimizer=step.optimizer)
-    step(*data(name, BATCH))
-    diagnostics.after_step(step.scratch, step.grads, 1, loss=step.loss_value, norm=step.grad_norm)
+    watch = LoopDiagnostics(every=1)
+    loop_of(name, 1, backend, [watch]).run()
+    diagnostics = watch.core
     assert [layer.name for layer in diagnostics.layers] == LAYERS[name]
-    text = table(diagnostics)
+    text = watch.table()
     assert all(layer in text for layer in LAYERS[name])
     for layer in range(len(LAYERS[name])):
         assert diagnostics.get("activation_std", layer) > 0
+    assert {*map(type, watch.verdicts(measure=True))} <= {Verdict}
+    assert len(diagnostics.feature_sizes) == len(diagnostics.feature_names)
 
 
 def torch_loss(torch, name, network):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from own_networks import (
     BATCH,
+    IN_DIM,
     SEVERAL,
     BatchNormed,
     Gated,
@@ -27,10 +28,12 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.errors import MlpEngineError, NumericalError
-from mlpengine.models import LossOnly, Split
+from mlpengine.features import NumberTarget
+from mlpengine.models import Classification, LossOnly, Regression, Split
 from mlpengine.nn import Network
+from mlpengine.settings import EarlyStopping
 from mlpengine.step import PopulationStep
-from mlpengine.training.diagnose import diagnostic_inputs
+from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
 
@@ -187,15 +190,103 @@ REFUSED = {
         lambda: Population(TwoTables(), 2),
         "population: takes networks of one input and one output, without names (got TwoTables",
     ),
-    "diagnostics": (
-        lambda: diagnostic_inputs(step_of(LOSSES), Split(X["left"], Y, Y), None),
-        "diagnostics of a loop: takes networks of one input and one output",
+    "one task": (
+        lambda: Loop(step_of(LOSSES), Classification(3), Split(X, Y, Y), epochs=1),
+        "(price, class) the task must be LossOnly(), or tasks by output",
+    ),
+    "a task of no output": (
+        lambda: Loop(step_of(LOSSES), {"clas": LossOnly()}, Split(X, Y, Y), epochs=1),
+        "task must name outputs, price, class (got 'clas') - did you mean 'class'?",
+    ),
+    "a task that is none": (
+        lambda: Loop(step_of(LOSSES), {"class": "classes"}, Split(X, Y, Y), epochs=1),
+        "task of 'class' must be a Task (got 'classes')",
+    ),
+    "a task of another size": (
+        lambda: Loop(step_of(LOSSES), {"class": Classification(4)}, Split(X, Y, Y), epochs=1),
+        "task of 'class' must have as many outputs as the network there (got 4 and 3)",
+    ),
+    "tasks of one output": (
+        lambda: Loop(
+            step_of(MeanSquaredError(), Gated()),
+            {"a": LossOnly()},
+            Split(*2 * [X["left"]], Y),
+            epochs=1,
+        ),
+        "task must be one Task for a network of one output",
+    ),
+    "no truth": (
+        lambda: Loop(
+            step_of(LOSSES),
+            {"class": Classification(3)},
+            Split(X, Y, {"price": X["left"]}),
+            epochs=1,
+        ),
+        "Split: truth must have the names class (got price)",
+    ),
+    "a metric of no output": (
+        lambda: loop_by_output("accuracy of price", epochs=1),
+        "did you mean 'accuracy of class'?",
     ),
     "one node twice": (
         lambda: own(lambda tape, x: dict.fromkeys("ab", x.linear(tape.parameter("w")))).scratch(4),
         "Own: record must return different nodes by name (got a, b)",
     ),
 }
+
+
+def loop_by_output(monitor="loss", **options):
+    """Return a loop of two tasks by output; the units of prices are those of the table."""
+    target = NumberTarget(["price"], [5.0], [2.0])
+    tasks = {"price": Regression(target), "class": Classification(3)}
+    parts = []
+    for count, seed in ((60, 0), (20, 5)):
+        x, y = data("two tables", count, seed=seed)
+        parts.append(Split(x, y, {**y, "price": 5 + 2 * y["price"].astype("f8")}))
+    stopping = EarlyStopping(patience=50, monitor=monitor)
+    return Loop(make_step("two tables"), tasks, *parts, early_stopping=stopping, **options)
+
+
+def test_a_loop_measures_each_output_and_stops_by_one_of_them():
+    loop = loop_by_output("macro_f1 of class", epochs=6)
+    result = loop.run()
+    history = [row.validation for row in loop.history.rows]
+    scores = [row["macro_f1 of class"] for row in history]
+    assert result.best_epoch == 1 + scores.index(max(scores))
+    held = loop.validation
+    output, best = loop.step.mlp.predict(held.x), history[result.best_epoch - 1]
+    off = 5 + 2 * output["price"].astype("f8") - held.truth["price"]
+    expected = {
+        "mae of price": np.abs(off).mean(),
+        "rmse of price": np.sqrt(np.square(off).mean()),
+        "r2 of price": 1 - np.square(off).mean() / held.truth["price"].var(),
+        "accuracy of class": (output["class"].argmax(axis=1) == held.truth["class"]).mean(),
+    }
+    assert {name: best[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+    assert {"loss", "loss of price", "loss of class"} < best.keys()
+
+
+@pytest.mark.parametrize("monitor", ["loss of price", "pinball_0.9 of price"])
+def test_a_loop_stops_by_what_has_the_name_of_an_output(monitor):
+    loop = loop_by_output(monitor, epochs=6)
+    scores = [row.validation[monitor] for row in loop.run().history.rows]
+    assert loop.best_epoch == 1 + scores.index(min(scores))
+
+
+def test_diagnostics_of_a_loop_know_the_features_and_constants_of_all_tables():
+    watch = LoopDiagnostics()
+    loop = loop_by_output(epochs=1, callbacks=[watch])
+    loop.train.x["image"][7, 0, 1, 2] = 1e3
+    loop.run()
+    core, y = watch.core, loop.train.y
+    shares = np.bincount(y["class"]) / len(y["class"])
+    entropy = -(shares * np.log(shares)).sum()
+    assert core.baseline == pytest.approx(y["price"].var() + 0.3 * entropy, rel=1e-6)
+    assert core.feature_names[IN_DIM - 1 : IN_DIM + 2] == ("left 5", "image 0", "image 1")
+    assert (core.extreme.row, core.feature_names[core.extreme.column]) == (7, "image 6")
+    rows = np.concatenate([loop.train.x["left"], loop.train.x["image"].reshape(60, 16)], axis=1)
+    expected = np.quantile(np.abs(rows), 0.9, axis=0)
+    np.testing.assert_allclose(core.feature_sizes, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", REFUSED)
