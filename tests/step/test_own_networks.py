@@ -24,10 +24,11 @@ from traced import peak_of_steps
 from mlpengine import Adam, EarlyStopping, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.errors import CheckpointError, NumericalError
 from mlpengine.models import LossOnly, Split
+from mlpengine.nn import Network
 from mlpengine.optim import Group
 
-WHOLE = NETWORKS.keys() - {"convolution"}
-"""Networks that are one program, update included; others have parts that NumPy computes."""
+WHOLE = NETWORKS.keys()
+"""Networks that are one program, update included."""
 
 BACKENDS = ("numpy", "compiled")
 
@@ -129,7 +130,11 @@ def torch_forward(torch, network):
         apart = (mean**2 + logs.exp() - logs - 1).mean(1, keepdim=True) / 2
         return torch.cat([again, apart], 1)
 
-    forwards = (residual, tied, gated, mixture, attention, siamese, variational)
+    def convolution(p, x):
+        h = f.relu(f.conv2d(x.reshape(len(x), 1, 1, -1), p["filters"]))
+        return f.linear(h.flatten(1), p["out.weight"])
+
+    forwards = (residual, tied, gated, mixture, attention, siamese, variational, convolution)
     return {f.__name__: f for f in forwards}[type(network).__name__.lower()]
 
 
@@ -188,12 +193,25 @@ def test_chunks_of_a_large_batch_add_up_to_its_gradient(monkeypatch):
         assert "#define CHUNK_ROWS INT64_C(8)" in step.emit_c()
 
 
+class Largest(Network):
+    """The larger of two units each, which have no compiled rule."""
+
+    def record(self, tape, x):
+        h = x.linear(tape.parameter("w")).reshape(-1, 4, 2).max(axis=2)
+        return h.linear(tape.parameter("out"))
+
+
 def test_a_summary_tells_what_computes_each_instruction():
-    lines = [make_step("convolution", backend=b).summary().splitlines() for b in BACKENDS]
+    network = Largest(IN_DIM, {"w": (8, IN_DIM), "out": (2, 4)}, seed=1)
+    settings = MeanSquaredError(), Adam(network), BATCH
+    steps = [TrainingStep(network, *settings, backend=backend) for backend in BACKENDS]
+    lines = [step.summary().splitlines() for step in steps]
     by_numpy, split = ([line.split("  ")[0] for line in each] for each in lines)
     assert {*by_numpy} == {"NumPy (not compiled)", "NumPy"}
-    first, second = "NumPy (conv2d forward)", "NumPy (conv2d backward)"
-    assert [*dict.fromkeys(split)] == ["program 1", first, "program 2", second, "NumPy"]
+    first, second = "NumPy (max forward)", "NumPy (max backward)"
+    programs = [f"program {n}" for n in (1, 2, 3, 4)]
+    assert [*dict.fromkeys(split)] == [programs[0], first, programs[1], second, *programs[2:]]
+    assert (steps[1].fused, lines[1][-1].split()) == (False, ["program", "4", "update", "adam"])
     whole = make_step("tied", backend="compiled").summary().splitlines()
     assert {line.split("  ")[0] for line in whole} == {"program 1"}
     shards = make_step("tied", backend="compiled", shards=2).summary().splitlines()
