@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from mlpengine.common.buffers import address_of
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.ops import Dropout
 from mlpengine.spec import Array
 

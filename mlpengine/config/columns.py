@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
-from mlpengine.diagnostics.leaks import guide, leak_text, leak_verdict
+from mlpengine.diagnostics.leak_verdict import guide, leak_text, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
 from mlpengine.features import Leak
 from mlpengine.features.checks import CORRECT

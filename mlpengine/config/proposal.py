@@ -18,7 +18,7 @@ from mlpengine.settings.recipes import (
     folds_for,
     kinds_for,
     recipe,
-    validation_share,
+    validation_share_for,
 )
 from mlpengine.settings.training import Kind, trained
 from mlpengine.tables import DATASETS
@@ -270,7 +270,7 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
 
 def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[str]:
     """Return the shares of rows that do not train."""
-    shares = {"validation": validation_share(profile.n_rows), "test": 0.2}
+    shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_for(profile.n_rows):
         del shares["validation"]
     if own_test:

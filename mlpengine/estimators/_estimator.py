@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import hint, plural, suggestion
-from mlpengine.diagnostics.leaks import leak_verdict
+from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
@@ -63,9 +63,9 @@ from mlpengine.settings.recipes import (
     folds_for,
     kinds_for,
     recipe,
-    validation_share,
+    validation_share_for,
 )
-from mlpengine.settings.training import LINEAR, linear_last, trained
+from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
 from mlpengine.spec import Array, ArrayLike, floating
 from mlpengine.step.ranks import Ranks
 from mlpengine.tables import Table
@@ -242,8 +242,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Store the parameters, which `fit` checks.
 
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, and folds.  None is that of the recipe `preset`; ``kinds="auto"`` has the kinds of
-        networks that `init` proposes, too.
+        recipe, folds, and kinds of networks.  None is that of the recipe `preset`.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -359,7 +358,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train])
         network = settings.network
-        if self.kinds == "auto" and not can_be_linear(network):
+        if self.kinds is None and not can_be_linear(network):
             kinds = trained(kinds)
         training = replace(settings.training, kinds=tuple(kinds))
         task = self._task()
@@ -485,9 +484,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         rows, columns = x.shape
         edges: list[Array] = []
-        if self.kinds is None:
-            return [], []
-        if self.kinds != "auto":
+        if self.kinds is not None:
             kinds = self._given_kinds(folded=folded)
             if "piecewise" in kinds:
                 edges = quantile_edges(x)
@@ -620,7 +617,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not holds_out:
             return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
-        share = validation_share(len(y)) if share is None else share
+        share = validation_share_for(len(y)) if share is None else share
         labels = self._classes(y)
         split = split_rows(len(y), (1 - share, share), seed=seed, labels=labels, copies=copies)
         return split.train, split.validation
@@ -631,7 +628,9 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             self.__dict__.pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
-        self._dtype = floating(x.dtype if self.dtype is None else self.dtype, "mlp")
+        self._dtype = floating(
+            TrainingSettings().dtype if self.dtype is None else self.dtype, "mlp"
+        )
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._scales, self._edges, self._range = bool(self.standardize), (), None
         self._residuals = self._sets = None

@@ -61,8 +61,7 @@ PARAMETERS = {
         TrainingSettings,
         "Whether training ends when the loss of rows that do not train stops falling; the weights "
         "of the best epoch are kept. Without `folds` these rows are held out. False trains one "
-        "network on all rows, as a fit with `sample_weight` that is to equal one on repeated rows "
-        "has to.",
+        "network on all rows.",
         checked=False,
     ),
     "validation_fraction": Parameter(
@@ -76,9 +75,9 @@ PARAMETERS = {
     "kinds": Parameter(
         TrainingSettings,
         '"periodic" needs the preset "realmlp". `shares_` are those of the kinds in the mean. '
-        '"auto" is what ``mlpengine init`` proposes: all but "periodic" for 100 to 4,000 rows, '
-        'without "piecewise" for fewer, and without "plain" for more. None is plain networks, in '
-        "less time.",
+        "None is what ``mlpengine init`` proposes of several folds: all but "
+        '"periodic" for 100 to 4,000 rows, without "piecewise" for fewer, and without "plain" for '
+        'more. "plain" takes a third of the time.',
         checked=False,
     ),
     "patience": Parameter(EarlyStopping),
@@ -94,7 +93,7 @@ PARAMETERS = {
     "threads": Parameter(TrainingSettings, "One by default: scikit-learn runs fits side by side."),
     "dtype": Parameter(
         TrainingSettings,
-        "None is that of the features, float64 unless they are float32.",
+        "None is float32, as in configs; predictions are float64 either way.",
         checked=False,
     ),
     "random_state": Parameter(

@@ -13,7 +13,7 @@ from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code

@@ -115,7 +115,7 @@ def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> 
     block = table.block
     if block is not None and all(source.column in block.positions for source in sources):
         columns = [block.positions[source.column] for source in sources]
-        return block.matrix[rows][:, columns].astype(np.float64)
+        return block.matrix[rows][:, columns].astype(np.float64, order="C")
     values: Array | None = None
     for i, source in enumerate(sources):
         column = source.read(table, rows)

@@ -1,4 +1,4 @@
-"""Split of the rows of a table into training, validation and test parts."""
+"""Split of the rows of a table into training, validation and test parts, by shares of settings."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from mlpengine.common.locks import process_lock
+from mlpengine.common.fork_locks import process_lock
 from mlpengine.errors import FormulaError
 from mlpengine.formula import numpy_functions as pieces
 from mlpengine.spec import Array, Calls, call

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.named import NamedRows, arrays_in, one_or_named, row_specs
 from mlpengine.common.wording import plural
 from mlpengine.models.task import Split, Task

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import best_shares
 from mlpengine.models.evaluate import Scorer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 
 from mlpengine.common.buffers import write_into
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.common.named import NamedRows, check_rows, need_names
 from mlpengine.errors import ShapeError, TapeError, UsageError

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.common.buffers import zeros
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.named import one_or_named
 from mlpengine.common.wording import plural, suggestion

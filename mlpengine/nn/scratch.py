@@ -61,7 +61,8 @@ class Scratch(KnownAttributes):
             keep=[layer.output for layer in self.recording.layers] if keeps else (),
             like=like,
         )
-        leaves = {n.index: mlp.params.views[n.name] for n in tape.parameters}
+        leaves = {n.index: n.array for n in tape.nodes if n.array is not None}  # constants
+        leaves |= {n.index: mlp.params.views[n.name] for n in tape.parameters}
         if input is not None:
             given = arrays_by_name(input)
             leaves |= {node.index: given[n] for n, node in self.recording.inputs.items()}

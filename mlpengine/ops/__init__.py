@@ -42,7 +42,7 @@ from mlpengine.ops.elementwise import (
     Sub,
 )
 from mlpengine.ops.embeddings import PeriodicEmbedding
-from mlpengine.ops.formulas import FormulaActivation, FormulaLoss, LearnedActivation
+from mlpengine.ops.formulas import FormulaActivation, FormulaLoss, LearnedActivation, Slope
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.loss import LOSSES, BoundLoss, Loss, losses_of
@@ -146,6 +146,7 @@ __all__ = [
     "Silu",
     "Sin",
     "Slice",
+    "Slope",
     "Softmax",
     "SoftmaxCrossEntropy",
     "Softplus",

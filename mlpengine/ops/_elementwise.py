@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.errors import ShapeError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
 from mlpengine.ops._check import listing, need_floats

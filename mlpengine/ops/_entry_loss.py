@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError, IndexRangeError, ShapeError
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable

@@ -32,7 +32,8 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
     probabilities, weight (batch,).
     With q = ((1 - label_smoothing) target + label_smoothing / classes) class_weights, a row's
     loss is the sum of -q log softmax(output).  The outputs must be finite.
-    Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch.
+    Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch
+    (`SoftmaxLoss.backward`; in C `mlpengine/backends/compiled/losses.py`).
     Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
     calls of the loss and of a step also for a row of probabilities that is none.
 

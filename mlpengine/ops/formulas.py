@@ -1,7 +1,7 @@
 """An activation and a loss defined by the text of a formula, and learned activations."""
 
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from mlpengine.common.fields import ConfigKey
 from mlpengine.errors import FormulaError, UsageError
@@ -30,14 +30,8 @@ class FormulaActivation(Elementwise, name="formula_activation"):
 
 
 @dataclass(frozen=True)
-class LearnedActivation(Elementwise, name="learned_activation"):
-    """A mixture of x and an activation f in learned shares, y = x + alpha * (f(x) - x).
-
-    Shapes: x (..., units), alpha (units,), or any shapes that broadcast.
-    Backward: dx = dy * (1 - alpha) + alpha * dy * f'(x), dalpha = dy * (f(x) - x).
-    Raises: UsageError unless `activation` names an element-wise op of one operand.
-    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
-    """
+class _OfActivation(Elementwise):
+    """Base of functions of another element-wise op of one operand, by its name and options."""
 
     activation: str = "mish"
     options: tuple[tuple[str, Any], ...] = ()
@@ -45,20 +39,31 @@ class LearnedActivation(Elementwise, name="learned_activation"):
     def __post_init__(self) -> None:
         kind = REGISTRY.get(self.activation)
         if kind is None or not issubclass(kind, Elementwise) or kind.broadcasts:
+            text = self.name.replace("_", " ")
             raise UsageError(
-                f"learned activation: must be an element-wise activation (got {self.activation!r})"
+                f"{text}: must be an element-wise activation (got {self.activation!r})"
             )
 
     @classmethod
-    def of(cls, op: Elementwise) -> "LearnedActivation":
-        """Return the mixture with the activation `op`."""
+    def of(cls, op: Elementwise) -> Self:
+        """Return the function of `op`."""
         options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
         return cls(op.name, tuple(options.items()))
 
     @property
     def base(self) -> Any:
-        """The activation f."""
+        """The other op, f."""
         return REGISTRY[self.activation](**dict(self.options))
+
+
+class LearnedActivation(_OfActivation, name="learned_activation"):
+    """A mixture of x and an activation f in learned shares, y = x + alpha * (f(x) - x).
+
+    Shapes: x (..., units), alpha (units,), or any shapes that broadcast.
+    Backward: dx = dy * (1 - alpha) + alpha * dy * f'(x), dalpha = dy * (f(x) - x).
+    Raises: UsageError unless `activation` names an element-wise op of one operand.
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
+    """
 
     def formula(self, x: Expr, alpha: Expr) -> Expr:
         y: Expr = (1 - alpha) * x + alpha * self.base.formula(x)  # exact where alpha is 1
@@ -69,6 +74,20 @@ class LearnedActivation(Elementwise, name="learned_activation"):
         slope = f.gradient(dy * alpha, x)
         (through,) = slope if isinstance(slope, tuple) else (slope,)
         return through + dy * (1 - alpha), dy * (f.formula(x) - x)
+
+
+class Slope(_OfActivation, name="slope"):
+    """The gradient of an element-wise op of one operand as a value, y = g * f'(x).
+
+    Shapes: g and x broadcast to y.
+    Backward: dg = dy * f'(x), dx = dy * g * f''(x), which is 0 at kinks.
+    Raises: UsageError unless `activation` names an element-wise op of one operand.
+    """
+
+    def formula(self, g: Expr, x: Expr) -> Expr:
+        slope = self.base.gradient(g, x)
+        through: Expr = slope[0] if isinstance(slope, tuple) else slope
+        return through
 
 
 def _is_loss(text: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.common.fields import check_fields
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import needs_arguments, quoted, refuse_arguments
 from mlpengine.errors import DtypeError, ShapeError
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH

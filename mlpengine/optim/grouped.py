@@ -61,7 +61,18 @@ class GroupedOptimizer(Optimizer):
             self._carried += tuple(f"{group}.{name}" for name in part._carried)
             self._hyper |= {f"{group}.{name}": value for name, value in part._hyper.items()}
             part.carried = self.carried[:, start : len(self._carried)]
-            part.flush_every = self.flush_every
+            part.flush_every, part.weight_decay = self.flush_every, self.weight_decay
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the first part before its schedule; those of the others follow it."""
+        return super().lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        Optimizer.lr.fset(self, value)  # type: ignore[attr-defined]
+        for part in self._parts.values():
+            part.lr = super().lr
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -75,9 +86,11 @@ class GroupedOptimizer(Optimizer):
         self.take_moments_back()
         steps, progress = self.steps, self._progress
         for part in self._parts.values():
-            part.steps, part._lr = steps, self._lr
-            part.schedule, part.decay_schedule = self.schedule, self.decay_schedule
-            part.weight_decay = self.weight_decay
+            part.steps = steps
+            if part.schedule is not self.schedule:
+                part.schedule = self.schedule
+            if part.decay_schedule is not self.decay_schedule:
+                part.decay_schedule = self.decay_schedule
             part.advance()
             progress.lr = part.current_lr
         progress.steps = steps + 1

@@ -18,7 +18,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import answer_misfits, called_as
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import CallError, UsageError

@@ -115,7 +115,7 @@ def folds_for(rows: int) -> int | None:
     return folds if folds > 1 and rows <= FOLDED_ROWS else None
 
 
-def validation_share(rows: int) -> float:
+def validation_share_for(rows: int) -> float:
     """Return the share of rows that choose the best epoch of one network."""
     return 0.05 if rows > FOLDED_ROWS else 0.1
 

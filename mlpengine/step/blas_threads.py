@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from mlpengine.common.locks import process_lock
+from mlpengine.common.fork_locks import process_lock
 from mlpengine.common.system import usable_cores
 
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)

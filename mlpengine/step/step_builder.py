@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,11 +15,12 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
+from mlpengine.backends.compiled.batch_norm import parts_of
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
 from mlpengine.errors import CompileError
 from mlpengine.nn.gradients import Gradients
@@ -31,7 +32,6 @@ from mlpengine.spec import Array, Call
 from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep, NamedBoundStep
 from mlpengine.step.shards import Buffers, Shards
-from mlpengine.tape.binding import Instruction
 
 _log = logging.getLogger("mlpengine")
 
@@ -77,13 +77,18 @@ class StepBuilder:
         if isinstance(buffers, Shards):
             shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
             if compiled and buffers.update is None:
-                buffers.update, buffers.optimizer = self._update(buffers), self.optimizer
+                shared = buffers.shared is not None
+                buffers.update = self._update(buffers.total, ranks=shared)
+                buffers.optimizer = self.optimizer
             return buffers.bind(rows, shard, buffers.update if compiled else None)
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         parts = self._parts(scratch, grads, rows, whole)
         if compiled and (fused := self._fused(parts, whole)):
             return parts.kind(scratch, grads, parts.bound_loss, (), fused)
-        return self._with_calls(parts, compiled=compiled)
+        bound = self._with_calls(parts, compiled=compiled)
+        if not compiled:
+            return bound
+        return replace(bound, update=whole.update if whole else self._update(grads.flat))
 
     def _gradients(
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
@@ -148,12 +153,10 @@ class StepBuilder:
         gathered = parts.gathered
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
-    def _update(self, shards: Shards) -> Executor | None:
+    def _update(self, grads: Array, *, ranks: bool = False) -> Executor | None:
         """Return norm, clipping and update alone, or None if they have no compiled rule."""
-        build = partial(
-            compile_program, dtype=shards.total.dtype, batch=1, ranks=shards.shared is not None
-        )
-        return self._with_update(build, (), shards.total)
+        build = partial(compile_program, dtype=grads.dtype, batch=1, ranks=ranks)
+        return self._with_update(build, (), grads)
 
     def _with_update(
         self,
@@ -250,6 +253,13 @@ class _StepParts:
         backward = self.grads.bind(self.scratch).instructions
         return [*self.scratch.program.instructions, *self.losses, *backward]
 
+    def _in_parts(self) -> Iterator[InstructionLike]:
+        """Yield the instructions, and those with sums over all rows as what they consist of."""
+        for instruction in self.instructions:
+            parts = parts_of(instruction)
+            known = all(part.calls or not self._problem([part]) for part in parts)
+            yield from parts if parts and known else [instruction]
+
     @property
     def gathered(self) -> list[Array | None]:
         """The buffers that a program may fill by rows."""
@@ -304,16 +314,16 @@ class _StepParts:
                 yield self.checked(self.compile(instructions, threads=threads))
                 continue
             for instruction in instructions:
-                if isinstance(instruction, Instruction):
-                    yield from instruction.calls
-                else:
+                if isinstance(instruction, LossInstruction):
                     yield from self._calls_of(instruction)
+                else:
+                    yield from getattr(instruction, "calls", ())
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
         group: list[InstructionLike] = []
-        for instruction in self.instructions:
+        for instruction in self._in_parts():
             if not self._problem([*group, instruction]):
                 group.append(instruction)
                 continue

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.locks import process_lock
+from mlpengine.common.fork_locks import process_lock
 from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import refuse_other_format

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.common.buffers import address_of
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.spec import Array
 from mlpengine.tables import _native
 from mlpengine.tables import cells as _cells

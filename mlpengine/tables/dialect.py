@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.wording import hint
 from mlpengine.errors import CallError, DataError
 from mlpengine.tables.cells import MISSING

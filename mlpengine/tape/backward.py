@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.placement import Storage, place
 from mlpengine.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, PlannedCall, Slot

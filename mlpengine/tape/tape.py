@@ -15,6 +15,7 @@ from mlpengine.ops import BatchNorm, Dropout, GradOp, Normal, Philox, RunningSta
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
+from mlpengine.tape.gradient import record_gradient
 from mlpengine.tape.operand import cast_scalars, numeric
 from mlpengine.tape.record import (
     Record,
@@ -180,6 +181,16 @@ class Tape(KnownAttributes):
         statistics = RunningStatistics.over(mean, variance, momentum)
         y: Node = self.apply(BatchNorm(statistics, self.rng is not None, eps), x, scale, bias)
         return y
+
+    @called_as("tape.gradient(y, x)")
+    def gradient(self, y: Node, *xs: Node) -> Any:
+        """Record the gradient of the sum of `y` with respect to a node, or to each of several.
+
+        A loss may contain it, as a gradient penalty does, and it has gradients itself.
+        Raises: TapeError if `y` does not depend on `xs`, or an op between has no such rule.
+        """
+        slopes = record_gradient(y, xs)
+        return slopes[0] if len(xs) == 1 else tuple(slopes)
 
     @property
     def _draws(self) -> int:

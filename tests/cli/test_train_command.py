@@ -35,6 +35,7 @@ RESULTS = {
     "digits": ("test", "accuracy", 0.97, CLASS_KEYS),
     "penguins": ("test", "accuracy", 0.95, CLASS_KEYS),
     "diabetes": ("test", "r2", 0.33, NUMBER_KEYS),
+    "residual": ("test", "accuracy", 0.95, CLASS_KEYS),
     "xor": ("train", "accuracy", 1.0, CLASS_KEYS),
 }
 

@@ -19,6 +19,7 @@ X[:, 3] = X[:, 3] > 0  # two values have no bins
 NUMBERS = X[:, 0] + np.abs(X[:, 1]) + 0.3 * RNG.standard_normal(len(X))
 LABELS = np.array(["a", "b", "c"])[np.digitize(NUMBERS, [0.3, 1.2])]
 FOLDED = {"hidden": 6, "folds": 3, "epochs": 8, "batch_size": 16, "lr": 0.01, "random_state": 3}
+FOLDED |= {"dtype": "float64"}
 NEUTRAL = {"optimizer": "adam", "schedule": "constant", "clip_norm": np.inf}
 """The defaults of configs without a preset."""
 
@@ -191,17 +192,17 @@ def test_kinds_that_cannot_be_are_refused(name):
 )
 def test_kinds_by_the_size_of_the_table(rows, columns, kinds):
     x = np.arange(rows * columns).reshape(rows, columns) % 7.0
-    model = MlpRegressor(kinds="auto")
+    model = MlpRegressor()
     assert model._kinds(x, folded=rows <= 100_000)[0] == kinds
-    assert MlpRegressor()._kinds(x, folded=True) == ([], [])
+    assert MlpRegressor(kinds="plain")._kinds(x, folded=True) == ([], [])
 
 
 def test_without_columns_of_numbers_there_are_no_bins():
     flags = np.arange(400).reshape(200, 2) % 3 // 2
-    kinds, _ = MlpRegressor(kinds="auto")._kinds(flags, folded=True)
+    kinds, _ = MlpRegressor()._kinds(flags, folded=True)
     assert kinds == ["plain", "linear"]
 
 
 def test_where_no_network_can_be_linear_the_default_leaves_linear_models_out():
-    model = fitted(MlpClassifier, kinds="auto", activation="softmax")
+    model = fitted(MlpClassifier, kinds=None, activation="softmax")
     assert [*model.shares_] == ["plain", "piecewise"]

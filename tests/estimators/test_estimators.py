@@ -122,9 +122,9 @@ def test_several_targets_and_one(numbers):
 @pytest.mark.parametrize(
     ("given", "asked", "got"),
     [
-        ("f8", None, "f8"),
+        ("f8", None, "f4"),
         ("f4", None, "f4"),
-        ("i8", None, "f8"),
+        ("i8", None, "f4"),
         ("f8", "float32", "f4"),
         ("f4", np.float64, "f8"),
     ],
@@ -523,13 +523,15 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path):
     facts = profile(read_table(tmp_path / "rows.csv"), ["y"])
     config = yaml.safe_load(propose(facts, ["y"], source="rows.csv", schema="s.json"))
     model = MlpClassifier(random_state=0).fit(x[some], y[some])
-    assert len(model.mlps_) == count == config["training"].get("folds", 1)
+    assert count == config["training"].get("folds", 1)
+    by_steps = [kind for kind in config["training"].get("kinds", ["plain"]) if kind != "linear"]
+    assert len(getattr(model, "best_epochs_", [0])) == count * len(by_steps)
     chosen = model._settings(rows, 0, ends_early=True)
     assert [*chosen.network.hidden] == config["model"]["hidden"]
     training, expected = chosen.training, config["training"]
     assert training.optimizer.lr == config["optimizer"]["lr"]
     assert (training.epochs, training.batch_size) == (expected["epochs"], expected["batch_size"])
     assert training.early_stopping.patience == expected["early_stopping"]["patience"]
-    kinds, edges = MlpClassifier(kinds="auto")._kinds(x[some], folded=count > 1)
+    kinds, edges = MlpClassifier()._kinds(x[some], folded=count > 1)
     assert kinds == config["training"].get("kinds", [])
     assert bool(edges) == ("piecewise" in kinds) == ("encoding" in config["data"])

@@ -80,9 +80,9 @@ WITHOUT_C = (
 WITH_C = [name for name in (*own_networks.NETWORKS, *TABLES) if name not in WITHOUT_C]
 
 
-@pytest.mark.parametrize("name", WITH_C)
+@pytest.mark.parametrize("name", [*WITH_C, "normalized"])
 def test_c_computes_what_a_network_does(name, tmp_path):
-    network = shaken(ours()[name])
+    network = shaken((ours() | {"normalized": Normalized()})[name])
     export(network, tmp_path / "net.c", name="net")
     flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     library = str(tmp_path / "net.so")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine.diagnostics.leaks import leak_verdict
+from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import percent
 from mlpengine.features.leaks import ANSWER, TOTAL_FROM, find_leaks, share_of_line
 from mlpengine.tables.frames import as_table

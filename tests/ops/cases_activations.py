@@ -20,6 +20,7 @@ from mlpengine.ops import (
     Selu,
     Sigmoid,
     Silu,
+    Slope,
     Softmax,
     Softplus,
     Softsign,
@@ -134,6 +135,20 @@ CASES = [
             ("relu", lambda x: np.maximum(x, 0)),
             ("selu", partial(elu, alpha=1.6732632423543772, scale=1.0507009873554805)),
             ("mish", lambda x: x * np.tanh(-special.log_expit(-x))),
+        ]
+    ),
+    *(
+        Case(
+            f"slope of {name}",
+            Slope(name),
+            lambda n: (normal(n, 4), away_from([0], n, 4)),
+            lambda g, x, slope=slope: g * slope(x),
+            rtol=1e-4,
+        )
+        for name, slope in [
+            ("leaky_relu", lambda x: np.where(x > 0, 1, 0.01)),
+            ("tanh", lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2),
+            ("softplus", special.expit),
         ]
     ),
     *unary("mish", Mish(), lambda x: x * np.tanh(-special.log_expit(-x)), **EVERYWHERE),

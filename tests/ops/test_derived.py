@@ -215,6 +215,7 @@ EXACTNESS = {
     "selu": SLOPE_CANCELS | {"onnx_floor": 1},
     "sigmoid": SLOPE_CANCELS | {"onnx_floor": 1},  # a rational approximation there
     "silu": SLOPE_CANCELS | {"onnx_floor": 1},
+    "slope": SLOPE_CANCELS | {"is_share": True},
     "tanh": SLOPE_CANCELS,
 }
 """By op, the fields of its row that are not the defaults."""

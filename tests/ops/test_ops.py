@@ -19,7 +19,7 @@ OTHERS = (
     "embedding struct_field map_lookup layer_norm batch_norm dropout normal "
     "ssm_scan periodic_embedding mse mae huber mean_output bce_with_logits softmax_cross_entropy "
     "log_cosh quantile binary_focal poisson gamma gaussian_nll formula formula_activation "
-    "learned_activation"
+    "learned_activation slope"
 )
 """The ops that the project promises, the three kinds of leaves aside."""
 

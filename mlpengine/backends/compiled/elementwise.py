@@ -127,6 +127,8 @@ def _spread(
     if value.kind == "rows" and lead:
         raise UnsupportedError(f"{value!r} along the columns of {shape}")
     alike = value.rows == value.columns == 1 and value.kind != "rows"
-    spread = values.make(shape[-1:] if alike else shape, value, "spread_")
+    if alike:  # a number, as a vector that serves all rows
+        given, shape = (1,), shape[-1:]
+    spread = values.make(shape, value, "spread_")
     kernels.append(Move.spread(value, given, spread, values.count(spread)))
     return spread

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mlpengine.backends.compiled.batch_norm import BatchNormRows
 from mlpengine.backends.compiled.batch_products import BatchProduct
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.dropout import Draw
@@ -27,6 +28,7 @@ KERNELS: list[type[Kernel]] = [
     CrossEntropyRows,
     SoftmaxRows,
     LayerNormRows,
+    BatchNormRows,
     Draw,
     NormalRows,
     PeriodicForward,
@@ -92,10 +94,13 @@ def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
 def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """Set the phase of a kernel, and what its results follow from.
 
-    Raises: UnsupportedError if it can only go over the rows of a batch, and these are others.
+    Raises: UnsupportedError if it can only go over the rows of a batch, and these are others, or
+        if it needs sums that are known when the rows are through.
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
+    if {"rows", "sums"} <= kinds:
+        raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
         kernel.called_in = "finish"
     elif kinds == {"parameters"} or not (kinds or kernel.draws):

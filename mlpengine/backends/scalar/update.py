@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlpengine.backends.scalar.functions import REAL
 from mlpengine.backends.scalar.text import indented, real_constant
 from mlpengine.backends.update import Update
-from mlpengine.common.locks import cached_property
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.formula import (
     Expr,
     c_statements,

@@ -1,0 +1,87 @@
+"""Estimators, `fit`, and `init` with `train`: at their defaults the same model, to the last bit."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlpengine
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+from mlpengine.tables import load_dataset, read_table
+from mlpengine_cli.main import run
+
+FOLDER = os.environ.get("MLPENGINE_ARENA", "")
+"""A folder of tables with a tables.json, as benchmarks/arena.py takes it."""
+
+NUMBERS = (
+    *("check_times", "concrete", "contraceptive_method", "cylinder_bands", "fishing_mode"),
+    *("libras", "pendigits", "phoneme", "rain_innsbruck", "road_speed", "satellite", "shuttle"),
+    "yogurt_choice",
+)
+"""Its tables of numbers alone, none of which is missing, and of which `init` drops no column."""
+
+ROWS, EPOCHS = 1_200, 5
+
+
+def three_models(table, target, classes, folder):
+    """Return what estimator, `fit` and command line predict of the first rows of a table."""
+    names = [name for name in table.names if name != target]
+    columns = {name: table[name].values[:ROWS] for name in table.names}
+    given = table[target]
+    if given.kind == "text":
+        columns[target] = np.array(given.levels)[columns[target]]
+    x, y = np.stack([columns[name] for name in names], axis=1).astype("f8"), columns[target]
+    of = "predict_proba" if classes else "predict"
+    estimator = (MlpClassifier if classes else MlpRegressor)(epochs=EPOCHS, random_state=0)
+    yield getattr(estimator.fit(x, y), of)(x)
+    new = {name: columns[name] for name in names}
+    task = "classification" if classes else "regression"
+    model, _ = mlpengine.fit(
+        columns, target, data={"split": {"test": 0.0}, "task": task}, training={"epochs": EPOCHS}
+    )
+    yield getattr(model, of)(new)
+    rows, config, out = (str(folder / name) for name in ("rows.csv", "c.yaml", "run"))
+    lines = [
+        ",".join(map(str, row)) for row in zip(*(columns[n].tolist() for n in columns), strict=True)
+    ]
+    Path(rows).write_text("\n".join([",".join(columns), *lines]) + "\n")
+    assert run(["init", rows, "--target", target, "-o", config]) == 0
+    settings = (
+        "data.split.test=0",
+        f"data.task={task}",
+        f"training.epochs={EPOCHS}",
+        "report=false",
+    )
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert run(["train", config, "-q", "--out", out, *options]) == 0
+    yield getattr(mlpengine.load(out), of)(new)
+
+
+@pytest.mark.parametrize("name", ["diabetes", "digits"])
+def test_three_views_make_one_model(name, tmp_path):
+    table = load_dataset(name)
+    target = {"diabetes": "progression", "digits": "digit"}[name]
+    if name == "digits":  # pixels that are not always the same
+        few = [n for n in table.names if n == target or len(table[n].distinct()) > 8]
+        table = table.select(few).rows(np.arange(300))
+    first, *others = three_models(table, target, name == "digits", tmp_path)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+@pytest.mark.skipif(
+    not FOLDER, reason="set MLPENGINE_ARENA to the folder of the arena: 13 REAL TABLES ARE LEFT OUT"
+)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_three_views_make_one_model_of_real_tables(name, tmp_path):
+    entries = json.loads(Path(FOLDER, "tables.json").read_text(encoding="utf-8"))
+    entry = next(one for one in entries if one["name"] == name)
+    table = read_table(Path(FOLDER, entry["csv"]))
+    table = table.select([one for one in table.names if one not in entry["drop"]])
+    rows = np.sort(np.random.default_rng(0).permutation(table.n_rows)[:ROWS])
+    classes = entry["task"] == "classification"
+    first, *others = three_models(table.rows(rows), entry["target"], classes, tmp_path)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
