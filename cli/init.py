@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.files import similar_file, write_atomically
 from mlpengine.common.wording import plural
-from mlpengine.config.proposal import decisions, propose
+from mlpengine.config.proposal import decisions, doubts, propose
 from mlpengine.errors import DataError, UsageError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
@@ -115,7 +115,7 @@ def command(
         preset=preset,
     )
     decided = decisions(facts, names, preset)
-    shown_remarks = [*detected.notes, *remarks(facts)]
+    shown_remarks = [*detected.notes, *doubts(facts, names), *remarks(facts)]
     if path is not None:
         write_atomically(path, text.encode())
         write_schema(path.with_name(SCHEMA_FILE))

@@ -5,9 +5,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 import numpy as np
@@ -127,13 +127,15 @@ def command(
         say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
 
 
-@dataclass(frozen=True)
-class Sure:
+class Sure(NamedTuple):
     """What to tell of how sure predictions are: levels of intervals and sets, and the spread."""
 
     level: float | None = None
     set_level: float | None = None
     with_spread: bool = False
+
+
+AS_THEY_ARE = Sure()
 
 
 def _without_folds(model: Model, option: str, what: str) -> UsageError:
@@ -183,7 +185,7 @@ def _joined(blocks: list[tuple[dict[str, Any], Array]]) -> tuple[dict[str, Any],
 
 
 def prediction_columns(
-    model: Model, table: Table, sure: Sure = Sure()
+    model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
     preprocessor, task = model.preprocessor, model.task

@@ -1,5 +1,6 @@
 """A first config for a new table: the columns to use, and a network of suitable size."""
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,8 @@ from mlpengine.tables.dialect import DEFAULT, CsvDialect
 
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
 """Sections of a recipe, in the order of a config."""
+
+_log = logging.getLogger("mlpengine")
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
 
@@ -149,14 +152,9 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
     """Return what `propose` decided, a line each, with the key of the config that changes it."""
     run = recipe(preset, str(profile.task), profile.n_rows)
     folds = folds_for(profile.n_rows)
-    lines = [f"{profile.task} of {printable(', '.join(target))} (data.task)"]
-    column = next(column for column in profile.columns if column.name == target[0])
-    few = column.kind in ("number", "integer") and 2 < column.distinct <= FEW_LEVELS
-    number = plural(column.distinct, "different number")
-    if profile.task == "classification" and few:
-        lines[0] += f": {number}, taken for classes; data.task: regression predicts a number"
-    elif profile.task == "regression" and few:
-        lines[0] += f": {number}, taken as they are; data.task: classification predicts classes"
+    lines = [
+        f"{profile.task} of {printable(', '.join(target))} (data.task){_reading(profile, target)}"
+    ]
     encoded, kinds = _encoding_and_kinds(profile, target, preset)
     each = len(trained(kinds)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"
@@ -178,6 +176,26 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
         shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
         lines.append(f"dropped: {_one_line(shown)} (data.drop has the reasons)")
     return lines
+
+
+def _reading(profile: Profile, target: Sequence[str]) -> str:
+    """Return how the few different numbers of a target are read, and what reads them otherwise."""
+    column = next(column for column in profile.columns if column.name == target[0])
+    number = plural(column.distinct, "different number")
+    if column.kind not in ("number", "integer") or not 2 < column.distinct <= FEW_LEVELS:
+        return ""
+    if profile.task == "classification":
+        return f": {number}, taken for classes; data.task: regression predicts a number"
+    if profile.task == "regression":
+        return f": {number}, taken as they are; data.task: classification predicts classes"
+    return ""
+
+
+def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
+    """Return a line if few numbers may be classes or amounts: not if all are about as frequent."""
+    counts, reading = profile.classes.values(), _reading(profile, target)
+    alike = len(counts) > 0 and max(counts) <= 2 * min(counts)
+    return [f"column {target[0]!r}{reading}"] if reading and not alike else []
 
 
 def complete_config(
@@ -213,6 +231,8 @@ def complete_config(
     text = propose(facts, target, source="", schema="", test=test, reading=reading, preset=preset)
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset)
+    for line in doubts(facts, target) if task in ("auto", None) else ():
+        _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
     if "loss" in config:

@@ -16,8 +16,8 @@ FEW_LEVELS = 20
 """A text column with at most this many levels is always a category, and a whole-numbered target
 with at most this many values may be classes."""
 
-MIN_COUNTS = 5
-"""Smallest number of different whole numbers that may be counts."""
+MIN_COUNTS, MIN_MARKS = 5, 6
+"""Smallest number of different whole numbers that may be counts from 0 on, or marks."""
 
 RARER = 20
 """How many times rarer the largest count must be than the commonest one; classes are seldom."""
@@ -138,8 +138,8 @@ def task_of(columns: list[Column]) -> TaskName:
 
     One column of text or booleans is classification, and so are whole numbers with two values, or
     with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average, unless they
-    look like counts. Several columns of only 0 and 1 (or booleans) are multi-label. Anything else
-    is regression.
+    look like counts or marks. Several columns of only 0 and 1 (or booleans) are multi-label.
+    Anything else is regression.
     """
     if len(columns) > 1:
         return "multilabel" if all(map(is_binary, columns)) else "regression"
@@ -150,23 +150,36 @@ def task_of(columns: list[Column]) -> TaskName:
     few = len(values) <= 2 or (
         len(values) <= FEW_LEVELS and len(column.values) >= ROWS_PER_CLASS * len(values)
     )
-    is_class = column.is_integer and few and not _are_counts(column.values)
+    is_class = column.is_integer and few and not _are_amounts(column.values)
     return "classification" if is_class else "regression"
 
 
-def _are_counts(values: Array) -> bool:
-    """Whether whole numbers from 0 on, some missing, look like counts.
+def _are_amounts(values: Array) -> bool:
+    """Whether whole numbers, some missing, look like counts from 0 on or like marks.
 
-    There are at least COUNTED of them, they become rarer away from the commonest one but for what
-    is chance, and the largest is far rarer than that one.
+    There are at least MIN_COUNTS or MIN_MARKS of them, they become rarer away from the commonest
+    one but for what is chance, and the largest, of marks the smallest too, is far rarer than that
+    one.  Of counts multiples of 5, to which people round, may be more frequent.  Marks have no gap.
+
+    Classes that are taken for amounts lose their probabilities, and amounts that are taken for
+    classes only their order, so that little must speak for classes: of six, as equally frequent
+    ones are numbered at random, one in twenty has a single peak.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
-    if len(numbers) < MIN_COUNTS or numbers[0] != 0:
-        return False
+    if numbers[0] == 0:
+        whole = len(numbers) >= MIN_COUNTS
+        is_heap = (numbers % 5 == 0) & (numbers > numbers[rows.argmax()])
+        numbers, rows = numbers[~is_heap], rows[~is_heap]
+    else:
+        whole = len(numbers) >= MIN_MARKS and numbers[-1] - numbers[0] == len(numbers) - 1
+        whole = whole and bool(RARER * rows[0] < rows.max())
     top = int(rows.argmax())
     sides = rows[top:], rows[top::-1]
-    becomes_rarer = all((side[1:] <= side[:-1] + 3 * np.sqrt(side[:-1])).all() for side in sides)
-    return becomes_rarer and bool(RARER * rows[-1] < rows[top])
+    chance = (3 * np.sqrt(side[1:] + side[:-1]) for side in sides)
+    becomes_rarer = all(
+        (side[1:] <= side[:-1] + more).all() for side, more in zip(sides, chance, strict=True)
+    )
+    return whole and becomes_rarer and bool(RARER * rows[-1] < rows[top])
 
 
 def odd_target_row(column: Column) -> int | None:

@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.spec import Array
 from mlpengine.tables.table import Column, Table
 
-BY_CHANCE = 1e-3
+EQUAL_BY_CHANCE = 1e-3
 """The most rows that equal another one by chance, as a share of all, where equal rows are copies.
 
 Of tables with equal rows it is 0 to 0.0004 where these are copies (houses that were sold twice,
@@ -20,7 +20,7 @@ FEWEST_DISTINCT = 0.25
 """The smallest share of distinct rows: of fewer, columns are the same few values again and again,
 even if each depends on the others, as the hour and its sine do."""
 
-COMPARED_ROWS, COMPARED_COLUMNS = 20_000, 256
+CHANCE_ROWS, CHANCE_COLUMNS = 20_000, 256
 """The most rows and columns, evenly spaced, by which chance is estimated."""
 
 HASHED_ROWS = 1 << 15
@@ -92,10 +92,10 @@ def find_copies(hashes: Array, hashes_of: Callable[[Array, int], Array], columns
     _, first = np.unique(hashes, return_index=True)
     if len(first) == len(hashes) or len(first) < FEWEST_DISTINCT * len(hashes):
         return Copies(hashes, False)
-    rows = np.sort(first)[:: -(-len(first) // COMPARED_ROWS)]
-    compared = range(0, columns, -(-columns // COMPARED_COLUMNS))
+    rows = np.sort(first)[:: -(-len(first) // CHANCE_ROWS)]
+    compared = range(0, columns, -(-columns // CHANCE_COLUMNS))
     chance = _by_chance(hashes[rows], [hashes_of(rows, k) for k in compared])
-    return Copies(hashes, chance * len(first) / len(rows) <= BY_CHANCE)
+    return Copies(hashes, chance * len(first) / len(rows) <= EQUAL_BY_CHANCE)
 
 
 def table_copies(table: Table, names: Sequence[str], rows: Array) -> Copies:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log, nan
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 
@@ -176,8 +177,7 @@ class Residuals:
         return cls(errors, places, scales)
 
 
-@dataclass(frozen=True)
-class ClassSets:
+class ClassSets(NamedTuple):
     """Probabilities out of fold of the true classes, from which sets of classes are made.
 
     A set holds the classes whose probability is no lower than all but a share of them.  On eight

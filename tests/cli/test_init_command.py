@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.settings.recipes import folds_for
@@ -296,6 +297,27 @@ def test_folds_where_they_pay(rows, folds):
     assert folds_for(rows) == folds
 
 
+def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(
+    mlpengine, tmp_path, caplog
+):
+    quality = np.repeat(np.arange(3, 9), [5, 40, 300, 250, 60, 5])
+    columns = {"a": np.sin(np.arange(660)), "quality": quality}
+    rows = [f"{a},{y}" for a, y in zip(*columns.values(), strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,quality", *rows]))
+    text = "column 'quality': 6 different numbers, taken as they are; data.task: classification"
+    assert f"warning: {text}" in mlpengine("init", "t.csv", "--target", "quality").err
+    few = {"epochs": 1, "folds": None}
+    fit(columns, "quality", training=few)
+    assert f"warning: fit: {text}" in caplog.text
+    caplog.clear()
+    fit(columns, "quality", training=few, data={"task": "regression"})
+    assert "different numbers" not in caplog.text
+    columns["quality"] = quality + (quality > 5)
+    fit(columns, "quality", training=few)
+    text = "6 different numbers, taken for classes; data.task: regression predicts a number"
+    assert text in caplog.text
+
+
 def test_init_says_what_it_decided(mlpengine, tmp_path):
     lines = [f"{i % 6},{i * 0.1:.1f},{'xyz'[i % 3]},{i * 7919 % 977}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["grade,a,kind,b", *lines]))
@@ -308,6 +330,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "(training.folds, model.hidden, training.epochs)",
         "kinds of networks: plain, piecewise, linear (training.kinds)",
     ]
+    assert shown["warnings"] == []
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
     config = (tmp_path / "t.yaml").read_text()
     assert "folds: 8\n" in config
