@@ -71,6 +71,23 @@ def test_threads_and_chunks_change_no_more_than_rounding(monkeypatch):
         assert one.mlp.params.flat.tobytes() == two.mlp.params.flat.tobytes()
 
 
+def test_rows_become_images_and_their_sums_rows_of_as_many_columns():
+    class Reshaped(Network):
+        def record(self, tape, x):
+            h = x.linear(tape.parameter("in")).tanh().reshape(-1, 1, 1, 8)
+            h = h.conv2d(tape.parameter("filter")).reshape(-1, 6).tanh()
+            return h.linear(tape.parameter("out"))
+
+    losses = []
+    for backend in ("numpy", "compiled"):
+        network = Reshaped(3, {"in": (8, 3), "filter": (1, 1, 1, 3), "out": (2, 6)}, seed=1)
+        step = TrainingStep(network, MeanSquaredError(), Adam(network), ROWS, backend=backend)
+        x = np.random.default_rng(0).standard_normal((ROWS, 3)).astype(np.float32)
+        losses.append([step(x, np.sin(x[:, :2])) for _ in range(20)])
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    assert step.fused
+
+
 def test_groups_of_channels_stay_in_numpy_and_say_so():
     class Grouped(Network):
         def record(self, tape, x):

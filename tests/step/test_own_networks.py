@@ -17,9 +17,11 @@ from own_networks import (
 )
 
 from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Network
 from mlpengine.optim import Group
+from mlpengine.step import step_builder
 
 BACKENDS = ("numpy", "compiled")
 
@@ -93,6 +95,45 @@ def test_compiled_steps_agree_with_numpy(name):
         total = sum(weights[n] * v for n, v in step.losses.items())
         assert total == pytest.approx(step.loss_value, rel=1e-12)
         np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+
+
+class Between(Network):
+    """Dense layers around a pooling, which NumPy computes; their values share memory."""
+
+    def __init__(self, **options):
+        shapes = {"in": (7, IN_DIM), "wide": (14, 7), "out": (2, 14)}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("in")).sigmoid().linear(p("wide")).softmax()
+        moved = h.reshape(-1, 1, 1, 14).max_pool2d((1, 2)).sum(axis=(1, 2, 3))
+        return (h + moved.reshape(-1, 1)).linear(p("out"))
+
+
+def test_threads_share_the_parts_of_a_step_and_change_no_bit(monkeypatch):
+    """Values take turns in memory; threads and chunks of rows are at several of them at once."""
+    monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
+    monkeypatch.setattr(emitter, "STREAM_BYTES", 0)
+    monkeypatch.setattr(emitter, "CHUNK_BYTES", 0)
+    (x, y), results, programs = rows(200), [], []
+    compiled = step_builder.compile_program
+
+    def compile_program(*args, **options):
+        programs.append(compiled(*args, **options))
+        return programs[-1]
+
+    monkeypatch.setattr(step_builder, "compile_program", compile_program)
+    for threads in (1, 2):
+        network = Between(seed=1)
+        options = {"backend": "compiled", "threads": threads}
+        step = TrainingStep(network, MeanSquaredError(), Adam(network), 200, **options)
+        losses = [step(x, y) for _ in range(20)]
+        results.append((losses, network.params.flat.tobytes()))
+        parts = step.summary().splitlines()
+        assert {line.split("  ")[0] for line in parts} >= {"program 1", "program 2"}
+    assert results[0] == results[1]
+    assert max(program.source.threads for program in programs) == 2
 
 
 def test_chunks_of_a_large_batch_add_up_to_its_gradient(monkeypatch):

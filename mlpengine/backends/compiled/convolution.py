@@ -31,8 +31,9 @@ def _forward(op: Conv2d, instruction: InstructionLike, values: Values) -> Iterat
     x, w, b = instruction.reads
     window, y = op.window(w.shape[2:]), instruction.writes[0]
     assert y is not None
-    given, weight = values.read(x), values.read(_matrix(w))
-    bias = None if b is None else values.read(b)
+    given, moves = _images(x, values)
+    yield from moves
+    weight, bias = values.read(_matrix(w)), None if b is None else values.read(b)
     kernels, tiles = _tiles(window, given, y.shape[2:], values)
     yield from kernels
     product = values.make((len(x), prod(y.shape[2:]), len(w)), given, "windows_")
@@ -44,7 +45,9 @@ def _forward(op: Conv2d, instruction: InstructionLike, values: Values) -> Iterat
 def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
     dy, x, w = instruction.reads
     (dx, dw, db), window = instruction.writes, op.window(w.shape[2:])
-    slope, given = values.read(dy), values.read(x)
+    slope, moves = _images(dy, values)
+    given, others = _images(x, values)
+    yield from (*moves, *others)
     flat = values.make((len(dy), prod(dy.shape[2:]), dy.shape[1]), slope, "d_windows_")
     yield _turned(slope, flat, values)
     if dw is not None:
@@ -67,6 +70,15 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
         if padded:
             inner = _inner(window, frame, out, frame)
             yield Move(out, [inner], f"{out.name} = inside of {frame.name}", values.count(out))
+
+
+def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
+    """Return the value of images, and what copies rows that another instruction wrote into them."""
+    value = values.read(x)
+    if value.array.shape == x.shape:
+        return value, []
+    images = values.make(x.shape, value, "images_")
+    return images, [Move.reshaped(value, images, values.count(images))]
 
 
 def _matrix(w: Array) -> Array:
