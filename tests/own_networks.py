@@ -1,10 +1,21 @@
 """Networks as a user writes them: recorded on the tape, none of them a chain of dense layers."""
 
+from functools import cache
+
 import numpy as np
 
-from mlpengine import AdamW, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
+from mlpengine import (
+    AdamW,
+    EarlyStopping,
+    Loop,
+    MeanSquaredError,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
+from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.ops import MeanOutput
+from mlpengine.tables import read_table
 from mlpengine.tape import cat
 
 IN_DIM, BATCH = 6, 16
@@ -218,7 +229,8 @@ class Siamese(Network):
         one, other = (
             part.linear(p("weight"), p("bias")).tanh() for part in (x[:, :half], x[:, half:])
         )
-        return (one - other).abs().linear(p("out.weight"), p("out.bias"))
+        apart = tape.layer("distance", (one - other).abs())
+        return apart.linear(p("out.weight"), p("out.bias"))
 
 
 class Variational(Network):
@@ -252,6 +264,33 @@ class Convolution(Network):
     def record(self, tape, x):
         h = x.reshape(x.shape[0], 1, 1, IN_DIM).conv2d(tape.parameter("filters")).relu()
         return h.reshape(x.shape[0], -1).linear(tape.parameter("out.weight"))
+
+
+class Digits(Network):
+    """A small convolution over images of digits, with pooling, and the scores of ten classes."""
+
+    def __init__(self, channels=4, **options):
+        shapes = {"filters": (channels, 1, 3, 3), "out.weight": (10, 9 * channels), "out.bias": 10}
+        super().__init__((1, 8, 8), shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = tape.layer("pooled", x.conv2d(p("filters")).relu().max_pool2d(2))
+        return h.reshape(x.shape[0], -1).linear(p("out.weight"), p("out.bias"))
+
+
+@cache
+def images_of_digits():
+    table = read_table("digits")
+    *pixels, digit = (table[name].values for name in table.names)
+    return np.stack(pixels, axis=1).reshape(-1, 1, 8, 8) / 16, digit.astype(np.int64)
+
+
+def digits(count, dtype, seed):
+    """Return images and the classes of what they show."""
+    x, y = images_of_digits()
+    order = np.random.default_rng(seed).integers(0, len(x), count)
+    return x[order].astype(dtype), y[order]
 
 
 class BatchNormed(Network):
@@ -288,6 +327,12 @@ NETWORKS = {
     "convolution": Convolution,
 }
 
+EIGHT = (
+    *("residual with dropout", "two tables", "tied", "autoencoder"),
+    *("mixture", "digits", "attention", "siamese"),
+)
+"""Networks of eight kinds, which show that whatever takes an `Mlp` takes a network of one's own."""
+
 LAYERS = {
     "residual": ["in", "block 0", "block 1", "output"],
     "residual with dropout": ["in", "block 0", "block 1", "output"],
@@ -296,9 +341,12 @@ LAYERS = {
     "computed": ["output"],
     "mixture": ["mixture", "output"],
     "attention": ["attention", "output"],
-    "siamese": ["output"],
+    "siamese": ["distance", "output"],
     "variational": ["output"],
     "convolution": ["output"],
+    "two tables": ["shared", "price", "class"],
+    "autoencoder": ["code", "x", "kl"],
+    "digits": ["pooled", "output"],
 }
 
 
@@ -308,20 +356,38 @@ def rows(count, name="residual", dtype="float32", seed=0):
     return x, x.copy() if name in ("tied", "variational") else np.sin(2 * x[:, :2])
 
 
+def images(count, dtype="float32", seed=0):
+    """Return images of one row, of different brightness and contrast, and targets."""
+    x, y = rows(count, dtype=dtype, seed=seed)
+    return (3 * x + 2).reshape(count, 1, 1, -1).astype(dtype), y
+
+
+OTHERS = {
+    **SEVERAL,
+    "digits": (Digits, SoftmaxCrossEntropy(), None, digits),
+    "batch norm": (BatchNormed, MeanSquaredError(), None, images),
+}
+"""Networks that take other rows than `NETWORKS`, as in `SEVERAL`."""
+
+
+def make_network(name, **options):
+    """Return one of `NETWORKS` or `OTHERS`."""
+    return NETWORKS[name](**options) if name in NETWORKS else OTHERS[name][0](**options)
+
+
 def make_step(name, *, seed=1, dtype="float32", batch=BATCH, **options):
-    """Return a step of one of `NETWORKS` or `SEVERAL`, by NumPy unless another backend is given."""
-    plain = NETWORKS.get(name), MeanSquaredError(), None, None
-    make, losses, weights, _ = SEVERAL.get(name, plain)
-    network = make(seed=seed, dtype=dtype)
+    """Return a step of such a network, by NumPy unless another backend is given."""
+    losses, weights = OTHERS[name][1:3] if name in OTHERS else (MeanSquaredError(), None)
+    network = make_network(name, seed=seed, dtype=dtype)
     options = {"backend": "numpy", "clip_norm": 0.5, **options}
     optimizer = AdamW(network, lr=1e-2, weight_decay=0.1)
     return TrainingStep(network, losses, optimizer, batch, loss_weights=weights, **options)
 
 
 def data(name, count, dtype="float32", seed=0):
-    """Return features and targets of one of `NETWORKS` or `SEVERAL`."""
-    if name in SEVERAL:
-        return SEVERAL[name][3](count, dtype, seed)
+    """Return features and targets of such a network."""
+    if name in OTHERS:
+        return OTHERS[name][3](count, dtype, seed)
     return rows(count, name, dtype, seed)
 
 
@@ -335,3 +401,17 @@ def losses_of(step, name, epochs=4, count=40):
     size = step.batch_size
     batches = [slice(i, i + size) for i in range(0, count, size)]
     return [step(part(x, b), part(y, b)) for _ in range(epochs) for b in batches]
+
+
+def loop_of(name, epochs, backend, callbacks=()):
+    """Return a loop over 60 rows, with validation on 20 others."""
+    parts = (Split(x, y, y) for x, y in (data(name, 60), data(name, 20, seed=5)))
+    return Loop(
+        make_step(name, backend=backend),
+        LossOnly(),
+        *parts,
+        epochs=epochs,
+        early_stopping=EarlyStopping(patience=50),
+        seed=7,
+        callbacks=callbacks,
+    )

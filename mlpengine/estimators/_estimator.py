@@ -22,6 +22,7 @@ from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
 from mlpengine.estimators._parameters import (
+    FEATURE_OPTIONS,
     FURTHER,
     NETWORK,
     check_parameters,
@@ -53,7 +54,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
 from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
-from mlpengine.settings.features import TaskName
+from mlpengine.settings.features import TargetTransform, TaskName
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -203,6 +204,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _sets: ClassSets | None
     _edges: Sequence[Array]
     _range: tuple[list[float], list[float]] | None
+    _log: bool
 
     @called_as("{name}(hidden=[64, 64], epochs=50)")
     @with_parameters
@@ -324,6 +326,11 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _fit_target(self, y: Array, weights: Array | None) -> None:
         """Fit the scale of targets, or update it."""
 
+    def _choose_transform(self, transform: TargetTransform, x: Any, y: Array) -> None:
+        """Decide whether the logarithm of targets is learned.  Raises: UsageError, DataError."""
+        if transform == "log":
+            raise UsageError("transform_target: log is for numbers (got classes)")
+
     def _labels(self, y: Array) -> Array:
         """Return encoded targets as a caller gives them."""
         return y
@@ -357,6 +364,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train])
+            self._choose_transform(settings.features.transform_target, x[train], y[train])
         network = settings.network
         if self.kinds is None and not can_be_linear(network):
             kinds = trained(kinds)
@@ -539,6 +547,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             if self.folds is not None or self.kinds is not None:
                 text = "folds and kinds must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
+            if self.transform_target == "log":
+                raise UsageError("partial_fit: transform_target must be 'none' (got 'log')")
         else:
             self._check_outputs(y)
         self._fit_scale(x, y, weights)
@@ -633,6 +643,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         )
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
         self._scales, self._edges, self._range = bool(self.standardize), (), None
+        self._log = False
         self._residuals = self._sets = None
         self._shares = ()
 
@@ -703,7 +714,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             network = replace(network, dropout_schedule="constant")
         if callable(self.schedule):
             schedule = self.schedule
-        options = self._given("epochs", "batch_size", "clip_norm", *FURTHER.keys() - {*NETWORK})
+        further = FURTHER.keys() - {*NETWORK, *FEATURE_OPTIONS}
+        options = self._given("epochs", "batch_size", "clip_norm", *further)
         if options.get("clip_norm") == np.inf:
             options["clip_norm"] = None
         early = training.early_stopping or EarlyStopping()
@@ -711,6 +723,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return replace(
             run,
             network=network,
+            features=replace(run.features, **self._given(*FEATURE_OPTIONS)),
             seed=seed,
             training=replace(
                 training,

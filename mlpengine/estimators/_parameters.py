@@ -117,15 +117,19 @@ WITHOUT = {
 NETWORK = ("network", "blocks", "width", "expansion", "residual_dropout")
 """The options of networks that are parameters as they are."""
 
+FEATURE_OPTIONS = ("transform_target",)
+"""The options of features that are parameters as they are."""
+
 FURTHER = {
     **{name: Parameter(NetworkSettings) for name in NETWORK},
+    **{name: Parameter(FeatureSettings) for name in FEATURE_OPTIONS},
     **{
         name: Parameter(TrainingSettings)
         for name in options_of(TrainingSettings)
         if name not in WITHOUT.keys() | PARAMETERS.keys()
     },
 }
-"""The options of network and training that are parameters as they are."""
+"""The options of network, features and training that are parameters as they are."""
 
 PARAMETERS |= FURTHER
 

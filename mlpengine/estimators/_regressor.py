@@ -4,9 +4,10 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.preprocessing import StandardScaler
 
 from mlpengine.common.misuse import called_as
-from mlpengine.errors import UsageError
+from mlpengine.errors import DataError, UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
@@ -16,10 +17,22 @@ from mlpengine.estimators._estimator import (
 )
 from mlpengine.estimators._sparse import dense_rows, updated_scale
 from mlpengine.features import NumberTarget
+from mlpengine.features.target_transform import suits_log
 from mlpengine.models.task import Regression
 from mlpengine.ops import EntryLoss, Loss
+from mlpengine.settings.features import TargetTransform
 from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Array, ArrayLike
+
+
+def check_positive(y: Array) -> None:
+    """Check that targets (rows, columns) have logarithms.  Raises: DataError."""
+    if not (y > 0).all():
+        row, column = np.argwhere(~(y > 0))[0]
+        text = "a target that is learned by its logarithm must be positive"
+        raise DataError(
+            f"row {row} of y: {text} ({y[row, column]:g}); write transform_target='none'"
+        )
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
@@ -112,7 +125,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             scale = np.where(means > 0, means, 1.0)
         elif self._scales:
             center, scale = self._target_scaler.mean_, self._target_scaler.scale_
-        target = NumberTarget(names, center.tolist(), scale.tolist(), self._range)
+        scaling = center.tolist(), scale.tolist()
+        target = NumberTarget(names, *scaling, self._range, log=self._log)
         return Regression(target, loss)
 
     def _labels(self, y: Array) -> Array:
@@ -122,9 +136,12 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return int(y.shape[1]) * cast("EntryLoss", loss).columns
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
-        if recipe(self.preset, self._kind).features.bound_predictions:
+        if self._log or recipe(self.preset, self._kind).features.bound_predictions:
             rows = y if self._range is None else np.concatenate([self._range, y])
             self._range = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
+        if self._log:
+            check_positive(y)
+            y = np.log(y)
         if not self._scales:
             return
         first = not hasattr(self._target_scaler, "n_samples_seen_")
@@ -133,6 +150,18 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             scaler.mean_ = np.array([float(column.mean()) for column in y.T.copy()])
             scaler.scale_ = np.array([float(column.std()) or 1.0 for column in y.T.copy()])
             scaler.var_ = np.square(scaler.scale_)
+
+    def _choose_transform(self, transform: TargetTransform, x: Any, y: Array) -> None:
+        takes_logs = cast("EntryLoss", self._loss).takes_logs
+        if transform == "log" and not takes_logs:
+            raise UsageError(f"transform_target: {self._loss.name} is not for logarithms: use none")
+        if transform == "auto" and self._scales and takes_logs and y.shape[1] == 1:
+            own = y[:, 0]
+            log = suits_log(own, lambda rows: self._features(dense_rows(x[rows])))
+            transform = "log" if log else "none"
+        if transform == "log":
+            self._log, self._target_scaler = True, StandardScaler()
+            self._fit_target(y, None)
 
     def _scaled(self, y: Array) -> Array:
         return self._task().target.scaled(y)

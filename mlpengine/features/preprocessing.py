@@ -9,7 +9,6 @@ import numpy as np
 
 from mlpengine.common.fields import options_of
 from mlpengine.common.misuse import quoted
-from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
@@ -30,7 +29,7 @@ from mlpengine.features.prepared import prepared_rows
 from mlpengine.features.saved_state import STATE_VERSION, checked_state
 from mlpengine.features.sources import Source, check_numeric, date_sources
 from mlpengine.features.summary import SummaryState, summary_of_rows
-from mlpengine.features.target_transform import PROBED_ROWS, can_be_log, log_is_better
+from mlpengine.features.target_transform import suits_log
 from mlpengine.features.targets import (
     Label,
     NumberTarget,
@@ -163,14 +162,13 @@ class Preprocessor:
         """Return whether a small model predicts the one target better by its logarithm."""
         if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
             return False
-        count = table.n_rows if rows is None else len(rows)
-        some = evenly_spaced(count, PROBED_ROWS)
-        some = some if rows is None else rows[some]
-        y = table[self.options.target[0]].values[some]
-        if not can_be_log(y):
-            return False
-        features = self.transform(table, some, targets=False).features
-        return log_is_better(np.asarray(features), y)
+        y = table[self.options.target[0]].values
+
+        def features(some: Array) -> Array:
+            picked = some if rows is None else rows[some]
+            return np.asarray(self.transform(table, picked, targets=False).features)
+
+        return suits_log(y if rows is None else y[rows], features)
 
     def _read_formulas(self, names: Sequence[str]) -> None:
         self.computed = computed_columns(self.options.features, names)

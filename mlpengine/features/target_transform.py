@@ -1,7 +1,10 @@
 """Whether networks should learn the logarithm of a target: a small model tells, out of fold."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.features.statistics import standardized
 from mlpengine.spec import Array
 
@@ -18,6 +21,15 @@ PARTS, RANDOM_UNITS, FEWEST_ROWS = 5, 200, 50
 """Parts that are predicted by the others, random hidden units and fewest rows of the model."""
 
 PROBE_PENALTIES = (10.0, 100.0, 1000.0, 10_000.0)
+
+
+def suits_log(y: Array, features: Callable[[Array], Array]) -> bool:
+    """Return whether a small model predicts the targets (rows,) better by their logarithm.
+
+    `features` returns those (some rows, features) of rows, by their numbers.
+    """
+    some = evenly_spaced(len(y), PROBED_ROWS)
+    return can_be_log(y[some]) and log_is_better(features(some), y[some])
 
 
 def can_be_log(y: Array) -> bool:

@@ -541,3 +541,20 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path):
     kinds, edges = MlpClassifier()._kinds(x[some], folded=count > 1)
     assert kinds == config["training"].get("kinds", [])
     assert bool(edges) == ("piecewise" in kinds) == ("encoding" in config["data"])
+
+
+def test_logarithms_of_targets_are_learned_and_refused_in_words():
+    x = np.linspace(0, 3, 60)[:, None]
+    y = np.exp(x[:, 0])
+    model = MlpRegressor(transform_target="log", epochs=40, random_state=0).fit(x, y)
+    assert model.predict(x * 9).max() <= y.max() * (1 + 1e-6)  # no prediction is beyond the range
+    twin = pickle.loads(pickle.dumps(model)).partial_fit(x, y)
+    assert twin.score(x, y) > 0.9
+    with pytest.raises(DataError, match=r"row 2 of y: .* must be positive \(-1\); write"):
+        model.fit(x, np.where(np.arange(60) == 2, -1, y))
+    with pytest.raises(UsageError, match="gaussian_nll is not for logarithms"):
+        MlpRegressor(transform_target="log", loss="gaussian_nll").fit(x, y)
+    with pytest.raises(UsageError, match=r"log is for numbers \(got classes\)"):
+        MlpClassifier(transform_target="log").fit(x, y > 2)
+    with pytest.raises(UsageError, match="must be 'none'"):
+        MlpRegressor(transform_target="log").partial_fit(x, y)

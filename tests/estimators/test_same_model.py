@@ -9,7 +9,7 @@ import pytest
 
 import mlpengine
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.tables import load_dataset, read_table
+from mlpengine.tables import Table, load_dataset, read_table
 from mlpengine_cli.main import run
 
 FOLDER = os.environ.get("MLPENGINE_ARENA", "")
@@ -69,6 +69,17 @@ def test_three_views_make_one_model(name, tmp_path):
     first, *others = three_models(table, target, name == "digits", tmp_path)
     for other in others:
         np.testing.assert_array_equal(other, first)
+
+
+def test_three_views_learn_logarithms_of_one_table(tmp_path):
+    rng = np.random.default_rng(3)
+    x, z = rng.exponential(size=300), rng.standard_normal(300)
+    y = np.exp(x + np.abs(z) + 0.1 * rng.standard_normal(300))
+    table = Table.from_arrays(np.stack([x, z, y], axis=1), names=["x", "z", "y"])
+    first, *others = three_models(table, "y", False, tmp_path)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    assert mlpengine.load(tmp_path / "run").preprocessor.target.log
 
 
 @pytest.mark.skipif(

@@ -11,6 +11,7 @@ from own_networks import (
     Gated,
     TwoTables,
     data,
+    images,
     losses_of,
     make_step,
     part,
@@ -28,9 +29,7 @@ from mlpengine import (
 from mlpengine.errors import MlpEngineError, NumericalError
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
-from mlpengine.ops import Normal, Philox
 from mlpengine.step import PopulationStep
-from mlpengine.tape import Program, Tape
 from mlpengine.training.diagnose import diagnostic_inputs
 
 BACKENDS = ("numpy", "compiled")
@@ -101,30 +100,10 @@ def test_the_order_of_names_does_not_matter(backend):
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_threads_change_no_bit(name, monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
-    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
-    one, two = (losses_of(step, name) for step in steps)
-    assert one == two
-    np.testing.assert_array_equal(*(step.mlp.params.flat for step in steps))
-
-
-@pytest.mark.parametrize("name", SEVERAL)
 def test_shards_add_up_to_the_batch(name):
     whole, shards = make_step(name), make_step(name, shards=4)
     np.testing.assert_allclose(losses_of(shards, name), losses_of(whole, name), rtol=2e-4)
     assert shards.losses == pytest.approx(whole.losses, rel=1e-3)
-
-
-@pytest.mark.parametrize("make", [TwoTables, BatchNormed])
-def test_networks_are_saved_and_loaded_by_their_class(make, tmp_path):
-    network = make(seed=1)
-    if make is BatchNormed:
-        network.params.views["norm.mean"][...] = 0.5
-    network.save(tmp_path / "network.safetensors")
-    other = make.load(tmp_path / "network.safetensors")
-    np.testing.assert_array_equal(other.params.flat, network.params.flat)
-    assert (other.in_shape, other.groups) == (network.in_shape, network.groups)
 
 
 def test_sample_weights_weigh_every_loss():
@@ -242,12 +221,6 @@ def test_one_input_and_several_outputs():
     assert [*network.predict(x[:, :3])] == ["a", "b"]
 
 
-def images(count, dtype="float32", seed=0):
-    """Return images of one row, of different brightness and contrast, and targets."""
-    x, y = rows(count, dtype=dtype, seed=seed)
-    return (3 * x + 2).reshape(count, 1, 1, -1).astype(dtype), y
-
-
 def normed_step(seed=1, dtype="float32", **options):
     network = BatchNormed(seed=seed, dtype=dtype)
     options = {"backend": "numpy", **options}
@@ -329,85 +302,6 @@ def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were():
 def test_shards_refuse_batch_norm():
     with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
         normed_step(shards=4)
-
-
-def torch_losses(torch, name, network, steps):
-    """Return the losses of so many steps of Adam from the network's weights, by PyTorch."""
-    f = torch.nn.functional
-    x, y = data(name, BATCH, network.dtype) if name in SEVERAL else images(BATCH, network.dtype)
-    trainable = [n for n in network.params.specs if n not in network.params.frozen]
-    p = {n: torch.tensor(v, requires_grad=n in trainable) for n, v in network.state_dict().items()}
-    optimizer = torch.optim.Adam([p[n] for n in trainable], lr=1e-2)
-
-    def two_tables(_):
-        image = torch.tensor(x["image"]).reshape(BATCH, -1)
-        h = f.linear(torch.tensor(x["left"]), p["left"]) + f.linear(image, p["image"], p["bias"])
-        h = torch.tanh(h)
-        price = f.mse_loss(f.linear(h, p["price.weight"]), torch.tensor(y["price"]))
-        logits = f.linear(h, p["class.weight"], p["class.bias"])
-        return price + 0.3 * f.cross_entropy(logits, torch.tensor(y["class"]))
-
-    def variational(step):
-        def dense(name, h):
-            return f.linear(h, p[f"{name}.weight"], p[f"{name}.bias"])
-
-        z = torch.tensor(samples(network, step))
-        mean, logs = dense("code", torch.tanh(dense("in", torch.tensor(x)))).chunk(2, dim=1)
-        kl = 0.5 * (mean**2 + logs.exp() - logs - 1).sum(dim=1)
-        code = mean + torch.exp(logs / 2) * z
-        again = dense("out", torch.tanh(dense("up", code)))
-        return f.mse_loss(again, torch.tensor(x)) + 0.01 * kl.mean()
-
-    def batch_normed(_):
-        running = p["norm.mean"], p["norm.variance"]
-        h = f.conv2d(torch.tensor(x), p["filters"])
-        h = f.batch_norm(h, *running, p["norm.scale"], p["norm.bias"], training=True)
-        return f.mse_loss(f.linear(torch.relu(h).flatten(1), p["out.weight"]), torch.tensor(y))
-
-    forward = {"two tables": two_tables, "autoencoder": variational}.get(name, batch_normed)
-    losses = []
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss = forward(step)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, {n: v.detach().numpy() for n, v in p.items()}
-
-
-def samples(network, step):
-    """Return the numbers that `Autoencoder` draws in a step."""
-    op = Normal(Philox(network.rng.seed, step))
-    tape = Tape()
-    given = [tape.constant(np.full((BATCH, 2), n, network.dtype)) for n in (0, 1)]
-    return Program(tape, tape.apply(op, *given)).forward()
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-9), ("float32", 2e-3)])
-@pytest.mark.parametrize("name", [*SEVERAL, "batch norm"])
-def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
-    for backend in BACKENDS:
-        losses, weights = MeanSquaredError(), None
-        if name in SEVERAL:
-            make, losses, weights, _ = SEVERAL[name]
-            network, (x, y) = make(seed=3, dtype=dtype), data(name, BATCH, dtype)
-        else:
-            network, (x, y) = BatchNormed(seed=3, dtype=dtype), images(BATCH, dtype)
-        expected, parameters = torch_losses(torch, name, network, 100)
-        step = TrainingStep(
-            network,
-            losses,
-            Adam(network, lr=1e-2),
-            BATCH,
-            loss_weights=weights,
-            backend=backend,
-            dropout_schedule=lambda _: 0.0,
-        )
-        np.testing.assert_allclose([step(x, y) for _ in range(100)], expected, rtol=near)
-        for name_, value in network.state_dict().items():
-            np.testing.assert_allclose(value, parameters[name_], rtol=100 * near, atol=near)
 
 
 def test_populations_have_averages_of_their_own():

@@ -1,0 +1,276 @@
+"""What an `Mlp` has, eight networks of one's own have: each check runs on every one of them."""
+
+import copy
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own_networks import (
+    BATCH,
+    EIGHT,
+    LAYERS,
+    SEVERAL,
+    data,
+    loop_of,
+    losses_of,
+    make_network,
+    make_step,
+)
+from traced import peak_of_steps, traced
+
+from mlpengine.backends.compiled import emitter
+from mlpengine.diagnostics import Diagnostics, table
+from mlpengine.errors import CheckpointError
+from mlpengine.models import Split
+from mlpengine.ops import Normal, Philox
+from mlpengine.tape import Program, Tape
+from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.loop import Callback
+
+BACKENDS = ("numpy", "compiled")
+
+each = pytest.mark.parametrize("name", EIGHT)
+on_each_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+class Keeper(Callback):
+    """Keeps the state of a loop after ten steps, within its third epoch."""
+
+    def on_train_batch_end(self, loop):
+        if loop.steps == 10:
+            self.state = pickle.dumps(loop.state_dict())
+
+
+@on_each_backend
+@each
+def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
+    keeper = Keeper()
+    whole, second = loop_of(name, 6, backend, [keeper]), loop_of(name, 6, backend)
+    result = whole.run()
+    second.load_state_dict(pickle.loads(keeper.state))
+    assert second.run().best_epoch == result.best_epoch
+    assert second.step.mlp.params.flat.tobytes() == whole.step.mlp.params.flat.tobytes()
+    history = [row.validation for row in whole.history.rows]
+    assert history == [row.validation for row in second.history.rows]
+    losses = [row["loss"] for row in history]
+    assert min(losses[1:]) < losses[0]
+    if name in SEVERAL:
+        weights = whole.step.loss.weights.items()
+        totals = [sum(weight * row[f"loss of {n}"] for n, weight in weights) for row in history]
+        assert losses == pytest.approx(totals, rel=1e-12)
+        return
+    held, network = whole.validation, whole.step.mlp
+    output = network.predict(held.x)  # of the best weights, without dropout
+    expected = whole.step.loss(output, held.y, np.empty_like(output))
+    assert min(losses) == pytest.approx(expected, rel=1e-5)
+
+
+KILLED = """\
+import os, signal, sys
+from pathlib import Path
+from own_networks import loop_of
+from mlpengine.training.checkpoint import Checkpointer, Checkpoints
+from mlpengine.training.loop import Callback
+
+class Killer(Callback):
+    def on_train_batch_end(self, loop):
+        if loop.steps == 14:  # in the fourth epoch
+            os.kill(os.getpid(), signal.SIGKILL)
+
+name, backend, directory = sys.argv[1:]
+saver = Checkpointer(Checkpoints(Path(directory)), {}, every_seconds=None, every_steps=3)
+loop_of(name, 6, backend, [saver, Killer()]).run()
+"""
+
+
+@pytest.mark.parametrize(("name", "backend"), [("two tables", "numpy")])
+def test_a_loop_continues_from_the_checkpoint_of_a_killed_process(name, backend, tmp_path):
+    command = [sys.executable, "-c", KILLED, name, backend, str(tmp_path)]
+    tests = Path(__file__).parents[1]
+    assert subprocess.run(command, cwd=tests, check=False).returncode == -signal.SIGKILL
+    checkpoint = Checkpoints(tmp_path).newest()
+    assert checkpoint.path.name == "step-000000012.safetensors"
+    whole, second = (loop_of(name, 6, backend) for _ in range(2))
+    second.load_state_dict(checkpoint.state)
+    whole.run()
+    second.run()
+    states = (pickle.dumps(loop.step.state_dict()) for loop in (whole, second))
+    assert len({*states}) == 1
+
+
+@each
+def test_a_step_continues_from_its_file_and_from_copies_with_the_same_bits(name, tmp_path):
+    step, other = make_step(name), make_step(name, seed=2)
+    losses_of(step, name, epochs=1)
+    step.save(tmp_path / "step.safetensors")
+    other.load(tmp_path / "step.safetensors")
+    copies = other, pickle.loads(pickle.dumps(step)), copy.deepcopy(step)
+    expected = losses_of(step, name, epochs=1)
+    for continued in copies:
+        assert losses_of(continued, name, epochs=1) == expected
+        assert continued.mlp.params.flat.tobytes() == step.mlp.params.flat.tobytes()
+    with pytest.raises(CheckpointError, match="must be of the same network"):
+        make_step("gated").load(tmp_path / "step.safetensors")
+
+
+@each
+def test_threads_change_no_bit(name, monkeypatch):
+    monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
+    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
+    one, two = ((losses_of(step, name), step.mlp.params.flat.tobytes()) for step in steps)
+    assert one == two
+    assert [step.threads_used for step in steps] == [1, 2]
+
+
+@on_each_backend
+@each
+def test_ten_thousand_steps_allocate_nothing(name, backend):
+    step, (x, y) = make_step(name, backend=backend), data(name, BATCH)
+    order = np.arange(10_000 * BATCH) % BATCH
+    step.run_many(x, y, order[: 2 * BATCH])
+    (losses, norms), peak = traced(step.run_many, x, y, order)
+    assert len(losses) == 10_000
+    assert peak - losses.nbytes - norms.nbytes < 20_000  # two bytes a step
+
+
+@each
+def test_larger_batches_allocate_no_more(name):
+    """Than NumPy's own buffers, which are as large as 8,192 entries."""
+    peaks = []
+    for count in (8192, 16384):
+        step, (x, y) = make_step(name, batch=count), data(name, count)
+        split = Split(x, y, y)
+        peaks.append(peak_of_steps(step, (split.x, split.y, None)))
+    assert peaks[1] - peaks[0] < 2048
+
+
+@on_each_backend
+@each
+def test_diagnostics_name_the_layers(name, backend):
+    step = make_step(name, backend=backend)
+    diagnostics = Diagnostics(step.mlp, every=1, loss=step.loss, optimizer=step.optimizer)
+    step(*data(name, BATCH))
+    diagnostics.after_step(step.scratch, step.grads, 1, loss=step.loss_value, norm=step.grad_norm)
+    assert [layer.name for layer in diagnostics.layers] == LAYERS[name]
+    text = table(diagnostics)
+    assert all(layer in text for layer in LAYERS[name])
+    for layer in range(len(LAYERS[name])):
+        assert diagnostics.get("activation_std", layer) > 0
+
+
+def torch_loss(torch, name, network):
+    """Return the loss of rows and parameters, in PyTorch; `normals` are those of the step."""
+    f = torch.nn.functional
+
+    def dense(p, name, h):
+        return f.linear(h, p[f"{name}.weight"], p.get(f"{name}.bias"))
+
+    def residual(p, x):
+        h = dense(p, "in", x)
+        for b in (f"block {i}" for i in range(network.blocks)):
+            z = f.layer_norm(h, h.shape[1:], p[f"{b}.norm.scale"], p[f"{b}.norm.bias"])
+            h = h + dense(p, f"{b}.down", f.relu(dense(p, f"{b}.up", z)))
+        return dense(p, "out", h)
+
+    def tied(p, x):
+        return torch.tanh(f.linear(x, p["weight"], p["code.bias"])) @ p["weight"] + p["bias"]
+
+    def gated(p, x):
+        gate = dense(p, "gate", x) * p["gate.temperature"].exp()
+        return dense(p, "out", torch.sigmoid(gate) * dense(p, "value", x))
+
+    def mixture(p, x):
+        gate = torch.softmax(dense(p, "gate", x), 1)[:, :, None]
+        each = dense(p, "experts", x).reshape(len(x), *network.shape) * p["experts.scale"]
+        return dense(p, "out", (gate * torch.tanh(each)).sum(1))
+
+    def attention(p, x):
+        h = dense(p, "embed", x).reshape(len(x), *network.shape) + p["places"]
+        query, key, value = (dense(p, n, h) for n in ("query", "key", "value"))
+        near = torch.softmax(query @ key.transpose(1, 2) * network.shape[1] ** -0.5, 2)
+        h = f.layer_norm(h + near @ value, h.shape[2:], p["norm.scale"])
+        return dense(p, "out", h.mean(1))
+
+    def siamese(p, x):
+        one, other = (torch.tanh(f.linear(h, p["weight"], p["bias"])) for h in x.chunk(2, 1))
+        return dense(p, "out", (one - other).abs())
+
+    def digits(p, x):
+        return dense(p, "out", f.max_pool2d(f.relu(f.conv2d(x, p["filters"])), 2).flatten(1))
+
+    def batchnormed(p, x):
+        running = p["norm.mean"], p["norm.variance"]
+        h = f.conv2d(x, p["filters"])
+        h = f.batch_norm(h, *running, p["norm.scale"], p["norm.bias"], training=True)
+        return dense(p, "out", torch.relu(h).flatten(1))
+
+    def two_tables(p, x, y, _):
+        image = f.linear(x["image"].flatten(1), p["image"], p["bias"])
+        h = torch.tanh(f.linear(x["left"], p["left"]) + image)
+        price = f.mse_loss(dense(p, "price", h), y["price"])
+        return price + 0.3 * f.cross_entropy(dense(p, "class", h), y["class"])
+
+    def autoencoder(p, x, _, normals):
+        mean, logs = dense(p, "code", torch.tanh(dense(p, "in", x))).chunk(2, dim=1)
+        kl = 0.5 * (mean**2 + logs.exp() - logs - 1).sum(dim=1)
+        code = mean + torch.exp(logs / 2) * normals
+        return f.mse_loss(dense(p, "out", torch.tanh(dense(p, "up", code))), x) + 0.01 * kl.mean()
+
+    if name in SEVERAL:
+        return {"two tables": two_tables, "autoencoder": autoencoder}[name]
+    outputs = (residual, tied, gated, mixture, attention, siamese, digits, batchnormed)
+    output = {one.__name__: one for one in outputs}[type(network).__name__.lower()]
+    distance = f.cross_entropy if name == "digits" else f.mse_loss
+    return lambda p, x, y, _: distance(output(p, x), y)
+
+
+def normals(network, step):
+    """Return the numbers that `Autoencoder` draws in a step."""
+    op = Normal(Philox(network.rng.seed, step))
+    tape = Tape()
+    given = [tape.constant(np.full((BATCH, 2), n, network.dtype)) for n in (0, 1)]
+    return Program(tape, tape.apply(op, *given)).forward()
+
+
+def torch_training(torch, name, network, steps):
+    """Return the losses of so many steps from the network's weights, and the last weights."""
+    x, y = (
+        {n: torch.tensor(v) for n, v in rows.items()} if type(rows) is dict else torch.tensor(rows)
+        for rows in data(name, BATCH, network.dtype)
+    )
+    params = network.params
+    p = {n: torch.tensor(v) for n, v in network.state_dict().items()}
+    trained = {n: v.requires_grad_() for n, v in p.items() if n not in params.frozen}
+    biases = [v for n, v in trained.items() if n in network.groups["biases"]]
+    weights = [v for n, v in trained.items() if n not in network.groups["biases"]]
+    groups = [{"params": weights, "weight_decay": 0.1}, {"params": biases, "weight_decay": 0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-2)
+    loss_of, losses = torch_loss(torch, name, network), []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(p, x, y, torch.tensor(normals(network, step)))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained.values(), 0.5)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {n: v.detach().numpy() for n, v in p.items()}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-9), ("float32", 2e-3)])
+@pytest.mark.parametrize("name", [*EIGHT, "gated", "batch norm"])
+def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
+    """In float32 the rounding of other sums grows: Adam divides small gradients by their size."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
+    x, y = data(name, BATCH, dtype)
+    expected, last = torch_training(torch, name, make_network(name, seed=1, dtype=dtype), 100)
+    assert expected[-1] < expected[0]
+    for backend in BACKENDS:
+        step = make_step(name, dtype=dtype, backend=backend, dropout_schedule=lambda _: 0.0)
+        np.testing.assert_allclose([step(x, y) for _ in range(100)], expected, rtol=near)
+        for parameter, value in step.mlp.state_dict().items():
+            np.testing.assert_allclose(value, last[parameter], rtol=100 * near, atol=near)
