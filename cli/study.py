@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common import system
-from mlpengine.common.files import write_all, writing
+from mlpengine.common.files import locked, write_all, writing
 from mlpengine.common.redaction import redacted, with_values, without_values
 from mlpengine.config.sweep import (
     JOURNAL,
@@ -334,18 +334,13 @@ class Study:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the only place for a worker on SQLite.  Raises: RunError if it is taken."""
-        path = self.directory / SQLITE_LOCK
-        with writing(path):
-            file = system.open_file(path, os.O_RDWR | os.O_CREAT)
-        try:
-            if not system.lock(file, wait=False):
+        with locked(self.directory / SQLITE_LOCK, wait=False) as held:
+            if not held:
                 raise RunError(
                     f"{self.directory}: another worker is at work, and SQLite is for one; wait "
                     "for it, or begin a sweep with storage: journal or PostgreSQL"
                 )
             yield
-        finally:
-            os.close(file)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -255,7 +255,7 @@ class Variational(Network):
 
 
 class Convolution(Network):
-    """A small convolution over a row: a part that has no compiled rule."""
+    """A small convolution over a row."""
 
     def __init__(self, channels=3, **options):
         parameters = {"filters": np.full((channels, 1, 1, 3), 0.3), "out.weight": (2, 4 * channels)}

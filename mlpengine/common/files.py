@@ -167,6 +167,27 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
                 sync(directory)
 
 
+@contextmanager
+def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
+    """Hold a lock; yield whether it is held, which without `wait` it may not be.
+
+    With `remove` its file is removed in the end, if it was held and no error was raised.
+    """
+    with writing(path):
+        descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
+    held, unused = True, False
+    try:
+        with suppress(OSError):  # a file system without locks
+            held = system.lock(descriptor, wait=wait)
+        yield held
+        unused = remove and held
+    finally:
+        if unused:
+            system.close_and_remove(descriptor, path)
+        else:
+            os.close(descriptor)
+
+
 def remove_unfinished(directory: Path) -> None:
     """Remove the temporary files of killed processes from a directory that this process owns."""
     for path in directory.glob(f"{TEMPORARY}*"):

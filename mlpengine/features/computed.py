@@ -5,7 +5,7 @@ A missing cell in any column that a formula reads makes its result missing.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ _ROWS = 1 << 16
 """Rows that are computed at once: work buffers of about 0.5 MB stay in the second-level cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComputedColumn:
+class ComputedColumn(NamedTuple):
     """A column's name, the text of its formula, and the formula; `reads` are column names."""
 
     name: str

@@ -15,8 +15,8 @@ from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._window import Pair, Window, pair
 from mlpengine.ops.op import GradOp
+from mlpengine.ops.window import Pair, Window, pair
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
@@ -39,21 +39,30 @@ class Conv2d(GradOp, name="conv2d"):
 
     cheap = False
 
+    def window(self, kernel: tuple[int, ...]) -> Window:
+        """Return the geometry of kernels of that size; raise UsageError for invalid options."""
+        return Window(
+            (kernel[0], kernel[1]),
+            pair(self.name, "stride", self.stride, 1),
+            pair(self.name, "padding", self.padding, 0),
+            pair(self.name, "dilation", self.dilation, 1),
+        )
+
     def infer(self, x: Spec, w: Spec, b: Spec | None = None) -> Spec:
         _check_operands(self.groups, x, w, b)
-        places = _window(self, w.shape[2:]).places("conv2d", x)
+        places = self.window(w.shape[2:]).places("conv2d", x)
         return Spec((x.shape[0], w.shape[0], *places), x.dtype)
 
     def work(self, x: Spec, w: Spec, b: Spec | None = None) -> dict[str, Spec]:
         tiles, sums = _products_of(self.groups, w, self.infer(x, w, b))
-        work = {"tiles": tiles, "sums": sums, "frame": _window(self, w.shape[2:]).framed(x)}
+        work = {"tiles": tiles, "sums": sums, "frame": self.window(w.shape[2:]).framed(x)}
         return work | {f"d{name}": spec for name, spec in work.items()}
 
     def forward(
         self, x: Array, w: Array, b: Array | None,
         *, out: Array, tiles: Array, sums: Array, frame: Array,
     ) -> Calls:  # fmt: skip
-        yield from _unfolded(_window(self, w.shape[2:]), x, frame, tiles, out.shape[2:])
+        yield from _unfolded(self.window(w.shape[2:]), x, frame, tiles, out.shape[2:])
         yield from _products(_matrices(w, self.groups), tiles, sums)
         yield from _finished(sums, b, out)
 
@@ -61,7 +70,7 @@ class Conv2d(GradOp, name="conv2d"):
         self, dy: Array, x: Array, w: Array,
         *, out: Slots, dtiles: Array, dsums: Array, dframe: Array,
     ) -> Calls:  # fmt: skip
-        (dx, dw, db), window = out, _window(self, w.shape[2:])
+        (dx, dw, db), window = out, self.window(w.shape[2:])
         yield call(np.copyto, _as_images(dsums, dy), dy)
         if db is not None:  # the sum of each channel
             yield call(np.dot, dsums.reshape(db.size, -1), ones(dsums.shape[-1], db.dtype), db)
@@ -120,16 +129,6 @@ class MaxPool2d(GradOp, name="max_pool2d"):
             yield call(np.multiply, dy[at], won[at], pixels if apart else share[at])
             if not apart:
                 yield call(np.add, pixels, share[at], pixels)
-
-
-def _window(op: Conv2d, kernel: tuple[int, ...]) -> Window:
-    """Return the geometry of a convolution; raise UsageError for invalid options."""
-    return Window(
-        (kernel[0], kernel[1]),
-        pair(op.name, "stride", op.stride, 1),
-        pair(op.name, "padding", op.padding, 0),
-        pair(op.name, "dilation", op.dilation, 1),
-    )
 
 
 def _pool_window(op: MaxPool2d) -> Window:

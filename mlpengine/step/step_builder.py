@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from mlpengine.backends.compiled import (
@@ -184,24 +183,6 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
     )
 
 
-def _memory_is_shared(instructions: Sequence[InstructionLike]) -> bool:
-    """Return whether two arrays lie in the same memory, with other rows.
-
-    The planner lets values that are not needed at one time share it; threads, which take the rows
-    of all instructions in one go, may not.
-    """
-    places = set()
-    for one in instructions:
-        for x in (*one.reads, *one.writes, *one.work.values()):
-            for array in x if isinstance(x, tuple) else (x,):
-                if array is not None and array.size:
-                    row = array.nbytes // len(array) if array.ndim else 0
-                    places.add((address_of(array), array.nbytes, row))
-    return any(
-        start + nbytes > other for (start, nbytes, _), (other, *_) in pairwise(sorted(places))
-    )
-
-
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
     """Return the addresses of an instruction's arrays, and the shapes of rows.
 
@@ -287,7 +268,8 @@ class _StepParts:
             batch=self.scratch.batch_size,
             parameters=self.scratch.mlp.params.flat,
             names=self._names(),
-            **{"threads": self.threads, **update},
+            threads=self.threads,
+            **update,
         )
 
     def _names(self) -> dict[int, str]:
@@ -310,8 +292,7 @@ class _StepParts:
         """
         for instructions, problem in self.split():
             if not problem:
-                threads = 1 if _memory_is_shared(instructions) else self.threads
-                yield self.checked(self.compile(instructions, threads=threads))
+                yield self.checked(self.compile(instructions))
                 continue
             for instruction in instructions:
                 if isinstance(instruction, LossInstruction):

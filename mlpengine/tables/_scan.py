@@ -29,7 +29,6 @@ PAD = 72
 _PADDING = b"\n" * PAD
 
 _NEWLINE, _RETURN, _POINT, _MINUS, _PLUS, _QUOTE, _ZERO = b'\n\r.-+"0'
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _POWERS = np.array([float(f"1e{n}") for n in range(23)])
 """Powers of ten that float64 holds exactly."""

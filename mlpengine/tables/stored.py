@@ -18,7 +18,14 @@ from weakref import finalize
 import numpy as np
 
 from mlpengine.common import system
-from mlpengine.common.files import make_directory, read_file, write_all, write_atomically, writing
+from mlpengine.common.files import (
+    locked,
+    make_directory,
+    read_file,
+    write_all,
+    write_atomically,
+    writing,
+)
 from mlpengine.spec import Array
 from mlpengine.tables.table import Column, ColumnKind, Table
 
@@ -305,24 +312,3 @@ def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
                     path.unlink()  # not on Windows, if a run uses it
             target.with_suffix(DESCRIPTION).unlink(missing_ok=True)
     return removed, in_use
-
-
-@contextmanager
-def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
-    """Hold a lock; yield whether it is held, which without `wait` it may not be.
-
-    With `remove` its file is removed in the end, if it was held and no error was raised.
-    """
-    with writing(path):
-        descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
-    held, unused = True, False
-    try:
-        with suppress(OSError):  # a file system without locks
-            held = system.lock(descriptor, wait=wait)
-        yield held
-        unused = remove and held
-    finally:
-        if unused:
-            system.close_and_remove(descriptor, path)
-        else:
-            os.close(descriptor)

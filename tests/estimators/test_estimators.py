@@ -91,12 +91,6 @@ def test_scikit_learn_would_find_something():
 
 
 @pytest.fixture(scope="module")
-def iris():
-    x, codes = load_iris(return_X_y=True)
-    return x, np.array(["setosa", "versicolor", "virginica"])[codes]
-
-
-@pytest.fixture(scope="module")
 def numbers():
     return make_regression(300, 6, n_targets=2, noise=1.0, random_state=0)
 

@@ -7,18 +7,12 @@ from mlpengine.errors import NumericalError
 
 callback = pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
 
-from sklearn.datasets import load_diabetes, load_iris, make_regression  # noqa: E402
+from sklearn.datasets import load_diabetes, make_regression  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
 
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
-
-
-@pytest.fixture(scope="module")
-def iris():
-    x, codes = load_iris(return_X_y=True)
-    return x, np.array(["setosa", "versicolor", "virginica"])[codes]
 
 
 class Recorder:

@@ -17,11 +17,11 @@ from own_networks import (
 )
 
 from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
+from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError
+from mlpengine.nn import Network
 from mlpengine.optim import Group
-
-IN_PARTS = ("convolution", "digits")
-"""Networks with parts that NumPy computes; others are one program, update included."""
+from mlpengine.step import step_builder
 
 BACKENDS = ("numpy", "compiled")
 
@@ -89,12 +89,51 @@ def test_compiled_steps_agree_with_numpy(name):
         np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
         assert min(expected[-3:]) < expected[0]
         assert (step.backend, step.not_compiled) == ("compiled", "")
-        assert step.fused == (name not in IN_PARTS)
+        assert step.fused == (name != "digits"), step.summary()  # whose pooling NumPy computes
         assert step.losses == pytest.approx(plain.losses, rel=near)
         weights = getattr(step.loss, "weights", {"output": 1.0})
         total = sum(weights[n] * v for n, v in step.losses.items())
         assert total == pytest.approx(step.loss_value, rel=1e-12)
         np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+
+
+class Between(Network):
+    """Dense layers around a pooling, which NumPy computes; their values share memory."""
+
+    def __init__(self, **options):
+        shapes = {"in": (7, IN_DIM), "wide": (14, 7), "out": (2, 14)}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("in")).sigmoid().linear(p("wide")).softmax()
+        moved = h.reshape(-1, 1, 1, 14).max_pool2d((1, 2)).sum(axis=(1, 2, 3))
+        return (h + moved.reshape(-1, 1)).linear(p("out"))
+
+
+def test_threads_share_the_parts_of_a_step_and_change_no_bit(monkeypatch):
+    """Values take turns in memory; threads and chunks of rows are at several of them at once."""
+    monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
+    monkeypatch.setattr(emitter, "STREAM_BYTES", 0)
+    monkeypatch.setattr(emitter, "CHUNK_BYTES", 0)
+    (x, y), results, programs = rows(200), [], []
+    compiled = step_builder.compile_program
+
+    def compile_program(*args, **options):
+        programs.append(compiled(*args, **options))
+        return programs[-1]
+
+    monkeypatch.setattr(step_builder, "compile_program", compile_program)
+    for threads in (1, 2):
+        network = Between(seed=1)
+        options = {"backend": "compiled", "threads": threads}
+        step = TrainingStep(network, MeanSquaredError(), Adam(network), 200, **options)
+        losses = [step(x, y) for _ in range(20)]
+        results.append((losses, network.params.flat.tobytes()))
+        parts = step.summary().splitlines()
+        assert {line.split("  ")[0] for line in parts} >= {"program 1", "program 2"}
+    assert results[0] == results[1]
+    assert max(program.source.threads for program in programs) == 2
 
 
 def test_chunks_of_a_large_batch_add_up_to_its_gradient(monkeypatch):
@@ -108,12 +147,25 @@ def test_chunks_of_a_large_batch_add_up_to_its_gradient(monkeypatch):
         assert "#define CHUNK_ROWS INT64_C(8)" in step.emit_c()
 
 
+class Largest(Network):
+    """The larger of two units each, which have no compiled rule."""
+
+    def record(self, tape, x):
+        h = x.linear(tape.parameter("w")).reshape(-1, 4, 2).max(axis=2)
+        return h.linear(tape.parameter("out"))
+
+
 def test_a_summary_tells_what_computes_each_instruction():
-    lines = [make_step("convolution", backend=b).summary().splitlines() for b in BACKENDS]
+    network = Largest(IN_DIM, {"w": (8, IN_DIM), "out": (2, 4)}, seed=1)
+    settings = MeanSquaredError(), Adam(network), BATCH
+    steps = [TrainingStep(network, *settings, backend=backend) for backend in BACKENDS]
+    lines = [step.summary().splitlines() for step in steps]
     by_numpy, split = ([line.split("  ")[0] for line in each] for each in lines)
     assert {*by_numpy} == {"NumPy (not compiled)", "NumPy"}
-    first, second = "NumPy (conv2d forward)", "NumPy (conv2d backward)"
-    assert [*dict.fromkeys(split)] == ["program 1", first, "program 2", second, "NumPy"]
+    first, second = "NumPy (max forward)", "NumPy (max backward)"
+    programs = [f"program {n}" for n in (1, 2, 3, 4)]
+    assert [*dict.fromkeys(split)] == [programs[0], first, programs[1], second, *programs[2:]]
+    assert (steps[1].fused, lines[1][-1].split()) == (False, ["program", "4", "update", "adam"])
     whole = make_step("tied", backend="compiled").summary().splitlines()
     assert {line.split("  ")[0] for line in whole} == {"program 1"}
     shards = make_step("tied", backend="compiled", shards=2).summary().splitlines()

@@ -66,11 +66,6 @@ CASES = {
 }
 
 
-@pytest.fixture(params=["numpy", "compiled"])
-def backend(request):
-    return request.param
-
-
 def data(mlp: Mlp, rows: int, *, classes: bool = False) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(rows)
     x = rng.standard_normal((rows, mlp.sizes[0])).astype(mlp.dtype)

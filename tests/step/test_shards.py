@@ -34,11 +34,6 @@ CASES = {
 }
 
 
-@pytest.fixture(params=["numpy", "compiled"])
-def backend(request):
-    return request.param
-
-
 def new_step(backend, shards, *, loss=None, mlp=None, dtype="float64", **options):
     network = Mlp([5, 7, 9, 3], seed=1, dtype=dtype, **{"activation": "tanh", **(mlp or {})})
     options["clip_norm"] = copy.deepcopy(options.get("clip_norm"))

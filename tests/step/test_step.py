@@ -32,11 +32,6 @@ LOSSES = {
 }
 
 
-@pytest.fixture(params=["numpy", "compiled"])
-def backend(request):
-    return request.param
-
-
 def data(loss: str, rows: int, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(rows)
     x = rng.standard_normal((rows, width)).astype("f4")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from mlpengine.backends.compiled.batch_norm import BatchNormRows
 from mlpengine.backends.compiled.batch_products import BatchProduct
 from mlpengine.backends.compiled.column_sum import ColumnSum
+from mlpengine.backends.compiled.convolution import ConvolutionRows
 from mlpengine.backends.compiled.dropout import Draw
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
@@ -29,6 +30,7 @@ KERNELS: list[type[Kernel]] = [
     SoftmaxRows,
     LayerNormRows,
     BatchNormRows,
+    ConvolutionRows,
     Draw,
     NormalRows,
     PeriodicForward,

@@ -20,7 +20,7 @@ class Entries(NamedTuple):
     """Entries of one row that are copied together, times a factor; without `source` zeros.
 
     `starts` are the first entries, and `pitches` the distances between rows, in the target and in
-    the source.
+    the source.  They are added to what is there if it `adds`.
     """
 
     source: MatrixValue | None
@@ -28,6 +28,7 @@ class Entries(NamedTuple):
     starts: tuple[int, ...]
     pitches: tuple[int, ...]
     factor: float = 1.0
+    adds: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -46,7 +47,7 @@ class Move(Kernel):
         self.reads, self.writes = [*dict.fromkeys(sources)], [self.out]
 
     @classmethod
-    def lower(cls, instruction: InstructionLike, values: Values) -> "list[Move] | None":
+    def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
         """Return what an instruction moves for which NumPy only copies, and fills with zeros."""
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
@@ -102,7 +103,7 @@ class Move(Kernel):
             given = "0" if part.source is None else places[1]
             if part.factor != 1:
                 given = f"{given} * (real){part.factor!r}"
-            row += nest(loops, [f"{places[0]} = {given};"])
+            row += nest(loops, [f"{places[0]} {'+=' if part.adds else '='} {given};"])
         body = [ForLoop("i", "first", "last", row)]
         writer.add(name, self.called_in, self.count, self.text, body, self.reads, self.writes)
 
