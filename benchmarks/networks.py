@@ -1,9 +1,9 @@
 """Training steps of networks of one's own against PyTorch and JAX, on one thread.
 
 Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tied 64"``, ``--fast``
-without torch.compile).  A residual network with layer norm at several widths and a tied
-autoencoder, by Adam.  All contestants of a network run in turn, window by window; units:
-microseconds a step, medians over the windows.
+without torch.compile).  A residual network with layer norm at several widths, a tied autoencoder,
+a Siamese network, a soft mixture of experts, attention and a convolution, by Adam.  All contestants
+of a network run in turn, window by window; units: microseconds a step, medians over the windows.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.nn import Network
 
-BATCH, FEATURES, BLOCKS = 64, 16, 2
+BATCH, FEATURES, BLOCKS, EXPERTS, TOKENS = 64, 16, 2, 4, 16
 
 
 class Residual(Network):
@@ -75,6 +75,115 @@ class Tied(Network):
         return jnp.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
 
 
+class Siamese(Network):
+    """Both halves of a row through the same layers, and how far apart they come out."""
+
+    def __init__(self, width: int) -> None:
+        shapes = {"in": (width, FEATURES // 2), "deep": (width, width), "out": (1, width)}
+        super().__init__(FEATURES, shapes, seed=0)
+
+    def record(self, tape, x):
+        p, half = tape.parameter, FEATURES // 2
+        one, other = (
+            h.linear(p("in")).tanh().linear(p("deep")).tanh() for h in (x[:, :half], x[:, half:])
+        )
+        return (one - other).abs().linear(p("out"))
+
+    def _forward(self, lib, p, x):
+        half = FEATURES // 2
+        one, other = (
+            lib.tanh(lib.tanh(h @ p["in"].T) @ p["deep"].T) for h in (x[:, :half], x[:, half:])
+        )
+        return abs(one - other) @ p["out"].T
+
+    def torch(self, p, x):
+        return self._forward(torch, p, x)
+
+    def jax(self, jnp, p, x):
+        return self._forward(jnp, p, x)
+
+
+class Mixture(Network):
+    """A soft mixture of experts: each row has its own weights of what they compute."""
+
+    def __init__(self, width: int) -> None:
+        shapes = {"gate": (EXPERTS, FEATURES), "experts": (EXPERTS * width, FEATURES)}
+        super().__init__(FEATURES, {**shapes, "out": (1, width)}, seed=0)
+
+    def record(self, tape, x):
+        p, rows = tape.parameter, x.shape[0]
+        gate = x.linear(p("gate")).softmax().reshape(rows, EXPERTS, 1)
+        each = x.linear(p("experts")).reshape(rows, EXPERTS, -1).tanh()
+        return (gate * each).sum(axis=1).linear(p("out"))
+
+    def torch(self, p, x):
+        gate = torch.softmax(x @ p["gate"].T, 1)[:, :, None]
+        each = torch.tanh((x @ p["experts"].T).reshape(len(x), EXPERTS, -1))
+        return (gate * each).sum(1) @ p["out"].T
+
+    def jax(self, jnp, p, x):
+        scores = x @ p["gate"].T
+        gate = jnp.exp(scores - scores.max(1, keepdims=True))
+        gate = (gate / gate.sum(1, keepdims=True))[:, :, None]
+        each = jnp.tanh((x @ p["experts"].T).reshape(len(x), EXPERTS, -1))
+        return (gate * each).sum(1) @ p["out"].T
+
+
+class Attention(Network):
+    """Self-attention over 16 tokens, each with a learned place, and the mean of what it finds."""
+
+    def __init__(self, width: int) -> None:
+        shapes = dict.fromkeys(("query", "key", "value"), (width, width))
+        shapes |= {"embed": (TOKENS * width, FEATURES), "places": (TOKENS, width)}
+        super().__init__(FEATURES, {**shapes, "out": (1, width)}, seed=0)
+
+    def record(self, tape, x):
+        p, width = tape.parameter, self.params.views["out"].shape[1]
+        h = x.linear(p("embed")).reshape(x.shape[0], TOKENS, width) + p("places")
+        query, key, value = (h.linear(p(name)) for name in ("query", "key", "value"))
+        near = (query @ key.transpose(0, 2, 1) * width**-0.5).softmax()
+        return (h + near @ value).mean(axis=1).linear(p("out"))
+
+    def _forward(self, softmax, p, x):
+        width = p["out"].shape[1]
+        h = (x @ p["embed"].T).reshape(len(x), TOKENS, width) + p["places"]
+        query, key, value = (h @ p[name].T for name in ("query", "key", "value"))
+        near = softmax(query @ key.swapaxes(1, 2) * width**-0.5)
+        return (h + near @ value).mean(1) @ p["out"].T
+
+    def torch(self, p, x):
+        return self._forward(lambda scores: torch.softmax(scores, 2), p, x)
+
+    def jax(self, jnp, p, x):
+        def softmax(scores):
+            raised = jnp.exp(scores - scores.max(2, keepdims=True))
+            return raised / raised.sum(2, keepdims=True)
+
+        return self._forward(softmax, p, x)
+
+
+class Convolution(Network):
+    """A convolution of three by three over images of eight by eight, and a dense layer."""
+
+    def __init__(self, width: int) -> None:
+        shapes = {"filters": (width, 1, 3, 3), "out": (1, 36 * width)}
+        super().__init__((1, 8, 8), shapes, seed=0)
+
+    def record(self, tape, x):
+        h = x.conv2d(tape.parameter("filters")).relu()
+        return h.reshape(x.shape[0], -1).linear(tape.parameter("out"))
+
+    def torch(self, p, x):
+        h = torch.relu(torch.nn.functional.conv2d(x, p["filters"]))
+        return h.flatten(1) @ p["out"].T
+
+    def jax(self, jnp, p, x):
+        from jax.lax import conv
+
+        h = jnp.maximum(conv(x, p["filters"], (1, 1), "VALID"), 0)
+        return h.reshape(len(x), -1) @ p["out"].T
+
+
 @dataclass(frozen=True)
 class Work:
     """A network, and features and targets of four batches."""
@@ -87,15 +196,20 @@ class Work:
         return f"{self.kind.__name__.lower()} {self.width}"
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        x = np.random.default_rng(0).standard_normal((4 * BATCH, FEATURES)).astype("f4")
-        return x, x.copy() if self.kind is Tied else np.sin(x[:, :1])
+        shape = (1, 8, 8) if self.kind is Convolution else (FEATURES,)
+        x = np.random.default_rng(0).standard_normal((4 * BATCH, *shape)).astype("f4")
+        return x, x.copy() if self.kind is Tied else np.sin(x.reshape(len(x), -1)[:, :1])
 
     def order(self) -> np.ndarray:
         rng = np.random.default_rng(1)
         return np.concatenate([rng.permutation(4 * BATCH) for _ in range(LOOPED // 4)])
 
 
-WORKS = (Work(Residual, 32), Work(Residual, 128), Work(Residual, 512), Work(Tied, 64))
+WORKS = (
+    *(Work(Residual, width) for width in (32, 128, 512)),
+    *(Work(kind, 64) for kind in (Tied, Siamese, Mixture)),
+    *(Work(kind, 8) for kind in (Attention, Convolution)),
+)
 SMOKE = ("residual 32", "tied 64")
 
 
