@@ -2,13 +2,15 @@
 
 Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tied 64"``, ``--fast``
 without torch.compile).  A residual network with layer norm at several widths, a tied autoencoder,
-a Siamese network, a soft mixture of experts, attention and a convolution, by Adam.  All contestants
-of a network run in turn, window by window; units: microseconds a step, medians over the windows.
+a Siamese network, a soft mixture of experts, attention, a convolution, two tables with two losses,
+and a variational autoencoder, by Adam.  All contestants of a network run in turn, window by window;
+units: microseconds a step, medians over the windows.
 """
 
 import argparse
 import statistics
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from machine import describe, figure, restart_clean, table
@@ -17,13 +19,27 @@ from peers import hold_to, measure
 from products import torch
 from threadpoolctl import threadpool_limits
 
-from mlpengine import Adam, MeanSquaredError, TrainingStep
+from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.nn import Network
+from mlpengine.ops import MeanOutput
 
-BATCH, FEATURES, BLOCKS, EXPERTS, TOKENS = 64, 16, 2, 4, 16
+BATCH, FEATURES, BLOCKS, EXPERTS, TOKENS, CODE = 64, 16, 2, 4, 16, 4
 
 
-class Residual(Network):
+class Compared(Network):
+    """A network that is written for PyTorch and JAX, too; `torch` and `jax` are its output."""
+
+    losses: ClassVar[Any] = MeanSquaredError()
+    loss_weights: ClassVar[dict[str, float] | None] = None
+
+    def torch_loss(self, p, x, y):
+        return torch.nn.functional.mse_loss(self.torch(p, x), y)
+
+    def jax_loss(self, jnp, p, x, y, key):
+        return jnp.square(self.jax(jnp, p, x) - y).mean()
+
+
+class Residual(Compared):
     """Two blocks of layer norm and dense layers, each added to what it reads."""
 
     def __init__(self, width: int) -> None:
@@ -58,7 +74,7 @@ class Residual(Network):
         return h @ p["out"].T
 
 
-class Tied(Network):
+class Tied(Compared):
     """An autoencoder whose decoder has the transposed weights of its encoder."""
 
     def __init__(self, width: int) -> None:
@@ -75,7 +91,7 @@ class Tied(Network):
         return jnp.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
 
 
-class Siamese(Network):
+class Siamese(Compared):
     """Both halves of a row through the same layers, and how far apart they come out."""
 
     def __init__(self, width: int) -> None:
@@ -103,7 +119,7 @@ class Siamese(Network):
         return self._forward(jnp, p, x)
 
 
-class Mixture(Network):
+class Mixture(Compared):
     """A soft mixture of experts: each row has its own weights of what they compute."""
 
     def __init__(self, width: int) -> None:
@@ -129,7 +145,7 @@ class Mixture(Network):
         return (gate * each).sum(1) @ p["out"].T
 
 
-class Attention(Network):
+class Attention(Compared):
     """Self-attention over 16 tokens, each with a learned place, and the mean of what it finds."""
 
     def __init__(self, width: int) -> None:
@@ -162,7 +178,7 @@ class Attention(Network):
         return self._forward(softmax, p, x)
 
 
-class Convolution(Network):
+class Convolution(Compared):
     """A convolution of three by three over images of eight by eight, and a dense layer."""
 
     def __init__(self, width: int) -> None:
@@ -184,20 +200,98 @@ class Convolution(Network):
         return h.reshape(len(x), -1) @ p["out"].T
 
 
+class TwoTables(Compared):
+    """Two tables of features, and two heads: a number and one class of three."""
+
+    losses: ClassVar[Any] = {"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}
+    loss_weights: ClassVar = {"class": 0.3}
+
+    def __init__(self, width: int) -> None:
+        shapes = {"left": (width, FEATURES), "right": (width, FEATURES), "bias": width}
+        shapes |= {"price": (1, width), "class": (3, width)}
+        super().__init__({"left": FEATURES, "right": FEATURES}, shapes, seed=0)
+
+    def record(self, tape, left, right):
+        p = tape.parameter
+        h = (left.linear(p("left")) + right.linear(p("right"), p("bias"))).tanh()
+        return {"price": h.linear(p("price")), "class": h.linear(p("class"))}
+
+    def torch_loss(self, p, x, y):
+        f = torch.nn.functional
+        h = torch.tanh(x["left"] @ p["left"].T + x["right"] @ p["right"].T + p["bias"])
+        price = f.mse_loss(h @ p["price"].T, y["price"])
+        return price + 0.3 * f.cross_entropy(h @ p["class"].T, y["class"])
+
+    def jax_loss(self, jnp, p, x, y, key):
+        h = jnp.tanh(x["left"] @ p["left"].T + x["right"] @ p["right"].T + p["bias"])
+        scores = h @ p["class"].T
+        scores = scores - scores.max(1, keepdims=True)
+        chosen = jnp.take_along_axis(scores, y["class"][:, None], 1)[:, 0]
+        entropy = (jnp.log(jnp.exp(scores).sum(1)) - chosen).mean()
+        return jnp.square(h @ p["price"].T - y["price"]).mean() + 0.3 * entropy
+
+
+class Variational(Compared):
+    """A variational autoencoder, whose second output is the divergence of its code."""
+
+    losses: ClassVar[Any] = {"x": MeanSquaredError(), "kl": MeanOutput()}
+    loss_weights: ClassVar = {"kl": 0.01}
+
+    def __init__(self, width: int) -> None:
+        shapes = {"in": (width, FEATURES), "code": (2 * CODE, width), "up": (width, CODE)}
+        super().__init__(FEATURES, {**shapes, "out": (FEATURES, width)}, seed=0)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        mean, logs = x.linear(p("in")).tanh().linear(p("code")).chunk(2, axis=1)
+        kl = (mean * mean + logs.exp() - logs - 1).sum(1, keepdims=True) * 0.5
+        code = tape.normal(mean, (logs * 0.5).exp())
+        return {"x": code.linear(p("up")).tanh().linear(p("out")), "kl": kl}
+
+    def _loss(self, lib, p, x, normals):
+        h = lib.tanh(x @ p["in"].T) @ p["code"].T
+        mean, logs = h[:, :CODE], h[:, CODE:]
+        kl = (mean**2 + lib.exp(logs) - logs - 1).sum(1).mean() / 2
+        code = mean + lib.exp(logs / 2) * normals
+        output = lib.tanh(code @ p["up"].T) @ p["out"].T
+        return lib.square(output - x).mean() + 0.01 * kl
+
+    def torch_loss(self, p, x, y):
+        return self._loss(torch, p, x, torch.randn(len(x), CODE))
+
+    def jax_loss(self, jnp, p, x, y, key):
+        from jax.random import normal
+
+        return self._loss(jnp, p, x, normal(key, (len(x), CODE)))
+
+
+def each(function, values):
+    """Return what a function makes of an array, or of each one of several by name."""
+    if isinstance(values, dict):
+        return {name: function(array) for name, array in values.items()}
+    return function(values)
+
+
 @dataclass(frozen=True)
 class Work:
     """A network, and features and targets of four batches."""
 
-    kind: type[Network]
+    kind: type[Compared]
     width: int
 
     @property
     def name(self) -> str:
-        return f"{self.kind.__name__.lower()} {self.width}"
+        name = {TwoTables: "two tables"}.get(self.kind, self.kind.__name__.lower())
+        return f"{name} {self.width}"
 
-    def data(self) -> tuple[np.ndarray, np.ndarray]:
+    def data(self) -> tuple[Any, Any]:
         shape = (1, 8, 8) if self.kind is Convolution else (FEATURES,)
         x = np.random.default_rng(0).standard_normal((4 * BATCH, *shape)).astype("f4")
+        if self.kind is TwoTables:
+            y = {"price": np.sin(x[:, :1]), "class": x.argmax(axis=1) % 3}
+            return {"left": x, "right": x[::-1].copy()}, y
+        if self.kind is Variational:
+            return x, {"x": x.copy()}
         return x, x.copy() if self.kind is Tied else np.sin(x.reshape(len(x), -1)[:, :1])
 
     def order(self) -> np.ndarray:
@@ -207,7 +301,7 @@ class Work:
 
 WORKS = (
     *(Work(Residual, width) for width in (32, 128, 512)),
-    *(Work(kind, 64) for kind in (Tied, Siamese, Mixture)),
+    *(Work(kind, 64) for kind in (TwoTables, Tied, Variational, Mixture, Siamese)),
     *(Work(kind, 8) for kind in (Attention, Convolution)),
 )
 SMOKE = ("residual 32", "tied 64")
@@ -215,12 +309,14 @@ SMOKE = ("residual 32", "tied 64")
 
 def engine(work: Work, backend: str, *, looped: bool = False) -> Steps:
     network = work.kind(work.width)
-    step = TrainingStep(network, MeanSquaredError(), Adam(network), BATCH, backend=backend)
+    options = {"backend": backend, "loss_weights": network.loss_weights}
+    step = TrainingStep(network, network.losses, Adam(network), BATCH, **options)
     x, y = work.data()
     if looped:
         order = work.order()
         return (lambda: step.run_many(x, y, order)), LOOPED
-    return (lambda: step(x[:BATCH], y[:BATCH])), 1
+    x, y = (each(lambda rows: rows[:BATCH], values) for values in (x, y))
+    return (lambda: step(x, y)), 1
 
 
 def torch_steps(work: Work, *, compiled: bool) -> Steps | None:
@@ -232,11 +328,11 @@ def torch_steps(work: Work, *, compiled: bool) -> Steps | None:
     state = network.state_dict()
     p = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
     optimizer = torch.optim.Adam(p.values(), lr=1e-3, **({} if compiled else {"fused": True}))
-    x, y = (torch.from_numpy(a[:BATCH]) for a in work.data())
+    x, y = (each(lambda a: torch.from_numpy(a[:BATCH]), values) for values in work.data())
 
     def step() -> object:
         optimizer.zero_grad()
-        value = torch.nn.functional.mse_loss(network.torch(p, x), y)
+        value = network.torch_loss(p, x, y)
         value.backward()
         optimizer.step()
         return value
@@ -256,14 +352,15 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
     params = {name: jnp.array(value) for name, value in network.state_dict().items()}
     zeros = [jax.tree.map(jnp.zeros_like, params) for _ in range(2)]
     holder = [(params, *zeros, jnp.zeros((), "f4"))]
-    x, y = (jnp.asarray(a) for a in work.data())
+    x, y = (each(jnp.asarray, values) for values in work.data())
 
-    def loss_of(p, x, y):
-        return jnp.square(network.jax(jnp, p, x) - y).mean()
+    def loss_of(p, x, y, t):
+        key = jax.random.fold_in(jax.random.key(0), t.astype(int))
+        return network.jax_loss(jnp, p, x, y, key)
 
     def advance(state, x, y):
         p, m, v, t = state
-        value, grads = jax.value_and_grad(loss_of)(p, x, y)
+        value, grads = jax.value_and_grad(loss_of)(p, x, y, t)
         t = t + 1
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, grads)
@@ -272,12 +369,16 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
         return (p, m, v, t), value
 
     def many(state, x, y, order):
-        return jax.lax.scan(lambda s, rows: advance(s, x[rows], y[rows]), state, order)
+        def one(state, rows):
+            return advance(state, *(each(lambda a: a[rows], values) for values in (x, y)))
 
-    run, arguments = jax.jit(advance, donate_argnums=0), (x[:BATCH], y[:BATCH])
+        return jax.lax.scan(one, state, order)
+
+    first = [each(lambda a: a[:BATCH], values) for values in (x, y)]
+    run, arguments = jax.jit(advance, donate_argnums=0), first
     if looped:
         order = jnp.asarray(work.order().reshape(LOOPED, BATCH))
-        run, arguments = jax.jit(many, donate_argnums=0), (x, y, order)
+        run, arguments = jax.jit(many, donate_argnums=0), [x, y, order]
 
     def step() -> object:
         holder[0], value = run(holder[0], *arguments)
