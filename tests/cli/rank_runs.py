@@ -157,7 +157,7 @@ def networks() -> int:
             step = make_step(name, backend=backend, shards=4, comm=comm)
             losses, norms = step.run_many(x, y, order)
             few = slice(3)
-            done = [*losses, *norms, step(part(x, few), part(y, few)), *step.losses.values()]
+            done = [*losses, *norms, step(part(x, few), part(y, few))]
             done += hashes(step.mlp.params.flat)
             everywhere = [done] if comm is None else comm.allgather(done)
             assert everywhere == [done] * len(everywhere)
