@@ -15,8 +15,8 @@ from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._window import Pair, Window, pair
 from mlpengine.ops.op import GradOp
+from mlpengine.ops.window import Pair, Window, pair
 from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 

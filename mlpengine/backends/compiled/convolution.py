@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.strides import LoopAxis, contiguous
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Conv2d
-from mlpengine.ops._window import Window
+from mlpengine.ops.window import Window
 from mlpengine.spec import Array
 
 
