@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine import MeanSquaredError, Mlp, SoftmaxCrossEntropy
+from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
@@ -143,23 +143,21 @@ def updates() -> int:
 def networks() -> int:
     """Train networks of one's own by shards that ranks share, and print what comes out."""
     sys.path.append(str(Path(__file__).parents[1]))
-    from own_networks import NETWORKS, rows
+    from own_networks import data, make_step, part
 
     comm = None
     if "PMI_SIZE" in os.environ:
         from mpi4py import MPI
 
         comm = MPI.COMM_WORLD
-    for name in ("residual with dropout", "gated", "convolution"):
-        x, y = rows(48, name)
-        order = np.random.default_rng(0).permutation(48)
+    for name in ("residual with dropout", "gated", "convolution", "two tables"):
+        x, y = data(name, 48)
+        first, order = slice(3), np.random.default_rng(0).permutation(48)
         for backend in ("numpy", "compiled"):
-            network = NETWORKS[name](seed=1)
-            optimizer = AdamW(network, lr=0.01, weight_decay=0.1)
-            options = {"backend": backend, "shards": 4, "comm": comm, "clip_norm": 0.5}
-            step = TrainingStep(network, MeanSquaredError(), optimizer, 16, **options)
+            step = make_step(name, backend=backend, shards=4, comm=comm)
             losses, norms = step.run_many(x, y, order)
-            done = [*losses, *norms, step(x[:3], y[:3]), *hashes(network.params.flat)]
+            done = [*losses, *norms, step(part(x, first), part(y, first))]
+            done += hashes(step.mlp.params.flat)
             everywhere = [done] if comm is None else comm.allgather(done)
             assert everywhere == [done] * len(everywhere)
             if comm is None or comm.rank == 0:

@@ -153,7 +153,7 @@ def test_ranks_share_out_the_update_and_keep_its_bits(mpiexec, capsys):
 def test_ranks_train_any_network_with_the_same_bits(mpiexec, capsys):
     assert rank_runs.networks() == 0
     expected = re.findall("^network .*", capsys.readouterr().out, re.MULTILINE)
-    assert len(expected) == 6
+    assert len(expected) == 8
     done = mpiexec(2, "networks")
     assert re.findall("^network .*", done.stdout, re.MULTILINE) == expected, done
 
