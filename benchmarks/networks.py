@@ -1,16 +1,20 @@
 """Training steps of networks of one's own against PyTorch and JAX, on one thread.
 
 Run ``python benchmarks/networks.py`` (``--smoke`` for seconds, ``--only "tied 64"``, ``--fast``
-without torch.compile).  A residual network with layer norm at several widths, a tied autoencoder,
-a Siamese network, a soft mixture of experts, attention, a convolution, two tables with two losses,
-and a variational autoencoder, by Adam.  All contestants of a network run in turn, window by window;
-units: microseconds a step, medians over the windows.
+without torch.compile).  Eight kinds of networks, by Adam: residual with layer norm at several
+widths, two tables with two losses, a tied and a variational autoencoder (whose random numbers are
+drawn beforehand), a soft mixture of experts, a convolution over digits, attention over 16 tokens,
+and a Siamese network.  All contestants of a network start with its weights, and must compute the
+same first loss; then they run in turn, window by window; units: microseconds a step, medians over
+the windows.
 """
 
 import argparse
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from machine import describe, figure, restart_clean, table
@@ -22,24 +26,72 @@ from threadpoolctl import threadpool_limits
 from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.nn import Network
 from mlpengine.ops import MeanOutput
+from mlpengine.tables import load_dataset
 
-BATCH, FEATURES, BLOCKS, EXPERTS, TOKENS, CODE = 64, 16, 2, 4, 16, 4
-
-
-class Compared(Network):
-    """A network that is written for PyTorch and JAX, too; `torch` and `jax` are its output."""
-
-    losses: ClassVar[Any] = MeanSquaredError()
-    loss_weights: ClassVar[dict[str, float] | None] = None
-
-    def torch_loss(self, p, x, y):
-        return torch.nn.functional.mse_loss(self.torch(p, x), y)
-
-    def jax_loss(self, jnp, p, x, y, key):
-        return jnp.square(self.jax(jnp, p, x) - y).mean()
+BATCH, FEATURES, BLOCKS = 64, 16, 2
+ROWS = 4 * BATCH
 
 
-class Residual(Compared):
+def of_torch() -> SimpleNamespace:
+    """Return the functions of PyTorch by which networks are written for it."""
+    f = torch.nn.functional
+    return SimpleNamespace(
+        tanh=torch.tanh,
+        relu=torch.relu,
+        exp=torch.exp,
+        softmax=lambda h: torch.softmax(h, -1),
+        layer_norm=lambda h, scale, shift: f.layer_norm(h, h.shape[-1:], scale, shift),
+        conv2d=f.conv2d,
+        mse=f.mse_loss,
+        cross_entropy=f.cross_entropy,
+    )
+
+
+def of_jax() -> SimpleNamespace:
+    """Return the functions of JAX by which networks are written for it."""
+    import jax
+    import jax.numpy as jnp
+
+    def layer_norm(h, scale, shift):
+        apart = h - h.mean(-1, keepdims=True)
+        return apart / jnp.sqrt(h.var(-1, keepdims=True) + 1e-5) * scale + shift
+
+    def cross_entropy(h, y):
+        return -jnp.take_along_axis(jax.nn.log_softmax(h), y[:, None], 1).mean()
+
+    return SimpleNamespace(
+        tanh=jnp.tanh,
+        relu=lambda h: jnp.maximum(h, 0),
+        exp=jnp.exp,
+        softmax=jax.nn.softmax,
+        layer_norm=layer_norm,
+        conv2d=lambda x, filters: jax.lax.conv_general_dilated(x, filters, (1, 1), "VALID"),
+        mse=lambda h, y: jnp.square(h - y).mean(),
+        cross_entropy=cross_entropy,
+    )
+
+
+class Peered(Network):
+    """A network, its losses and rows, and its loss as other libraries write it, by `forward`."""
+
+    losses: Any = MeanSquaredError()
+    loss_weights: Mapping[str, float] | None = None
+
+    def data(self) -> tuple[Any, Any]:
+        """Return features and targets of four batches."""
+        x = normal(ROWS, FEATURES)
+        return x, np.sin(x[:, :1])
+
+    def loss(self, m, p, x, y):
+        """Return the loss by the functions `m` of a library, for parameters by name."""
+        return m.mse(self.forward(m, p, x), y)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype("f4")
+
+
+class Residual(Peered):
     """Two blocks of layer norm and dense layers, each added to what it reads."""
 
     def __init__(self, width: int) -> None:
@@ -57,24 +109,45 @@ class Residual(Compared):
             h = h + z.linear(p(f"down {i}"))
         return h.linear(p("out"))
 
-    def torch(self, p, x):
-        f = torch.nn.functional
+    def forward(self, m, p, x):
         h = x @ p["in"].T
         for i in range(BLOCKS):
-            z = f.layer_norm(h, h.shape[1:], p[f"scale {i}"], p[f"shift {i}"])
-            h = h + torch.relu(z @ p[f"up {i}"].T) @ p[f"down {i}"].T
-        return h @ p["out"].T
-
-    def jax(self, jnp, p, x):
-        h = x @ p["in"].T
-        for i in range(BLOCKS):
-            z = (h - h.mean(1, keepdims=True)) / jnp.sqrt(h.var(1, keepdims=True) + 1e-5)
-            z = z * p[f"scale {i}"] + p[f"shift {i}"]
-            h = h + jnp.maximum(z @ p[f"up {i}"].T, 0) @ p[f"down {i}"].T
+            z = m.layer_norm(h, p[f"scale {i}"], p[f"shift {i}"])
+            h = h + m.relu(z @ p[f"up {i}"].T) @ p[f"down {i}"].T
         return h @ p["out"].T
 
 
-class Tied(Compared):
+class Tables(Peered):
+    """Two tables of features, and two heads: a number and one class of three."""
+
+    losses = {"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}  # noqa: RUF012
+    loss_weights = {"class": 0.3}  # noqa: RUF012
+
+    def __init__(self, width: int) -> None:
+        shapes = {"left.weight": (width, FEATURES), "right.weight": (width, FEATURES)}
+        shapes |= {"bias": width, "up": (width, width), "price": (1, width), "class": (3, width)}
+        super().__init__({"left": FEATURES, "right": FEATURES}, shapes, seed=0)
+
+    def record(self, tape, left, right):
+        p = tape.parameter
+        h = left.linear(p("left.weight")) + right.linear(p("right.weight"), p("bias"))
+        h = h.relu().linear(p("up")).relu()
+        return {"price": h.linear(p("price")), "class": h.linear(p("class"))}
+
+    def data(self):
+        x = normal(ROWS, 2 * FEATURES)
+        left, right = np.ascontiguousarray(x[:, :FEATURES]), np.ascontiguousarray(x[:, FEATURES:])
+        targets = {"price": np.sin(left[:, :1]), "class": right.argmax(axis=1) % 3}
+        return {"left": left, "right": right}, targets
+
+    def loss(self, m, p, x, y):
+        h = x["left"] @ p["left.weight"].T + x["right"] @ p["right.weight"].T + p["bias"]
+        h = m.relu(m.relu(h) @ p["up"].T)
+        classes = m.cross_entropy(h @ p["class"].T, y["class"])
+        return m.mse(h @ p["price"].T, y["price"]) + 0.3 * classes
+
+
+class Tied(Peered):
     """An autoencoder whose decoder has the transposed weights of its encoder."""
 
     def __init__(self, width: int) -> None:
@@ -84,238 +157,182 @@ class Tied(Compared):
         p = tape.parameter
         return x.linear(p("weight"), p("code")).tanh() @ p("weight")
 
-    def torch(self, p, x):
-        return torch.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
+    def data(self):
+        return normal(ROWS, FEATURES), normal(ROWS, FEATURES)
 
-    def jax(self, jnp, p, x):
-        return jnp.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
+    def forward(self, m, p, x):
+        return m.tanh(x @ p["weight"].T + p["code"]) @ p["weight"]
 
 
-class Siamese(Compared):
-    """Both halves of a row through the same layers, and how far apart they come out."""
+class Variational(Peered):
+    """A variational autoencoder, whose second output is the divergence of its code."""
+
+    losses = {"x": MeanSquaredError(), "divergence": MeanOutput()}  # noqa: RUF012
+    loss_weights = {"divergence": 0.01}  # noqa: RUF012
 
     def __init__(self, width: int) -> None:
-        shapes = {"in": (width, FEATURES // 2), "deep": (width, width), "out": (1, width)}
+        shapes = {"in": (width, FEATURES), "mean": (8, width), "logs": (8, width)}
+        shapes |= {"up": (width, 8), "out": (FEATURES, width)}
+        super().__init__({"x": FEATURES, "noise": 8}, shapes, seed=0)
+
+    def record(self, tape, x, noise):
+        p = tape.parameter
+        h = x.linear(p("in")).tanh()
+        mean, logs = h.linear(p("mean")), h.linear(p("logs"))
+        code = mean + (logs * 0.5).exp() * noise
+        divergence = (mean * mean + logs.exp() - logs - 1).sum(1, keepdims=True) * 0.5
+        return {"x": code.linear(p("up")).tanh().linear(p("out")), "divergence": divergence}
+
+    def data(self):
+        x = normal(ROWS, FEATURES + 8)
+        given = {"x": np.ascontiguousarray(x[:, :FEATURES]), "noise": x[:, FEATURES:].copy()}
+        return given, {"x": given["x"].copy()}
+
+    def loss(self, m, p, x, y):
+        h = m.tanh(x["x"] @ p["in"].T)
+        mean, logs = h @ p["mean"].T, h @ p["logs"].T
+        code = mean + m.exp(logs * 0.5) * x["noise"]
+        divergence = (mean * mean + m.exp(logs) - logs - 1).sum(1) * 0.5
+        again = m.tanh(code @ p["up"].T) @ p["out"].T
+        return m.mse(again, y["x"]) + 0.01 * divergence.mean()
+
+
+class Mixture(Peered):
+    """A soft mixture of four experts: each row has its own weights of what they compute."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        shapes = {"gate": (4, FEATURES), "experts": (4 * width, FEATURES), "out": (1, width)}
         super().__init__(FEATURES, shapes, seed=0)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        gate = x.linear(p("gate")).softmax().reshape(-1, 4, 1)
+        each = x.linear(p("experts")).reshape(-1, 4, self.width).tanh()
+        return (gate * each).sum(axis=1).linear(p("out"))
+
+    def forward(self, m, p, x):
+        gate = m.softmax(x @ p["gate"].T).reshape(-1, 4, 1)
+        each = m.tanh((x @ p["experts"].T).reshape(-1, 4, self.width))
+        return (gate * each).sum(1) @ p["out"].T
+
+
+class Convolution(Peered):
+    """A small convolution over images of digits, and the scores of ten classes."""
+
+    losses = SoftmaxCrossEntropy()
+
+    def __init__(self, width: int) -> None:
+        shapes = {"filters": (width, 1, 3, 3), "out": (10, 36 * width), "bias": 10}
+        super().__init__((1, 8, 8), shapes, seed=0)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        return (
+            x.conv2d(p("filters")).relu().reshape(-1, p("out").shape[1]).linear(p("out"), p("bias"))
+        )
+
+    def data(self):
+        digits = load_dataset("digits").rows(np.arange(ROWS))
+        *pixels, digit = (digits[name].values for name in digits.names)
+        images = np.stack(pixels, axis=1).reshape(-1, 1, 8, 8) / 16
+        return images.astype("f4"), digit.astype(np.int64)
+
+    def loss(self, m, p, x, y):
+        h = m.relu(m.conv2d(x, p["filters"])).reshape(len(x), -1)
+        return m.cross_entropy(h @ p["out"].T + p["bias"], y)
+
+
+class Attention(Peered):
+    """Self-attention over 16 tokens, each with a learned place, and their mean."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        shapes = {"embed": (16 * width, FEATURES), "places": (16, width), "scale": np.ones(width)}
+        shapes |= dict.fromkeys(("query", "key", "value"), (width, width))
+        shapes |= {"shift": width, "out": (1, width)}
+        super().__init__(FEATURES, shapes, seed=0)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("embed")).reshape(-1, 16, self.width) + p("places")
+        query, key, value = (h.linear(p(name)) for name in ("query", "key", "value"))
+        near = (query @ key.transpose(0, 2, 1) * self.width**-0.5).softmax()
+        return (h + near @ value).layer_norm(p("scale"), p("shift")).mean(axis=1).linear(p("out"))
+
+    def forward(self, m, p, x):
+        h = (x @ p["embed"].T).reshape(-1, 16, self.width) + p["places"]
+        query, key, value = (h @ p[name].T for name in ("query", "key", "value"))
+        near = m.softmax(query @ key.swapaxes(1, 2) * self.width**-0.5)
+        return m.layer_norm(h + near @ value, p["scale"], p["shift"]).mean(1) @ p["out"].T
+
+
+class Siamese(Peered):
+    """Two halves of a row through the same layers, and how far apart they come out."""
+
+    def __init__(self, width: int) -> None:
+        shapes = {"weight": (width, FEATURES // 2), "bias": width, "up": (width, width)}
+        super().__init__(FEATURES, shapes | {"out": (1, width)}, seed=0)
 
     def record(self, tape, x):
         p, half = tape.parameter, FEATURES // 2
         one, other = (
-            h.linear(p("in")).tanh().linear(p("deep")).tanh() for h in (x[:, :half], x[:, half:])
+            part.linear(p("weight"), p("bias")).tanh().linear(p("up")).tanh()
+            for part in (x[:, :half], x[:, half:])
         )
         return (one - other).abs().linear(p("out"))
 
-    def _forward(self, lib, p, x):
+    def forward(self, m, p, x):
         half = FEATURES // 2
         one, other = (
-            lib.tanh(lib.tanh(h @ p["in"].T) @ p["deep"].T) for h in (x[:, :half], x[:, half:])
+            m.tanh(m.tanh(part @ p["weight"].T + p["bias"]) @ p["up"].T)
+            for part in (x[:, :half], x[:, half:])
         )
         return abs(one - other) @ p["out"].T
-
-    def torch(self, p, x):
-        return self._forward(torch, p, x)
-
-    def jax(self, jnp, p, x):
-        return self._forward(jnp, p, x)
-
-
-class Mixture(Compared):
-    """A soft mixture of experts: each row has its own weights of what they compute."""
-
-    def __init__(self, width: int) -> None:
-        shapes = {"gate": (EXPERTS, FEATURES), "experts": (EXPERTS * width, FEATURES)}
-        super().__init__(FEATURES, {**shapes, "out": (1, width)}, seed=0)
-
-    def record(self, tape, x):
-        p, rows = tape.parameter, x.shape[0]
-        gate = x.linear(p("gate")).softmax().reshape(rows, EXPERTS, 1)
-        each = x.linear(p("experts")).reshape(rows, EXPERTS, -1).tanh()
-        return (gate * each).sum(axis=1).linear(p("out"))
-
-    def torch(self, p, x):
-        gate = torch.softmax(x @ p["gate"].T, 1)[:, :, None]
-        each = torch.tanh((x @ p["experts"].T).reshape(len(x), EXPERTS, -1))
-        return (gate * each).sum(1) @ p["out"].T
-
-    def jax(self, jnp, p, x):
-        scores = x @ p["gate"].T
-        gate = jnp.exp(scores - scores.max(1, keepdims=True))
-        gate = (gate / gate.sum(1, keepdims=True))[:, :, None]
-        each = jnp.tanh((x @ p["experts"].T).reshape(len(x), EXPERTS, -1))
-        return (gate * each).sum(1) @ p["out"].T
-
-
-class Attention(Compared):
-    """Self-attention over 16 tokens, each with a learned place, and the mean of what it finds."""
-
-    def __init__(self, width: int) -> None:
-        shapes = dict.fromkeys(("query", "key", "value"), (width, width))
-        shapes |= {"embed": (TOKENS * width, FEATURES), "places": (TOKENS, width)}
-        super().__init__(FEATURES, {**shapes, "out": (1, width)}, seed=0)
-
-    def record(self, tape, x):
-        p, width = tape.parameter, self.params.views["out"].shape[1]
-        h = x.linear(p("embed")).reshape(x.shape[0], TOKENS, width) + p("places")
-        query, key, value = (h.linear(p(name)) for name in ("query", "key", "value"))
-        near = (query @ key.transpose(0, 2, 1) * width**-0.5).softmax()
-        return (h + near @ value).mean(axis=1).linear(p("out"))
-
-    def _forward(self, softmax, p, x):
-        width = p["out"].shape[1]
-        h = (x @ p["embed"].T).reshape(len(x), TOKENS, width) + p["places"]
-        query, key, value = (h @ p[name].T for name in ("query", "key", "value"))
-        near = softmax(query @ key.swapaxes(1, 2) * width**-0.5)
-        return (h + near @ value).mean(1) @ p["out"].T
-
-    def torch(self, p, x):
-        return self._forward(lambda scores: torch.softmax(scores, 2), p, x)
-
-    def jax(self, jnp, p, x):
-        def softmax(scores):
-            raised = jnp.exp(scores - scores.max(2, keepdims=True))
-            return raised / raised.sum(2, keepdims=True)
-
-        return self._forward(softmax, p, x)
-
-
-class Convolution(Compared):
-    """A convolution of three by three over images of eight by eight, and a dense layer."""
-
-    def __init__(self, width: int) -> None:
-        shapes = {"filters": (width, 1, 3, 3), "out": (1, 36 * width)}
-        super().__init__((1, 8, 8), shapes, seed=0)
-
-    def record(self, tape, x):
-        h = x.conv2d(tape.parameter("filters")).relu()
-        return h.reshape(x.shape[0], -1).linear(tape.parameter("out"))
-
-    def torch(self, p, x):
-        h = torch.relu(torch.nn.functional.conv2d(x, p["filters"]))
-        return h.flatten(1) @ p["out"].T
-
-    def jax(self, jnp, p, x):
-        from jax.lax import conv
-
-        h = jnp.maximum(conv(x, p["filters"], (1, 1), "VALID"), 0)
-        return h.reshape(len(x), -1) @ p["out"].T
-
-
-class TwoTables(Compared):
-    """Two tables of features, and two heads: a number and one class of three."""
-
-    losses: ClassVar[Any] = {"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}
-    loss_weights: ClassVar = {"class": 0.3}
-
-    def __init__(self, width: int) -> None:
-        shapes = {"left": (width, FEATURES), "right": (width, FEATURES), "bias": width}
-        shapes |= {"price": (1, width), "class": (3, width)}
-        super().__init__({"left": FEATURES, "right": FEATURES}, shapes, seed=0)
-
-    def record(self, tape, left, right):
-        p = tape.parameter
-        h = (left.linear(p("left")) + right.linear(p("right"), p("bias"))).tanh()
-        return {"price": h.linear(p("price")), "class": h.linear(p("class"))}
-
-    def torch_loss(self, p, x, y):
-        f = torch.nn.functional
-        h = torch.tanh(x["left"] @ p["left"].T + x["right"] @ p["right"].T + p["bias"])
-        price = f.mse_loss(h @ p["price"].T, y["price"])
-        return price + 0.3 * f.cross_entropy(h @ p["class"].T, y["class"])
-
-    def jax_loss(self, jnp, p, x, y, key):
-        h = jnp.tanh(x["left"] @ p["left"].T + x["right"] @ p["right"].T + p["bias"])
-        scores = h @ p["class"].T
-        scores = scores - scores.max(1, keepdims=True)
-        chosen = jnp.take_along_axis(scores, y["class"][:, None], 1)[:, 0]
-        entropy = (jnp.log(jnp.exp(scores).sum(1)) - chosen).mean()
-        return jnp.square(h @ p["price"].T - y["price"]).mean() + 0.3 * entropy
-
-
-class Variational(Compared):
-    """A variational autoencoder, whose second output is the divergence of its code."""
-
-    losses: ClassVar[Any] = {"x": MeanSquaredError(), "kl": MeanOutput()}
-    loss_weights: ClassVar = {"kl": 0.01}
-
-    def __init__(self, width: int) -> None:
-        shapes = {"in": (width, FEATURES), "code": (2 * CODE, width), "up": (width, CODE)}
-        super().__init__(FEATURES, {**shapes, "out": (FEATURES, width)}, seed=0)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        mean, logs = x.linear(p("in")).tanh().linear(p("code")).chunk(2, axis=1)
-        kl = (mean * mean + logs.exp() - logs - 1).sum(1, keepdims=True) * 0.5
-        code = tape.normal(mean, (logs * 0.5).exp())
-        return {"x": code.linear(p("up")).tanh().linear(p("out")), "kl": kl}
-
-    def _loss(self, lib, p, x, normals):
-        h = lib.tanh(x @ p["in"].T) @ p["code"].T
-        mean, logs = h[:, :CODE], h[:, CODE:]
-        kl = (mean**2 + lib.exp(logs) - logs - 1).sum(1).mean() / 2
-        code = mean + lib.exp(logs / 2) * normals
-        output = lib.tanh(code @ p["up"].T) @ p["out"].T
-        return lib.square(output - x).mean() + 0.01 * kl
-
-    def torch_loss(self, p, x, y):
-        return self._loss(torch, p, x, torch.randn(len(x), CODE))
-
-    def jax_loss(self, jnp, p, x, y, key):
-        from jax.random import normal
-
-        return self._loss(jnp, p, x, normal(key, (len(x), CODE)))
-
-
-def each(function, values):
-    """Return what a function makes of an array, or of each one of several by name."""
-    if isinstance(values, dict):
-        return {name: function(array) for name, array in values.items()}
-    return function(values)
 
 
 @dataclass(frozen=True)
 class Work:
     """A network, and features and targets of four batches."""
 
-    kind: type[Compared]
+    kind: type[Peered]
     width: int
 
     @property
     def name(self) -> str:
-        name = {TwoTables: "two tables"}.get(self.kind, self.kind.__name__.lower())
-        return f"{name} {self.width}"
-
-    def data(self) -> tuple[Any, Any]:
-        shape = (1, 8, 8) if self.kind is Convolution else (FEATURES,)
-        x = np.random.default_rng(0).standard_normal((4 * BATCH, *shape)).astype("f4")
-        if self.kind is TwoTables:
-            y = {"price": np.sin(x[:, :1]), "class": x.argmax(axis=1) % 3}
-            return {"left": x, "right": x[::-1].copy()}, y
-        if self.kind is Variational:
-            return x, {"x": x.copy()}
-        return x, x.copy() if self.kind is Tied else np.sin(x.reshape(len(x), -1)[:, :1])
+        return f"{self.kind.__name__.lower()} {self.width}"
 
     def order(self) -> np.ndarray:
         rng = np.random.default_rng(1)
-        return np.concatenate([rng.permutation(4 * BATCH) for _ in range(LOOPED // 4)])
+        return np.concatenate([rng.permutation(ROWS) for _ in range(LOOPED // 4)])
 
 
 WORKS = (
     *(Work(Residual, width) for width in (32, 128, 512)),
-    *(Work(kind, 64) for kind in (TwoTables, Tied, Variational, Mixture, Siamese)),
-    *(Work(kind, 8) for kind in (Attention, Convolution)),
+    *(Work(Tables, 32), Work(Tied, 64), Work(Variational, 32), Work(Mixture, 32)),
+    *(Work(Convolution, 8), Work(Attention, 32), Work(Siamese, 64)),
 )
-SMOKE = ("residual 32", "tied 64")
+SMOKE = ("residual 32", "tables 32", "convolution 8")
+
+
+def each(function, values):
+    """Return a function of an array, or of each of several by name."""
+    if isinstance(values, dict):
+        return {name: function(value) for name, value in values.items()}
+    return function(values)
 
 
 def engine(work: Work, backend: str, *, looped: bool = False) -> Steps:
     network = work.kind(work.width)
-    options = {"backend": backend, "loss_weights": network.loss_weights}
-    step = TrainingStep(network, network.losses, Adam(network), BATCH, **options)
-    x, y = work.data()
+    weights = network.loss_weights
+    step = TrainingStep(
+        network, network.losses, Adam(network), BATCH, backend=backend, loss_weights=weights
+    )
+    x, y = network.data()
     if looped:
         order = work.order()
         return (lambda: step.run_many(x, y, order)), LOOPED
-    x, y = (each(lambda rows: rows[:BATCH], values) for values in (x, y))
+    x, y = (each(lambda a: a[:BATCH], values) for values in (x, y))
     return (lambda: step(x, y)), 1
 
 
@@ -324,15 +341,15 @@ def torch_steps(work: Work, *, compiled: bool) -> Steps | None:
     if torch is None:
         return None
     torch.set_num_threads(1)
-    network = work.kind(work.width)
+    network, functions = work.kind(work.width), of_torch()
     state = network.state_dict()
     p = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
     optimizer = torch.optim.Adam(p.values(), lr=1e-3, **({} if compiled else {"fused": True}))
-    x, y = (each(lambda a: torch.from_numpy(a[:BATCH]), values) for values in work.data())
+    x, y = (each(lambda a: torch.from_numpy(a[:BATCH]), values) for values in network.data())
 
     def step() -> object:
         optimizer.zero_grad()
-        value = network.torch_loss(p, x, y)
+        value = network.loss(functions, p, x, y)
         value.backward()
         optimizer.step()
         return value
@@ -348,19 +365,18 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
         return None
     import jax.numpy as jnp
 
-    network = work.kind(work.width)
+    network, functions = work.kind(work.width), of_jax()
     params = {name: jnp.array(value) for name, value in network.state_dict().items()}
     zeros = [jax.tree.map(jnp.zeros_like, params) for _ in range(2)]
     holder = [(params, *zeros, jnp.zeros((), "f4"))]
-    x, y = (each(jnp.asarray, values) for values in work.data())
+    x, y = (each(jnp.asarray, values) for values in network.data())
 
-    def loss_of(p, x, y, t):
-        key = jax.random.fold_in(jax.random.key(0), t.astype(int))
-        return network.jax_loss(jnp, p, x, y, key)
+    def loss_of(p, x, y):
+        return network.loss(functions, p, x, y)
 
     def advance(state, x, y):
         p, m, v, t = state
-        value, grads = jax.value_and_grad(loss_of)(p, x, y, t)
+        value, grads = jax.value_and_grad(loss_of)(p, x, y)
         t = t + 1
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, grads)
@@ -368,14 +384,16 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
         p = jax.tree.map(lambda p, m, v: p - rate * m / (jnp.sqrt(v) + 1e-8), p, m, v)
         return (p, m, v, t), value
 
+    def rows_of(values, rows):
+        return each(lambda a: a[rows], values)
+
     def many(state, x, y, order):
-        def one(state, rows):
-            return advance(state, *(each(lambda a: a[rows], values) for values in (x, y)))
+        return jax.lax.scan(
+            lambda s, rows: advance(s, rows_of(x, rows), rows_of(y, rows)), state, order
+        )
 
-        return jax.lax.scan(one, state, order)
-
-    first = [each(lambda a: a[:BATCH], values) for values in (x, y)]
-    run, arguments = jax.jit(advance, donate_argnums=0), first
+    run = jax.jit(advance, donate_argnums=0)
+    arguments = [rows_of(x, slice(0, BATCH)), rows_of(y, slice(0, BATCH))]
     if looped:
         order = jnp.asarray(work.order().reshape(LOOPED, BATCH))
         run, arguments = jax.jit(many, donate_argnums=0), [x, y, order]
@@ -385,6 +403,20 @@ def jax_steps(work: Work, *, looped: bool) -> Steps | None:
         return value.block_until_ready()
 
     return step, LOOPED if looped else 1
+
+
+def check_losses(work: Work, runs: dict[str, Steps]) -> None:
+    """Check that all contestants compute the same loss of the same rows.  Raises: SystemExit."""
+    first = {
+        name: float(np.ravel(value[0] if isinstance(value, tuple) else value.tolist())[0])
+        if not isinstance(value, float)
+        else value
+        for name, value in ((name, run()) for name, (run, _) in runs.items())
+    }
+    for kind in (True, False):  # looped, which begins with other rows, or not
+        losses = {name: loss for name, loss in first.items() if ("looped" in name) == kind}
+        if losses and not np.allclose([*losses.values()], next(iter(losses.values())), rtol=1e-3):
+            raise SystemExit(f"networks: {work.name}: losses differ: {losses}")
 
 
 def contestants(work: Work, *, fast: bool) -> dict[str, Steps]:
@@ -414,6 +446,7 @@ def main() -> None:
     with threadpool_limits(1):
         for work in (work for work in WORKS if work.name in names):
             runs = contestants(work, fast=args.fast or args.smoke)
+            check_losses(work, runs)
             if not rows:
                 describe()
             times = measure(runs, seconds, windows)
