@@ -341,6 +341,8 @@ def torch_steps(work: Work, *, compiled: bool) -> Steps | None:
     if torch is None:
         return None
     torch.set_num_threads(1)
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    torch._dynamo.reset()  # or later networks would run eagerly, without a word
     network, functions = work.kind(work.width), of_torch()
     state = network.state_dict()
     p = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
