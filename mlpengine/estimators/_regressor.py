@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.preprocessing import StandardScaler
 
 from mlpengine.common.misuse import called_as
-from mlpengine.errors import DataError, UsageError
+from mlpengine.errors import UsageError
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
@@ -18,21 +18,12 @@ from mlpengine.estimators._estimator import (
 from mlpengine.estimators._sparse import dense_rows, updated_scale
 from mlpengine.features import NumberTarget
 from mlpengine.features.target_transform import suits_log
+from mlpengine.features.targets import check_positive
 from mlpengine.models.task import Regression
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.settings.features import TargetTransform
 from mlpengine.settings.recipes import recipe
 from mlpengine.spec import Array, ArrayLike
-
-
-def check_positive(y: Array) -> None:
-    """Check that targets (rows, columns) have logarithms.  Raises: DataError."""
-    if not (y > 0).all():
-        row, column = np.argwhere(~(y > 0))[0]
-        text = "a target that is learned by its logarithm must be positive"
-        raise DataError(
-            f"row {row} of y: {text} ({y[row, column]:g}); write transform_target='none'"
-        )
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
@@ -140,7 +131,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             rows = y if self._range is None else np.concatenate([self._range, y])
             self._range = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
         if self._log:
-            check_positive(y)
+            check_positive(y, lambda row, _: f"row {row} of y")
             y = np.log(y)
         if not self._scales:
             return

@@ -1,7 +1,7 @@
 """Targets: conversion of columns to arrays, and of predictions to labels and units."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -151,8 +151,8 @@ class NumberTarget(Target):
         count = len(columns)
         units = values = [_numbers(table, name) for name in columns]
         if log:
-            for name, column in zip(columns, units, strict=True):
-                _positive(table, name, column)
+            together = np.stack(units, axis=1)
+            check_positive(together, lambda row, column: table.where(columns[column], row))
             values = [np.log(column) for column in units]
         center, scale = [0.0] * count, [1.0] * count
         if standardize == "mean":
@@ -377,13 +377,16 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
         )
 
 
-def _positive(table: Table, name: str, values: Array) -> None:
-    """Raise DataError for a value that has no logarithm."""
+def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
+    """Check that targets (rows, columns) have logarithms.
+
+    Raises: DataError, led by ``where(row, column)``, for the first that has none.
+    """
     if not (values > 0).all():
-        row = int(np.argmin(values))
+        row, column = (int(place) for place in np.argwhere(~(values > 0))[0])
         raise DataError(
-            f"{table.where(name, row)}: a target that is learned by its logarithm must be positive "
-            f"({table[name].cell(row)}); write data.transform_target: none"
+            f"{where(row, column)}: a target that is learned by its logarithm must be positive "
+            f"({values[row, column]:g}); set transform_target to none"
         )
 
 

@@ -1,6 +1,6 @@
 """Groups of parameters, with factors of the learning rate and of the weight decay."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlpengine.backends.update import ParameterRange
@@ -25,6 +25,16 @@ class Group(Checked):
     weight_decay: NonNegative | None = None
 
 
+def check_group(where: str, name: str, members: Collection[str]) -> None:
+    """Raise UsageError, led by `where`, unless a network has a group of this name."""
+    if name not in members:
+        known = ", ".join(members) or "none"
+        raise UsageError(
+            f"{where}: groups must be of the network's, {known} (got {name!r})"
+            f"{suggestion(name, members)}"
+        )
+
+
 def find_ranges(
     where: str,
     params: Flat,
@@ -40,12 +50,7 @@ def find_ranges(
     """
     factors: dict[str, Group] = {}
     for name, group in groups.items():
-        if name not in members:
-            known = ", ".join(members) or "none"
-            raise UsageError(
-                f"{where}: groups must be of the model's, {known} (got {name!r})"
-                f"{suggestion(name, members)}"
-            )
+        check_group(where, name, members)
         factors |= dict.fromkeys(members[name], group)
     ranges: list[ParameterRange] = []
     for name, place in params.places.items():

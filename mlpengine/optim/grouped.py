@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from mlpengine.backends.update import Update
-from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.optim._groups import check_group
 from mlpengine.optim._optimizer import HasParams, Optimizer
 from mlpengine.spec import Array, Call
 
@@ -126,12 +126,7 @@ def _check(model: HasParams, optimizers: Mapping[str, Optimizer]) -> None:
         raise UsageError("optimizer: needs one for each group (got none); write Adam(mlp)")
     of_name: dict[str, str] = {}
     for group, part in optimizers.items():
-        if group not in members:
-            known = ", ".join(members) or "none"
-            raise UsageError(
-                f"optimizer: groups must be of the network's, {known} (got {group!r})"
-                f"{suggestion(group, members)}"
-            )
+        check_group("optimizer", group, members)
         if not isinstance(part, Optimizer) or part.params is not model.params:
             raise UsageError(
                 f"optimizer: {group} must have an optimizer of this network (got {part!r}); write "

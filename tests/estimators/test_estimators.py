@@ -544,7 +544,7 @@ def test_logarithms_of_targets_are_learned_and_refused_in_words():
     assert model.predict(x * 9).max() <= y.max() * (1 + 1e-6)  # no prediction is beyond the range
     twin = pickle.loads(pickle.dumps(model)).partial_fit(x, y)
     assert twin.score(x, y) > 0.9
-    with pytest.raises(DataError, match=r"row 2 of y: .* must be positive \(-1\); write"):
+    with pytest.raises(DataError, match=r"row 2 of y: .* must be positive \(-1\); set"):
         model.fit(x, np.where(np.arange(60) == 2, -1, y))
     with pytest.raises(UsageError, match="gaussian_nll is not for logarithms"):
         MlpRegressor(transform_target="log", loss="gaussian_nll").fit(x, y)

@@ -88,7 +88,8 @@ loop_of(name, 6, backend, [saver, Killer()]).run()
 """
 
 
-@pytest.mark.parametrize(("name", "backend"), [("two tables", "numpy")])
+@pytest.mark.parametrize("backend", ["compiled"])
+@each
 def test_a_loop_continues_from_the_checkpoint_of_a_killed_process(name, backend, tmp_path):
     command = [sys.executable, "-c", KILLED, name, backend, str(tmp_path)]
     tests = Path(__file__).parents[1]
@@ -135,7 +136,7 @@ def test_ten_thousand_steps_allocate_nothing(name, backend):
     step.run_many(x, y, order[: 2 * BATCH])
     (losses, norms), peak = traced(step.run_many, x, y, order)
     assert len(losses) == 10_000
-    assert peak - losses.nbytes - norms.nbytes < 20_000  # two bytes a step
+    assert peak - losses.nbytes - norms.nbytes < 80_000  # 8 bytes a step: less than any object
 
 
 @each
