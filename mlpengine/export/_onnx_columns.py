@@ -143,7 +143,9 @@ def _one_hot(graph: Graph, category: Category, missing: Collection[str]) -> list
     )
     flat = graph.node("Reshape", codes, graph.constant(np.array([-1], np.int64)))
     size = graph.constant(np.array(category.size, np.int64))
-    return [graph.node("OneHot", flat, size, graph.constant(np.array([0, 1], np.float32)))]
+    return [
+        graph.node("OneHot", flat, size, graph.constant(np.array([0, category.value], np.float32)))
+    ]
 
 
 def _one_hot_numbers(graph: Graph, category: Category, levels: Array) -> list[str]:
@@ -158,7 +160,8 @@ def _one_hot_numbers(graph: Graph, category: Category, levels: Array) -> list[st
         known_sum = graph.node("Add", known_sum, missing)
         blocks.append(missing)
     unknown = graph.node("Sub", graph.constant(np.array(1, np.float32)), known_sum)
-    return [blocks[0], unknown, *blocks[1:]]
+    value = graph.constant(np.array(category.value, np.float32))
+    return [graph.node("Mul", block, value) for block in (known, unknown, *blocks[1:])]
 
 
 def _wide(graph: Graph, value: float) -> str:

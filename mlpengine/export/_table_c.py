@@ -35,12 +35,12 @@ from mlpengine.spec import Array
 
 ONE_HOT = """\
 /* One feature for each level, then unknown, then, where training had gaps, missing. */
-static void one_hot(real code, size_t levels, size_t gaps, real *f)
+static void one_hot(real code, size_t levels, size_t gaps, real value, real *f)
 {
   size_t place = levels;
   if (is_nan(code)) place = levels + gaps;
   else if (code >= 0 && code < R(levels) && R((size_t)code) == code) place = (size_t)code;
-  for (size_t i = 0; i <= levels + gaps; i++) f[i] = R(i == place);
+  for (size_t i = 0; i <= levels + gaps; i++) f[i] = i == place ? value : R(0);
 }
 
 """
@@ -212,7 +212,7 @@ def _features(preprocessor: Preprocessor, real: str) -> str:
         code, levels, gaps = columns[category.column], len(category.levels), int(category.gaps)
         if category.strict:
             body.append(f"if (is_nan({code})) usable = 0;")
-        body.append(f"one_hot({code}, {levels}, {gaps}, f + {place});")
+        body.append(f"one_hot({code}, {levels}, {gaps}, R({category.value!r}), f + {place});")
         place += category.size
     if preprocessor.categories:
         tables += ONE_HOT

@@ -16,13 +16,20 @@ UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 MAX_ONE_HOT = 1_000
 """A category with more levels than this is not one-hot encoded: drop it."""
 
+FEW_LEVELS = 5
+"""A category of at most so many codes has features of 0 and 1, whatever it says of the target."""
+
+SAYS_MUCH, SMALLEST_VALUE = 10.0, 0.05
+"""How far above 1 `variance_ratio` is where features have the value 1, and their smallest value."""
+
 
 class Category:
     """One category column: its levels, then "(unknown)", then "(missing)" if cells were missing.
 
     Levels in too few training rows count as unknown, so that the unknown feature is trained; a
     missing cell is unknown too if none was missing in training. `text` tells whether the column was
-    text in the training table, rather than numbers that are treated as categories.
+    text in the training table, rather than numbers that are treated as categories. The feature of
+    a row's level is `value`, which `weigh` chooses, and the others are 0.
     """
 
     def __init__(
@@ -33,9 +40,11 @@ class Category:
         gaps: bool,
         strict: bool,
         text: bool,
+        value: float = 1.0,
     ) -> None:
         self.column, self.levels = column, levels
         self.gaps, self.strict, self.text = gaps, strict, text
+        self.value = value
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
@@ -58,6 +67,16 @@ class Category:
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"
         return cls(column, levels, gaps=gaps, strict=strict, text=text)
+
+    def weigh(self, table: Table, target: Array) -> None:
+        """Make features small if the levels of training rows say little of the target.
+
+        Weights of many levels with few rows each learn noise, and Adam moves those of a small
+        feature by as much as others, which changes the output less.
+        """
+        if self.size > FEW_LEVELS:
+            ratio = variance_ratio(self.encode(table), target)
+            self.value = float(np.clip((ratio - 1) / SAYS_MUCH, SMALLEST_VALUE, 1))
 
     @property
     def size(self) -> int:
@@ -98,13 +117,42 @@ class Category:
             "gaps": self.gaps,
             "strict": self.strict,
             "text": self.text,
+            "value": self.value,
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Category":
         """Return the category that `state_dict` described."""
-        options = {name: state[name] for name in ("gaps", "strict", "text")}
+        options = {name: state[name] for name in ("gaps", "strict", "text", "value")}
         return cls(state["column"], list(state["levels"]), **options)
+
+
+def variance_ratio(codes: Array, target: Array) -> float:
+    """Return F of the analysis of variance: about 1 where levels have means that differ by chance.
+
+    It is the variance between levels over that within them, each summed over classes or
+    standardized targets.
+
+    Shapes: `codes` (rows,); `target` (rows,) classes from 0 on, or (rows, targets) numbers.
+    Source: Fisher 1925, "Statistical methods for research workers", chapter 7.
+    """
+    rows, counts = len(codes), np.bincount(codes)
+    levels = np.count_nonzero(counts)
+    if target.ndim == 1:
+        classes = int(target.max()) + 1
+        pairs, of_pair = np.unique(codes * classes + target, return_counts=True)
+        chance = np.square(np.bincount(target)).sum() / rows
+        between, whole = (of_pair**2 / counts[pairs // classes]).sum() - chance, rows - chance
+    else:
+        centered = target - target.mean(axis=0, dtype=np.float64)
+        deviations = centered.std(axis=0)
+        centered /= np.where(deviations > 0, deviations, 1.0)
+        sums = np.stack([np.bincount(codes, column) for column in centered.T])
+        between, whole = (sums**2 / np.maximum(counts, 1)).sum(), np.square(centered).sum()
+    if levels < 2 or rows == levels or between <= 0:
+        return 0.0
+    within = max(whole - between, 1e-9 * whole)
+    return float(between / (levels - 1) * (rows - levels) / within)
 
 
 def coded(column: Column) -> tuple[Array, list[str]]:

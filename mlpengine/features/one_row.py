@@ -134,7 +134,7 @@ class RowEncoder:
                 return False
             if code == len(one.codes) and not self._is_gap(cell):
                 self.unknown[one.category.column] = str(cell)
-            self._row[one.start + code] = 1.0
+            self._row[one.start + code] = one.category.value
         return True
 
     def _is_gap(self, cell: Any) -> bool:

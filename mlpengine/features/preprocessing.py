@@ -65,8 +65,9 @@ class Preprocessor:
     year, each by sine and cosine, unless all rows are at the same place.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories. A feature that is constant in
-    training is 0 everywhere.
+    their bins, their indicators, then the one-hot categories; those of five levels or more that say little of
+    the target are small, not 1 (`Category.weigh`). A feature that is constant in training is 0
+    everywhere.
 
     Raises: DataError for invalid options.
     """
@@ -137,6 +138,9 @@ class Preprocessor:
             part = _part(table, options.target, rows)
             log = options.transform_target == "log"
             self.target = self._fitted_target(part, log=log)
+            for category in self.categories:
+                columns = _part(table, [category.column], rows)
+                category.weigh(columns, self.target.encode(part))
             if options.transform_target == "auto" and self._log_is_better(table, rows):
                 self.target = self._fitted_target(part, log=True)
         self.operands = {
@@ -273,6 +277,8 @@ class Preprocessor:
         for category in self.categories:
             block, codes = features[:, width : width + category.size], category.encode(part)
             np.equal(codes[:, None], np.arange(category.size), out=block, casting="unsafe")
+            if category.value != 1:
+                block *= block.dtype.type(category.value)
             width += category.size
         return Dataset(features, *self._targets(part))
 

@@ -38,6 +38,7 @@ class CategoryState(TypedDict):
     gaps: bool
     strict: bool
     text: bool
+    value: float
 
 
 class ClassState(TypedDict):
@@ -103,6 +104,9 @@ def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     _check_numbers(state["numbers"], kinds)
     for category in state["categories"]:
         _distinct(category["levels"], f"the levels of {category['column']!r}")
+        _demand(
+            0 < category["value"] <= 1, f"the value of {category['column']!r} must be in (0, 1]"
+        )
     encoded = [category["column"] for category in state["categories"]]
     _demand(
         sorted(encoded) == sorted(name for name, kind in kinds.items() if kind == "category"),

@@ -3,10 +3,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import f_oneway
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from mlpengine.errors import CheckpointError, DataError
 from mlpengine.features import Preprocessor, gather_rows, split_rows
+from mlpengine.features.categories import variance_ratio
 from mlpengine.tables import Column, Table, read_table
 from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.table import column_of
@@ -415,6 +417,36 @@ def test_too_many_categories():
     table = Table.from_arrays(np.array([f"k{i % 1500}" for i in range(6000)]))
     with pytest.raises(DataError, match="1,500 categories are too many"):
         Preprocessor(max_levels=None).fit(table)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_variance_ratio_is_that_of_scipy(classes):
+    g = np.random.default_rng(0)
+    codes = g.integers(0, 9, 400)
+    target = (g.random(400) + 0.2 * (codes == 3) > 0.6) if classes else g.normal(size=400) + codes
+    known = f_oneway(*(target[codes == code] * 1.0 for code in range(9))).statistic
+    given = target.astype(np.int64) if classes else target[:, None]
+    assert variance_ratio(codes, given) == pytest.approx(known, rel=1e-12)
+
+
+def test_levels_that_say_nothing_of_the_target_have_small_features():
+    g = np.random.default_rng(0)
+    state, city = g.integers(0, 50, 2000), g.integers(0, 50, 2000)
+    table = Table(
+        {
+            "noise": Column(state.astype(np.int32), "text", tuple(f"s{i:02}" for i in range(50))),
+            "city": Column(city.astype(np.int32), "text", tuple(f"c{i:02}" for i in range(50))),
+            "few": Column((state % 3).astype(np.int32), "text", ("a", "b", "c")),
+            "y": Column(g.normal(size=2000) + city % 5),
+        }
+    )
+    preprocessor = Preprocessor("y").fit(table)
+    values = {category.column: category.value for category in preprocessor.categories}
+    assert values == {"noise": 0.05, "city": 1.0, "few": 1.0}
+    features = preprocessor.transform(table).features
+    np.testing.assert_allclose(features.sum(axis=1), 2.05, rtol=1e-6)
+    again = Preprocessor.from_state(preprocessor.state_dict())
+    np.testing.assert_array_equal(again.transform(table).features, features)
 
 
 TRANSFORMS = {

@@ -1,0 +1,184 @@
+"""How true intervals and sets of classes for 90 % are on real tables, and how wide.
+
+``python benchmarks/coverage.py FOLDER`` (extra ``quality``; ``--smoke`` for two shipped tables)
+takes the tables of a folder as ``benchmarks/arena.py`` does, one split each, with ``--half`` and
+``--tables`` as there.  Each is a line: how many true values ``predict --interval 0.9`` of the
+default model holds, in all and by fifths of the prediction, and its mean width, relative to that of
+one width for all rows (errors out of fold of the same model, in absolute value); of classes, how
+many true ones ``predict --set 0.9`` holds, and the mean size of a set.
+
+Beside it are LightGBM's with MAPIE (where ``mapie`` is installed): conformalized quantile
+regression (CQR, Romano et al. 2019), and of classes eight folds with the threshold ("LAC") and, of
+three classes or more, the adaptive score ("APS").
+"""
+
+import argparse
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+from arena import FOLDS, Contest, contests
+from machine import describe
+from quality_methods import in_this_process
+from quality_tables import Problem, problems
+
+from mlpengine.models.calibration import Residuals
+
+LEVEL, FIFTHS = 0.9, 5
+
+CALIBRATION = 0.25
+"""Share of training rows that conform quantiles, and train none."""
+
+Interval = tuple[np.ndarray, np.ndarray]
+
+
+def predicted(
+    problem: Problem, train: pd.DataFrame, test: pd.DataFrame, option: str
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return what ``predict`` with an option writes, and errors and share of `Residuals.of`."""
+    run, kept = in_this_process, []
+    make = Residuals.of.__func__  # type: ignore[attr-defined]
+
+    def of(cls: type, errors: np.ndarray, *others: Any) -> Residuals:
+        kept[:] = errors, np.ones(1) if others[1] is None else others[1]
+        return make(cls, errors, *others)
+
+    with tempfile.TemporaryDirectory() as folder, patch.object(Residuals, "of", classmethod(of)):
+        names = ("train.csv", "test.csv", "config.yaml", "run", "predictions.npy")
+        rows, new, config, trained, answers = (str(Path(folder, name)) for name in names)
+        train.to_csv(rows, index=False)
+        test.drop(columns=problem.target).to_csv(new, index=False)
+        settings = ("training.threads=1", "data.split.test=0", "report=false")
+        options = [word for setting in settings for word in ("--set", setting)]
+        run(["init", rows, "--target", problem.target, "-o", config])
+        run(["train", config, "-q", "--out", trained, *options])
+        run(["predict", trained, new, option, str(LEVEL), "-o", answers])
+        return np.load(answers), kept
+
+
+def half_width(errors: np.ndarray, share: np.ndarray) -> float:
+    """Return half of the one width that holds `LEVEL` of errors, those of one network."""
+    sizes = np.sort(np.abs(errors[:, 0]) * np.sqrt(share[0]))
+    return float(sizes[min(len(sizes), int(np.ceil(LEVEL * (len(sizes) + 1)))) - 1])
+
+
+def numbers_of(problem: Problem, *frames: pd.DataFrame) -> list[np.ndarray]:
+    """Return the features of frames as numbers, texts as codes."""
+    x = pd.concat(frames).drop(columns=problem.target)
+    for name in x.select_dtypes(exclude="number"):
+        x[name] = pd.Categorical(x[name]).codes
+    return np.split(x.to_numpy(float), np.cumsum([len(frame) for frame in frames])[:-1])
+
+
+def quantile_interval(problem: Problem, train: pd.DataFrame, test: pd.DataFrame) -> Interval:
+    """Return LightGBM's conformalized quantiles."""
+    from lightgbm import LGBMRegressor
+    from mapie.regression import ConformalizedQuantileRegressor
+    from sklearn.model_selection import train_test_split
+
+    x, new = numbers_of(problem, train, test)
+    y = train[problem.target].to_numpy(float)
+    x, x_conform, y, y_conform = train_test_split(x, y, test_size=CALIBRATION, random_state=0)
+    model = ConformalizedQuantileRegressor(
+        LGBMRegressor(objective="quantile", alpha=0.5, random_state=0, n_jobs=1, verbose=-1),
+        LEVEL,
+    )
+    _, ends = model.fit(x, y).conformalize(x_conform, y_conform).predict_interval(new)
+    return ends[:, 0, 0], ends[:, 1, 0]
+
+
+def sets_of_mapie(
+    problem: Problem, train: pd.DataFrame, test: pd.DataFrame, score: str
+) -> np.ndarray:
+    """Return the sets of LightGBM with a score of MAPIE, bool (rows, classes)."""
+    from lightgbm import LGBMClassifier
+    from mapie.classification import CrossConformalClassifier
+
+    x, new = numbers_of(problem, train, test)
+    y = np.searchsorted(problem.classes, train[problem.target])
+    model = CrossConformalClassifier(
+        LGBMClassifier(random_state=0, n_jobs=1, verbose=-1),
+        confidence_level=LEVEL,
+        conformity_score=score,
+        cv=FOLDS,
+        random_state=0,
+    )
+    return model.fit_conformalize(x, y).predict_set(new)[1][:, :, 0]
+
+
+def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
+    """Yield of each kind of intervals: share inside, that of each fifth, and relative width."""
+    problem, (train, test) = table.problem, table.parts(0)
+    truth = test[problem.target].to_numpy(float)
+    answers, (errors, share) = predicted(problem, train, test, "--interval")
+    prediction, lower, upper = answers.T
+    half = half_width(errors, share)
+    ends = {
+        "mlpengine": (lower, upper),
+        "one width": (prediction - half, prediction + half),
+    }
+    if find_spec("mapie") and find_spec("lightgbm"):
+        ends["LightGBM, CQR"] = quantile_interval(problem, train, test)
+    fifths = np.array_split(np.argsort(prediction, kind="stable"), FIFTHS)
+    for name, (low, high) in ends.items():
+        inside = (truth >= low) & (truth <= high)
+        width = float(np.mean(high - low)) / (2 * half)
+        yield name, [inside.mean(), *(inside[rows].mean() for rows in fifths), width]
+
+
+def sets(table: Contest) -> Iterator[tuple[str, list[float]]]:
+    """Yield of each kind of sets: share of true classes inside, and mean size."""
+    problem, (train, test) = table.problem, table.parts(0)
+    truth = np.searchsorted(problem.classes, test[problem.target])
+    answers, _ = predicted(problem, train, test, "--set")
+    held = {"mlpengine": answers[:, len(problem.classes) :] > 0}
+    if find_spec("mapie") and find_spec("lightgbm"):
+        for score in ("lac", "aps")[: 2 if len(problem.classes) > 2 else 1]:
+            name = f"LightGBM, MAPIE {score}"
+            held[name] = sets_of_mapie(problem, train, test, score)
+    for name, of_rows in held.items():
+        inside = of_rows[np.arange(len(truth)), truth].mean()
+        yield name, [inside, of_rows.sum(axis=1).mean()]
+
+
+def show(name: str, method: str, values: Sequence[float]) -> None:
+    print(f"| {name} | {method} | {' | '.join(f'{value:.3f}' for value in values)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--half", choices=["choose", "report"])
+    parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--smoke", action="store_true", help="two shipped tables")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    describe()
+    if args.smoke:
+        shipped = (p for p in problems() if p.name in ("diabetes", "penguins"))
+        tables = (Contest(problem, "random") for problem in shipped)
+    elif args.folder:
+        tables = contests(args.folder, args.half, args.tables)
+    else:
+        parser.error("needs FOLDER, or --smoke")
+    print("| table | numbers | inside | by fifths | | | | | relative width |\n|" + " --- |" * 9)
+    print("\n| table | classes | inside | mean size |\n| --- | --- | --- | --- |")
+    results: dict[str, list[list[float]]] = defaultdict(list)
+    for table in tables:
+        classes = table.problem.is_classification
+        for method, values in (sets if classes else intervals)(table):
+            show(table.problem.name, method, values)
+            results[f"{'classes' if classes else 'numbers'}, {method}"].append(values)
+    for method, rows in results.items():
+        show(f"mean of {len(rows)}", method, np.mean(rows, axis=0).tolist())
+
+
+if __name__ == "__main__":
+    main()
