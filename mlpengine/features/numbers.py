@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.errors import DataError
 from mlpengine.features.bins import Bins
+from mlpengine.features.compiled import Cells, Encoder, library
 from mlpengine.features.sources import Source, read_slices
 from mlpengine.features.statistics import Statistics
 from mlpengine.settings.features import Filling, Scaling
@@ -137,6 +138,8 @@ class Numbers:
 
         Raises: DataError naming the first cell that is not a usable number.
         """
+        if rows is None and self._encode_at_once(table, out):
+            return
         for start, values, missing in read_slices(table, self.sources, self.strict, rows):
             if self.write(values, missing, out[start : start + len(values)]):
                 continue
@@ -146,6 +149,24 @@ class Numbers:
                 f"{table.where(self.sources[column].column, first)}: is too large for "
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
+
+    def _encode_at_once(self, table: Table, out: Array) -> bool:
+        """Write the features of all rows in C; the result is whether that could be done."""
+        columns = [table.columns[source.column] for source in self.sources]
+        plain = not any(source.part or source.minus for source in self.sources)
+        if not plain or any(column.kind == "text" for column in columns):
+            return False
+        return self.encode_columns([column.values for column in columns], out)
+
+    def encode_columns(self, columns: Sequence[Array], out: Array) -> bool:
+        """Write the features of raw columns in C; the result is whether that could be done.
+
+        There must be a compiler, and all cells must be usable; the bits are those of `write`.
+        """
+        loops = library(out.size) if out.size and Cells.suit(columns) else None
+        if loops is None or out.strides[1] != out.itemsize:
+            return False
+        return Encoder(loops, self, out.dtype)(Cells(columns), 0, out)
 
     def workspace(self, rows: int) -> NumberBuffers:
         """Return what `write` needs for so many rows."""
