@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mlpengine.features.numbers import Numbers
 
 MIN_NUMBERS = 1 << 22
-"""Numbers for which the loops are compiled, once for all tables: NumPy takes some tenths of a second
-for them, as the compiler does."""
+"""Numbers for which the loops are compiled, once for all tables: NumPy takes some tenths of a
+second for them, as the compiler does."""
 
 TILE_NUMBERS = 2048
 """Numbers that pass through all operations while they are in the first-level cache."""
