@@ -765,7 +765,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         numbers = self._numbers
         features = np.empty((len(x), numbers.width), self._dtype)
-        if numbers.encode_columns(x.T, features):
+        if numbers.encode_columns([*x.T], features):
             return features
         size = max(1, ENCODED // max(1, numbers.width))
         for start in range(0, len(x), size):

@@ -120,7 +120,7 @@ class Encoder:
     """`Numbers.write` in C, for features of one dtype."""
 
     def __init__(
-        self, loops: ctypes.CDLL, numbers: "Numbers", dtype: "np.dtype[np.generic]"
+        self, loops: ctypes.CDLL, numbers: "Numbers", dtype: "np.dtype[np.floating]"
     ) -> None:
         from mlpengine.features.numbers import CLIP, CLIPPED_FROM
 

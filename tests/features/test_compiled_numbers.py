@@ -6,7 +6,9 @@ import pytest
 from mlpengine.backends.compiled import available_targets
 from mlpengine.errors import DataError
 from mlpengine.features import Preprocessor, compiled
+from mlpengine.features.unlike import NewRows
 from mlpengine.tables import Table
+from mlpengine.tables.frames import as_table
 
 OPTIONS = [
     {"encoding": "none"},
@@ -61,3 +63,21 @@ def test_a_cell_that_cannot_be_used_is_named(cell, monkeypatch):
     x[17, 3] = cell
     with pytest.raises(DataError, match=r"row 18, column 'x3'"):
         preprocessor.transform(Table.from_arrays(x))
+
+
+def test_rows_of_a_table_are_those_of_the_whole_and_warnings_stay(monkeypatch):
+    g = np.random.default_rng(0)
+    columns = {f"x{k}": g.standard_normal(700) for k in range(5)}
+    columns["x1"][::7] = np.nan
+    columns |= {"t": g.choice(["a", "b", "c"], 700), "n": g.integers(0, 9, 700)}
+    table = as_table(columns)
+    preprocessor = Preprocessor(missing="indicator").fit(table)
+    new = as_table(columns | {"x3": columns["x3"] * 9, "x4": np.full(700, np.nan)})
+    expected, lines = preprocessor.transform(new).features, NewRows(preprocessor).add(new).lines()
+    monkeypatch.setattr(compiled, "MIN_NUMBERS", 0)
+    rows = preprocessor.features_of(new)
+    assert (rows.shape, rows.dtype, len(rows)) == (expected.shape, expected.dtype, 700)
+    parts = [rows[:256], rows[256:650], rows[650:]]
+    np.testing.assert_array_equal(np.concatenate(parts), expected)
+    assert NewRows(preprocessor).add(new).lines() == lines
+    assert len(lines) == 2
