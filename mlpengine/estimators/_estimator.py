@@ -39,7 +39,7 @@ from mlpengine.estimators._sparse import (
     updated_scale,
 )
 from mlpengine.features import fold_rows, split_rows
-from mlpengine.features.compiled import library
+from mlpengine.features.compiled import feature_loops
 from mlpengine.features.leaks import find_leaks
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.sources import Source
@@ -784,7 +784,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     def _raw(self, x: Any) -> RawRows:
         """Return the features of a matrix as rows that are computed when they are read."""
         width = self._numbers.width
-        library(x.shape[0] * width)  # in time for the first of many blocks
+        feature_loops(x.shape[0] * width)  # before the first block
         return RawRows(x, self._features, width, self._dtype)
 
     def _is_plain(self, x: Any) -> bool:

@@ -52,7 +52,7 @@ def _library() -> ctypes.CDLL | None:
     return loops
 
 
-def library(numbers: int) -> ctypes.CDLL | None:
+def feature_loops(numbers: int) -> ctypes.CDLL | None:
     """Return the compiled loops for so many numbers; None if NumPy is to compute."""
     return _library() if _library.cache_info().currsize or numbers >= MIN_NUMBERS else None
 
@@ -78,7 +78,7 @@ class _Cells(ctypes.Structure):
     )
 
 
-class Cells:
+class ColumnCells:
     """Where the cells of columns of float32 or float64 lie, for the loops in C."""
 
     def __init__(self, columns: Sequence[Array]) -> None:
@@ -148,7 +148,7 @@ class Encoder:
             CLIP,
         )
 
-    def __call__(self, cells: Cells, start: int, out: Array) -> bool:
+    def __call__(self, cells: ColumnCells, start: int, out: Array) -> bool:
         """Write the features of the rows from `start` on; the result is whether all are usable."""
         tile = np.empty(self._size)
         return bool(

@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.errors import DataError
 from mlpengine.features.bins import Bins
-from mlpengine.features.compiled import Cells, Encoder, library
+from mlpengine.features.compiled import ColumnCells, Encoder, feature_loops
 from mlpengine.features.sources import Source, read_slices
 from mlpengine.features.statistics import Statistics
 from mlpengine.settings.features import Filling, Scaling
@@ -166,10 +166,10 @@ class Numbers:
 
         There must be a compiler, and all cells must be usable; the bits are those of `write`.
         """
-        loops = library(out.size) if out.size and Cells.suit(columns) else None
+        loops = feature_loops(out.size) if out.size and ColumnCells.suit(columns) else None
         if loops is None or out.strides[1] != out.itemsize:
             return False
-        return Encoder(loops, self, out.dtype)(Cells(columns), 0, out)
+        return Encoder(loops, self, out.dtype)(ColumnCells(columns), 0, out)
 
     def workspace(self, rows: int) -> NumberBuffers:
         """Return what `write` needs for so many rows."""

@@ -13,7 +13,7 @@ from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
 from mlpengine.features.column_kinds import FeatureKind, kind_of
-from mlpengine.features.compiled import library
+from mlpengine.features.compiled import feature_loops
 from mlpengine.features.computed import (
     ComputedColumn,
     FormulaColumn,
@@ -514,7 +514,7 @@ class TableFeatures:
         self._codes = [category.encode(table) for category in preprocessor.categories]
         self.shape = table.n_rows, preprocessor.n_features
         self.dtype = np.dtype(preprocessor.options.dtype)
-        library(table.n_rows * preprocessor.n_features)  # in time for the first of many blocks
+        feature_loops(table.n_rows * preprocessor.n_features)  # before the first block
 
     def __len__(self) -> int:
         return self.shape[0]

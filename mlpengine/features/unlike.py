@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.common.wording import plural
-from mlpengine.features.compiled import Cells, library
+from mlpengine.features.compiled import ColumnCells, feature_loops
 from mlpengine.features.preprocessing import Preprocessor
 from mlpengine.features.summary import ColumnState, bounds, shares_of
 from mlpengine.spec import Array
@@ -39,11 +39,11 @@ class NewRows:
         held = {n: table.columns[n] for n in self._columns if n in table}
         measured = _measured(held)
         for name, column in held.items():
-            least, largest, gaps = measured.get(name, (-np.inf, np.inf, None))
+            lowest, largest, gaps = measured.get(name, (-np.inf, np.inf, None))
             gaps = int(column.missing.sum() if gaps is None else gaps)
             self._gaps[name] = self._gaps.get(name, 0) + gaps
             low, high = bounds(self._columns[name])
-            if column.kind == "text" or (low <= least and largest <= high):
+            if column.kind == "text" or (low <= lowest and largest <= high):
                 continue
             far = np.flatnonzero((column.values < low) | (column.values > high))
             if len(far):
@@ -69,11 +69,13 @@ class NewRows:
 
 def _measured(columns: Mapping[str, Column]) -> dict[str, tuple[float, float, float]]:
     """Return smallest and largest number and missing cells of columns, if C computes them."""
-    plain = {n: c.values for n, c in columns.items() if c.kind != "text" and Cells.suit([c.values])}
-    loops = library(sum(map(len, plain.values())))
+    plain = {
+        n: c.values for n, c in columns.items() if c.kind != "text" and ColumnCells.suit([c.values])
+    }
+    loops = feature_loops(sum(map(len, plain.values())))
     if loops is None or not plain:
         return {}
-    results = Cells([*plain.values()]).measure(loops)
+    results = ColumnCells([*plain.values()]).measure(loops)
     return dict(zip(plain, map(tuple, results.T.tolist()), strict=True))
 
 

@@ -24,7 +24,7 @@ BLOCK_ROWS = 16 * PREDICT_ROWS
 
 _log = logging.getLogger("mlpengine")
 
-Forward = Callable[[Array], Sequence[Array]]
+RowsForward = Callable[[Array], Sequence[Array]]
 """Returns the output (rows, out_dim) of each network for features, valid until the next call."""
 
 
@@ -69,7 +69,7 @@ def each_block(
         return
     terms = len(x) * sum(len(mlp.params) for mlp in networks)
     threads = min(threads_allowed(), 1 + terms // TERMS_PER_THREAD)
-    forwards: list[Forward] = _programs(networks, x, threads) or [by_numpy] * threads
+    forwards: list[RowsForward] = _programs(networks, x, threads) or [by_numpy] * threads
 
     def compute(rows: slice) -> None:
         forward = forwards.pop()  # there are as many as threads
@@ -96,7 +96,7 @@ def _blocks(rows: int) -> list[slice]:
 
 def _programs(
     networks: Sequence[TabularNetwork], x: Features, threads: int
-) -> list[Forward] | None:
+) -> list[RowsForward] | None:
     """Return the networks as machine code for each thread; None where NumPy computes."""
     fits = all(
         x.shape[1:] == mlp.in_shape and np.can_cast(x.dtype, mlp.dtype, "same_kind")
@@ -109,7 +109,7 @@ def _programs(
     except (CompileError, UnsupportedError) as reason:
         _log.info(NUMPY_RUNS, reason)
         return None
-    return [first, *(first.twin() for _ in range(threads - 1))]
+    return [first, *(first.clone() for _ in range(threads - 1))]
 
 
 class _Program:
@@ -135,13 +135,13 @@ class _Program:
             if key not in made:
                 made[key] = mlp, _compiled(mlp)
             first, program = made[key]
-            passes.append(program.twin(first.params.flat, mlp.params.flat))
+            passes.append(program.clone(first.params.flat, mlp.params.flat))
         return cls(networks, passes)
 
-    def twin(self) -> "_Program":
+    def clone(self) -> "_Program":
         """Return the same in memory of its own."""
         pairs = zip(self._networks, self._passes, strict=True)
-        each = [one.twin(mlp.params.flat, mlp.params.flat) for mlp, one in pairs]
+        each = [one.clone(mlp.params.flat, mlp.params.flat) for mlp, one in pairs]
         return _Program(self._networks, each)
 
     def __call__(self, x: Array) -> list[Array]:

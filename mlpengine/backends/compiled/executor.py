@@ -174,7 +174,7 @@ class Executor:
         other._bind(call)
         return other
 
-    def twin(self, parameters: Array, other: Array) -> "Executor":
+    def clone(self, parameters: Array, other: Array) -> "Executor":
         """Return the same program in memory of its own, with `other` in place of `parameters`.
 
         They are the flat vectors of two networks whose programs are alike, or of one.
@@ -187,9 +187,9 @@ class Executor:
                 arrays.append(part.view(array.dtype).reshape(array.shape))
             else:  # the buffer of a batch and what reads it are one array
                 arrays.append(copies.setdefault(address_of(array), array.copy()))
-        twin = copy(self)
-        twin._place(CallStruct.from_buffer_copy(self.call), arrays)
-        return twin
+        clone = copy(self)
+        clone._place(CallStruct.from_buffer_copy(self.call), arrays)
+        return clone
 
     @property
     def computes_outputs(self) -> bool:
