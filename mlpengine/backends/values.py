@@ -181,11 +181,12 @@ class Values:
             raise UnsupportedError(f"{value!r}, in other rows than the batch's")
         return self.batch.rows
 
-    def finish(self) -> None:
-        """Mark the values that must be in the caller's arrays after the replay."""
+    def finish(self, output: Array | None = None) -> None:
+        """Mark the values that must be in the caller's arrays after the replay: all, or one."""
         copies = {copy for _, copy in self.reshaped}
         for value in self._current:
-            value.final = value.written and value not in copies
+            wanted = output is None or value.address == address_of(output)
+            value.final = wanted and value.written and value not in copies
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
         """Assign the values whose rows are not whole vectors to the workspace.

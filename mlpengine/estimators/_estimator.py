@@ -30,7 +30,7 @@ from mlpengine.estimators._parameters import (
 )
 from mlpengine.estimators._sparse import (
     DENSE,
-    SparseRows,
+    RawRows,
     dense_rows,
     exact_scale,
     issparse,
@@ -39,6 +39,7 @@ from mlpengine.estimators._sparse import (
     updated_scale,
 )
 from mlpengine.features import fold_rows, split_rows
+from mlpengine.features.compiled import feature_loops
 from mlpengine.features.leaks import find_leaks
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.sources import Source
@@ -750,9 +751,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         target = self._task().learning_target(self._scaled(y[rows]), dtype)
         relative = None if weights is None else weights[rows] / weights[rows].mean()
         part = x[rows]
-        features: Any = SparseRows(part, self._features) if issparse(part) else None
         return Split(
-            self._features(part) if features is None else features,
+            self._raw(part) if issparse(part) else self._features(part),
             target,
             y[rows],
             None if relative is None else relative.astype(dtype),
@@ -765,6 +765,8 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         numbers = self._numbers
         features = np.empty((len(x), numbers.width), self._dtype)
+        if numbers.encode_columns([*x.T], features):
+            return features
         size = max(1, ENCODED // max(1, numbers.width))
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
@@ -777,14 +779,13 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if not self.__sklearn_is_fitted__():
             require_fit(self)  # which asks for tags, a tenth of the time of a row
         checked = x if self._is_plain(x) else checked_data(self, x, reset=False)
-        predict, features = self._mean.forward, self._features
-        if not issparse(checked):
-            return predict(features(checked))
-        size = self._chunk(checked)
-        blocks = range(0, max(1, checked.shape[0]), size)
-        return np.concatenate(
-            [predict(features(dense_rows(checked[i : i + size]))) for i in blocks]
-        )
+        return self._mean.forward(self._raw(checked))
+
+    def _raw(self, x: Any) -> RawRows:
+        """Return the features of a matrix as rows that are computed when they are read."""
+        width = self._numbers.width
+        feature_loops(x.shape[0] * width)  # before the first block
+        return RawRows(x, self._features, width, self._dtype)
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array that `validate_data` would return as it is.

@@ -18,7 +18,7 @@ from mlpengine.spec import Array
 from mlpengine.tables import Table
 
 __all__ = [
-    "SparseRows",
+    "RawRows",
     "dense_rows",
     "exact_scale",
     "issparse",
@@ -110,13 +110,17 @@ def quantile_edges(x: Any) -> list[Array]:
     return edges
 
 
-class SparseRows:
-    """The features of the rows of a sparse matrix, computed when they are gathered."""
+class RawRows:
+    """The features of the rows of a matrix, dense or sparse, computed when they are read.
 
-    def __init__(self, matrix: Any, features: Callable[[Array], Array]) -> None:
+    `features` computes `width` of them, of `dtype`.
+    """
+
+    def __init__(
+        self, matrix: Any, features: Callable[[Array], Array], width: int, dtype: Any
+    ) -> None:
         self._matrix, self._features = matrix, features
-        first = features(dense_rows(matrix[:1]))
-        self.shape, self.dtype = (matrix.shape[0], first.shape[1]), first.dtype
+        self.shape, self.dtype = (matrix.shape[0], width), dtype
 
     def __len__(self) -> int:
         return int(self.shape[0])

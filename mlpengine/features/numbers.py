@@ -7,6 +7,7 @@ import numpy as np
 
 from mlpengine.errors import DataError
 from mlpengine.features.bins import Bins
+from mlpengine.features.compiled import ColumnCells, Encoder, feature_loops
 from mlpengine.features.sources import Source, read_slices
 from mlpengine.features.statistics import Statistics
 from mlpengine.settings.features import Filling, Scaling
@@ -132,11 +133,15 @@ class Numbers:
         numbers.ranges = {s.column: (a, b) for s, a, b in each if not s.part and not s.minus}
         return numbers
 
-    def encode(self, table: Table, out: Array, rows: Array | None = None) -> None:
+    def encode(self, table: Table, out: Array, rows: Array | range | None = None) -> None:
         """Write the features of the given rows of a table into `out`.
 
         Raises: DataError naming the first cell that is not a usable number.
         """
+        if not isinstance(rows, np.ndarray) and self._encode_at_once(table, out, rows):
+            return
+        if isinstance(rows, range):
+            rows = np.arange(rows.start, rows.stop)
         for start, values, missing in read_slices(table, self.sources, self.strict, rows):
             if self.write(values, missing, out[start : start + len(values)]):
                 continue
@@ -146,6 +151,26 @@ class Numbers:
                 f"{table.where(self.sources[column].column, first)}: is too large for "
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
+
+    def _encode_at_once(self, table: Table, out: Array, rows: range | None) -> bool:
+        """Write the features of adjacent rows in C; the result is whether that could be done."""
+        columns = [table.columns[source.column] for source in self.sources]
+        plain = not any(source.part or source.minus for source in self.sources)
+        if not plain or any(column.kind == "text" for column in columns):
+            return False
+        part = slice(None) if rows is None else slice(rows.start, rows.stop)
+        return self.encode_columns([column.values[part] for column in columns], out)
+
+    def encode_columns(self, columns: Sequence[Array], out: Array) -> bool:
+        """Write the features of raw columns in C; the result is whether that could be done.
+
+        There must be a compiler, and all cells must be usable; the bits are those of `write`.
+        """
+        loops = feature_loops(out.size) if out.size and ColumnCells.suit(columns) else None
+        if loops is None or out.strides[1] != out.itemsize:
+            return False
+        encoder = Encoder(loops, self, out.dtype, (CLIPPED_FROM, CLIP))
+        return encoder(ColumnCells(columns), 0, out)
 
     def workspace(self, rows: int) -> NumberBuffers:
         """Return what `write` needs for so many rows."""

@@ -13,6 +13,7 @@ from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
 from mlpengine.features.column_kinds import FeatureKind, kind_of
+from mlpengine.features.compiled import feature_loops
 from mlpengine.features.computed import (
     ComputedColumn,
     FormulaColumn,
@@ -265,22 +266,41 @@ class Preprocessor:
 
         Raises: DataError naming the columns that are missing, or the first cell that is unusable.
         """
-        numbers = self._fitted()
-        table = with_columns(self._own(table), self.computed, rows)
-        self._check_columns(table)
+        table = self._checked(table, rows)
         picked = [category.column for category in self.categories]
         part = _part(table, picked + (self._extra(table) if targets else []), rows)
         n_rows = table.n_rows if rows is None else len(rows)
         features = np.empty((n_rows, self.n_features), self.options.dtype)
+        self._write(table, [category.encode(part) for category in self.categories], features, rows)
+        return Dataset(features, *self._targets(part))
+
+    def features_of(self, table: Table) -> "TableFeatures":
+        """Return the features of all rows of a table, which are computed when they are read.
+
+        Raises: DataError as `transform`; of bad cells in numbers when they are read.
+        """
+        return TableFeatures(self, self._checked(table, None))
+
+    def _checked(self, table: Table, rows: Array | None) -> Table:
+        """Return a table with the computed columns, whose columns are those of training."""
+        self._fitted()
+        table = with_columns(self._own(table), self.computed, rows)
+        self._check_columns(table)
+        return table
+
+    def _write(
+        self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
+    ) -> None:
+        """Write the features of some rows, for which there are the codes of each category."""
+        numbers = self._fitted()
         width = numbers.width
-        numbers.encode(table, features[:, :width], rows)
-        for category in self.categories:
-            block, codes = features[:, width : width + category.size], category.encode(part)
-            np.equal(codes[:, None], np.arange(category.size), out=block, casting="unsafe")
+        numbers.encode(table, out[:, :width], rows)
+        for category, own in zip(self.categories, codes, strict=True):
+            block = out[:, width : width + category.size]
+            np.equal(own[:, None], np.arange(category.size), out=block, casting="unsafe")
             if category.value != 1:
                 block *= block.dtype.type(category.value)
             width += category.size
-        return Dataset(features, *self._targets(part))
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
         """Return by column how many rows hold a text without a feature, and the first such text."""
@@ -349,9 +369,9 @@ class Preprocessor:
                     f"{table.where(name, row)}: a date is needed, spelled as in training "
                     f"({column.cell(row)!r:.60}); correct the cell, or leave it empty"
                 )
-            if kind == "category" or column.kind == "text" or column.missing.all():
+            if kind == "category" or column.kind == "text":
                 continue
-            if (kind == "date") != (column.kind == "date"):
+            if (kind == "date") != (column.kind == "date") and not column.missing.all():
                 wanted = "a date" if kind == "date" else "a number"
                 row = int(np.flatnonzero(~column.missing)[0])
                 raise DataError(
@@ -487,6 +507,30 @@ class Preprocessor:
         preprocessor.operands = {name: FormulaColumn(**one) for name, one in operands}
         preprocessor.summary = state["summary"]
         return preprocessor
+
+
+class TableFeatures:
+    """The feature matrix of a table, of which rows are computed when they are read.
+
+    It has the `shape`, the `dtype` and the values of that matrix.
+    """
+
+    def __init__(self, preprocessor: Preprocessor, table: Table) -> None:
+        self._preprocessor, self._table = preprocessor, table
+        self._codes = [category.encode(table) for category in preprocessor.categories]
+        self.shape = table.n_rows, preprocessor.n_features
+        self.dtype = np.dtype(preprocessor.options.dtype)
+        feature_loops(table.n_rows * preprocessor.n_features)  # before the first block
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        """Return the features of adjacent rows as a new array."""
+        part = range(self.shape[0])[rows]
+        out = np.empty((len(part), self.shape[1]), self.dtype)
+        self._preprocessor._write(self._table, [codes[rows] for codes in self._codes], out, part)
+        return out
 
 
 def _look_of(texts: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.common.wording import plural
+from mlpengine.features.compiled import ColumnCells, feature_loops
 from mlpengine.features.preprocessing import Preprocessor
 from mlpengine.features.summary import ColumnState, bounds, shares_of
 from mlpengine.spec import Array
@@ -35,14 +36,15 @@ class NewRows:
         self._rows += table.n_rows
         for name, (count, cell) in self._preprocessor.unknown_texts(table).items():
             _count(self._texts, name, count, cell)
-        for name, one in self._columns.items():
-            column = table.columns.get(name)
-            if column is None:
+        held = {n: table.columns[n] for n in self._columns if n in table}
+        measured = _measured(held)
+        for name, column in held.items():
+            lowest, largest, gaps = measured.get(name, (-np.inf, np.inf, None))
+            gaps = int(column.missing.sum() if gaps is None else gaps)
+            self._gaps[name] = self._gaps.get(name, 0) + gaps
+            low, high = bounds(self._columns[name])
+            if column.kind == "text" or (low <= lowest and largest <= high):
                 continue
-            self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
-            if column.kind == "text":
-                continue
-            low, high = bounds(one)
             far = np.flatnonzero((column.values < low) | (column.values > high))
             if len(far):
                 _count(self._far, name, len(far), column.cell(int(far[0])))
@@ -63,6 +65,18 @@ class NewRows:
                     f"than in training ({_percent(share)})"
                 )
         return lines
+
+
+def _measured(columns: Mapping[str, Column]) -> dict[str, tuple[float, float, float]]:
+    """Return smallest and largest number and missing cells of columns, if C computes them."""
+    plain = {
+        n: c.values for n, c in columns.items() if c.kind != "text" and ColumnCells.suit([c.values])
+    }
+    loops = feature_loops(sum(map(len, plain.values())))
+    if loops is None or not plain:
+        return {}
+    results = ColumnCells([*plain.values()]).measure(loops)
+    return dict(zip(plain, map(tuple, results.T.tolist()), strict=True))
 
 
 def unknown_remarks(

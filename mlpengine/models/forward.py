@@ -1,45 +1,165 @@
-"""Outputs of networks for many rows, on all cores."""
+"""Outputs of networks for many rows, on all cores: as machine code where it pays, else by NumPy."""
 
-from collections.abc import Sequence
+import json
+import logging
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from typing import Any, Protocol
 
 import numpy as np
 
-from mlpengine.nn import Network
+from mlpengine.backends.compiled import Executor, UnsupportedError, compile_program
+from mlpengine.errors import CompileError
+from mlpengine.nn import TabularNetwork
 from mlpengine.nn.network import PREDICT_ROWS
 from mlpengine.spec import Array
+from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
 """Multiplications for each additional thread: many times what starting a thread costs."""
 
+BLOCK_ROWS = 16 * PREDICT_ROWS
+"""Rows that a thread takes at once, whose features and outputs stay in its cache."""
 
-def outputs_of(networks: Sequence[Network], x: Array) -> list[Array]:
-    """Return the output (rows, out_dim) of each network for features (rows, in_dim).
+_log = logging.getLogger("mlpengine")
 
-    Threads take whole blocks of rows, each with BLAS on one thread: on a busy machine products on
-    two threads of BLAS take 10 times as long.  The bits do not depend on the number of threads.
+RowsForward = Callable[[Array], Sequence[Array]]
+"""Returns the output (rows, out_dim) of each network for features, valid until the next call."""
+
+
+class Features(Protocol):
+    """Features (rows, in_dim): an array, or what computes some rows of one when they are read."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: slice, /) -> Array: ...
+
+
+def outputs_of(networks: Sequence[TabularNetwork], x: Features) -> list[Array]:
+    """Return the output (rows, out_dim) of each network for features (rows, in_dim)."""
+    outputs: list[Array] = [mlp.empty_outputs(len(x)) for mlp in networks]
+
+    def keep(rows: slice, parts: Sequence[Array]) -> None:
+        for output, part in zip(outputs, parts, strict=True):
+            output[rows] = part
+
+    each_block(networks, x, keep)
+    return outputs
+
+
+def each_block(
+    networks: Sequence[TabularNetwork], x: Features, use: Callable[[slice, Sequence[Array]], None]
+) -> None:
+    """Call `use` with some rows of `x` and the outputs of each network for them, until all are.
+
+    Threads take blocks of rows, each with BLAS on one thread: on a busy machine products on two
+    threads of BLAS take 10 times as long.  The bits depend neither on the number of threads nor on
+    the place of a row, but on whether machine code runs, which follows from the number of rows.
     """
+
+    def by_numpy(rows: Array) -> list[Array]:
+        return [mlp.predict(rows) for mlp in networks]
+
     if len(x) == 1:  # limiting the threads of BLAS would take as long as the products
-        return [mlp.predict(x) for mlp in networks]
+        use(slice(0, 1), by_numpy(x[0:1]))
+        return
     terms = len(x) * sum(len(mlp.params) for mlp in networks)
     threads = min(threads_allowed(), 1 + terms // TERMS_PER_THREAD)
+    forwards: list[RowsForward] = _programs(networks, x, threads) or [by_numpy] * threads
+
+    def compute(rows: slice) -> None:
+        forward = forwards.pop()  # there are as many as threads
+        try:
+            use(rows, forward(x[rows]))
+        finally:
+            forwards.append(forward)
+
     with one_blas_thread():
         if threads == 1:
-            return [mlp.predict(x) for mlp in networks]
-        blocks = _blocks(len(x), 4 * threads)
+            for rows in _blocks(len(x)):
+                compute(rows)
+            return
         with ThreadPoolExecutor(threads) as pool:
-            jobs = product(networks, blocks)
-            parts = [*pool.map(lambda job: job[0].predict(x[job[1]]), jobs)]
-    count = len(blocks)
-    return [np.concatenate(parts[k * count :][:count]) for k in range(len(networks))]
+            for _ in pool.map(compute, _blocks(len(x))):
+                pass
 
 
-def _blocks(rows: int, count: int) -> list[slice]:
-    """Return up to `count` blocks of at least `PREDICT_ROWS` rows, if there are as many."""
-    passes = max(1, rows // PREDICT_ROWS)
-    starts = [passes * k // count * PREDICT_ROWS for k in range(count)]
-    return [
-        slice(*ends) for ends in zip(starts, [*starts[1:], rows], strict=True) if ends[0] < ends[1]
-    ]
+def _blocks(rows: int) -> list[slice]:
+    """Return blocks of rows, each of at least `PREDICT_ROWS` if there are as many."""
+    starts = range(0, max(1, rows - PREDICT_ROWS + 1), BLOCK_ROWS)
+    return [slice(*ends) for ends in zip(starts, [*starts[1:], rows], strict=True)]
+
+
+def _programs(
+    networks: Sequence[TabularNetwork], x: Features, threads: int
+) -> list[RowsForward] | None:
+    """Return the networks as machine code for each thread; None where NumPy computes."""
+    fits = all(
+        x.shape[1:] == mlp.in_shape and np.can_cast(x.dtype, mlp.dtype, "same_kind")
+        for mlp in networks
+    )
+    if not fits or prediction_backend(networks, len(x)) == "numpy":
+        return None
+    try:
+        first = _Program.of(networks)
+    except (CompileError, UnsupportedError) as reason:
+        _log.info(NUMPY_RUNS, reason)
+        return None
+    return [first, *(first.clone() for _ in range(threads - 1))]
+
+
+class _Program:
+    """The forward passes of networks as machine code, in memory of one thread.
+
+    The sums are those of the outputs that a compiled training step computes.
+    """
+
+    def __init__(self, networks: Sequence[TabularNetwork], passes: Sequence[Executor]) -> None:
+        self._networks, self._passes = networks, passes
+        self._outputs: list[Array] = [mlp.empty_outputs(0) for mlp in networks]
+
+    @classmethod
+    def of(cls, networks: Sequence[TabularNetwork]) -> "_Program":
+        """Return the programs of networks; those that are alike share the machine code.
+
+        Raises: CompileError or UnsupportedError.
+        """
+        made: dict[str, tuple[TabularNetwork, Executor]] = {}
+        passes = []
+        for mlp in networks:
+            key = json.dumps([type(mlp).__name__, mlp.describe()], sort_keys=True)
+            if key not in made:
+                made[key] = mlp, _compiled(mlp)
+            first, program = made[key]
+            passes.append(program.clone(first.params.flat, mlp.params.flat))
+        return cls(networks, passes)
+
+    def clone(self) -> "_Program":
+        """Return the same in memory of its own."""
+        pairs = zip(self._networks, self._passes, strict=True)
+        each = [one.clone(mlp.params.flat, mlp.params.flat) for mlp, one in pairs]
+        return _Program(self._networks, each)
+
+    def __call__(self, x: Array) -> list[Array]:
+        if len(x) > len(self._outputs[0]):
+            self._outputs = [mlp.empty_outputs(len(x)) for mlp in self._networks]
+        outputs = [output[: len(x)] for output in self._outputs]
+        for mlp, one, output in zip(self._networks, self._passes, outputs, strict=True):
+            one.forward(np.ascontiguousarray(x, mlp.dtype), output)
+        return outputs
+
+
+def _compiled(mlp: TabularNetwork) -> Executor:
+    """Return the program that computes outputs.  Raises: CompileError or UnsupportedError."""
+    scratch = mlp.scratch(PREDICT_ROWS, training=False)
+    return compile_program(
+        scratch.program.instructions,
+        dtype=mlp.dtype,
+        batch=PREDICT_ROWS,
+        gathered=[scratch.input],
+        output=scratch.output,
+    )

@@ -19,7 +19,7 @@ from mlpengine.features import Preprocessor
 from mlpengine.features.unlike import NewRows
 from mlpengine.models.calibration import RESIDUALS, SET_CHANCES, ClassSets, Residuals, spread
 from mlpengine.models.evaluate import Scorer
-from mlpengine.models.forward import outputs_of
+from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
@@ -210,9 +210,9 @@ class Model(KnownAttributes):
         if output is not None:
             return output
         table = self.table(data)
-        features = self.features(table)  # which names every column that is missing
+        output = self.forward(self.preprocessor.features_of(table))  # names missing columns
         self._warn_of(table)
-        return self.forward(features)
+        return output
 
     def _warn_of(self, table: Table) -> None:
         """Log a line for each thing in a table that training did not see."""
@@ -224,7 +224,7 @@ class Model(KnownAttributes):
         features = self.preprocessor.transform(table, targets=False).features
         return np.asarray(features, self.mlp.dtype)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Features) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
 
         That of several members is the one whose prediction is the mean of theirs.  `x` may be a

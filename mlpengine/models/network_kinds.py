@@ -9,16 +9,13 @@ from mlpengine.common.fork_locks import cached_property
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import best_shares
 from mlpengine.models.evaluate import Scorer
-from mlpengine.models.forward import outputs_of
+from mlpengine.models.forward import Features, each_block, outputs_of
 from mlpengine.models.linear import linear_networks
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, Kind
 from mlpengine.spec import Array
-
-MEAN_ROWS = 1 << 16
-"""Rows that are predicted at once, whose outputs by network are held in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +37,15 @@ class NetworkMean:
         count = len(self.networks) // len(shares)
         return np.repeat(shares / count, count)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Features) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), a `Stream` of them too."""
-        if len(x) <= MEAN_ROWS:
-            return self.combine(outputs_of(self.networks, x[:]))
-        chunks = (x[i : i + MEAN_ROWS] for i in range(0, len(x), MEAN_ROWS))
-        each = (outputs_of(self.networks, rows) for rows in chunks)
-        return np.concatenate([self.combine(outputs) for outputs in each])
+        output: Array = self.networks[0].empty_outputs(len(x))
+
+        def keep(rows: slice, outputs: Sequence[Array]) -> None:
+            output[rows] = self.combine(outputs)
+
+        each_block(self.networks, x, keep)
+        return output
 
     def combine(self, outputs: Sequence[Array]) -> Array:
         """Return one output for those of all networks, whose prediction is the mean of theirs."""
@@ -61,7 +60,7 @@ class NetworkMean:
         outputs = np.empty((kinds, len(x), self.task.outputs), self.networks[0].dtype)
         for number, network in enumerate(self.networks):
             rows = np.flatnonzero(folds == number % count)
-            outputs[number // count, rows] = network.predict(x[rows])
+            (outputs[number // count, rows],) = outputs_of([network], x[rows])
         return outputs
 
     def out_of_fold(self, x: Array, folds: Array) -> Array:

@@ -202,13 +202,16 @@ class Task(KnownAttributes, ABC):
         Source: Genest and Zidek 1986, "Combining probability distributions", for the
         geometric mean, the logarithmic opinion pool.
         """
-        used = slice(None) if shares is None else np.flatnonzero(shares)
-        wide = outputs[used].astype(np.float64)
-        weights = np.full(len(wide), 1 / len(wide)) if shares is None else shares[used]
+        weights = np.full(len(outputs), 1 / len(outputs)) if shares is None else shares
+        used = np.flatnonzero(weights)
         if self.log_link:
-            total: Array = np.logaddexp.reduce(wide + np.log(weights)[:, None, None], axis=0)
+            wide = outputs[used] + np.log(weights[used])[:, None, None]
+            total: Array = np.logaddexp.reduce(wide, axis=0)
             return total
-        return np.asarray(np.tensordot(weights, wide, 1))
+        mean = np.zeros(outputs.shape[1:])
+        for k in used:  # a product with the weights would round by the place of a row
+            mean += weights[k] * outputs[k]
+        return mean
 
     @abstractmethod
     def _own_metrics(self) -> dict[str, Metric]:

@@ -1,6 +1,7 @@
 """The rule of ``auto``: what runs the steps of a run, or of a step of one's own."""
 
 import logging
+from collections.abc import Sequence
 
 from mlpengine.backends.compiled.executor import compiler
 from mlpengine.errors import CompileError
@@ -33,6 +34,9 @@ SECONDS_OF_LEARNED_ACTIVATION = 0.08
 
 SECONDS_OF_FRONT = 0.4
 
+FORWARD_SHARE = 0.25
+"""Share of that time for the forward pass alone (GCC 12 on an EPYC with AVX-512, November 2026)."""
+
 MIN_SHARE_SAVED = 0.33
 """Share of the time to compile that one run must save: later runs of its shapes do not compile."""
 
@@ -60,6 +64,25 @@ def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
     saved += SAVED_BY_DROPPED_UNIT * batch_size * mlp.dropped_units
     pays = steps * saved >= MIN_SHARE_SAVED * seconds_to_compile(mlp)
     return auto_backend()[0] if pays else "numpy"
+
+
+SAVED_BY_PREDICTED_UNIT = 0.5e-9
+"""Seconds that machine code saves for a unit of a predicted row, by a layer without passes over
+memory for biases and activations (the same machine, one thread)."""
+
+
+def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
+    """Return the backend that computes outputs of so many rows: ``compiled`` where it pays.
+
+    It depends only on shapes and on whether there is a compiler, as `choose_backend`.
+    """
+    saved = compiling = 0.0
+    for mlp in networks:
+        weights = sum(in_dim * out_dim for in_dim, out_dim in mlp.dense_sizes)
+        units = sum(out_dim for _, out_dim in mlp.dense_sizes)
+        saved += rows * (SAVED_BY_PREDICTED_UNIT * units + SAVED_BY_MULTIPLICATION * weights)
+        compiling = max(compiling, FORWARD_SHARE * seconds_to_compile(mlp))
+    return auto_backend()[0] if saved >= MIN_SHARE_SAVED * compiling else "numpy"
 
 
 def auto_backend() -> tuple[str, str]:

@@ -7,10 +7,11 @@ from statistics import fmean, stdev
 import numpy as np
 
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
+from mlpengine.models.forward import outputs_of
 from mlpengine.models.metrics import calibration_error
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split
-from mlpengine.nn import Network
+from mlpengine.nn import TabularNetwork
 from mlpengine.spec import Array
 from mlpengine.training.trainer import Fitted
 
@@ -106,8 +107,10 @@ def explained_rows(
     return OUT_OF_FOLD, rows, lambda x: mean.out_of_fold(x, of_rows)
 
 
-def _over_networks(scorer: Scorer, part: Split, networks: Sequence[Network]) -> dict[str, Metrics]:
-    scores = [scorer.run(network.predict(part.x), part) for network in networks]
+def _over_networks(
+    scorer: Scorer, part: Split, networks: Sequence[TabularNetwork]
+) -> dict[str, Metrics]:
+    scores = [scorer.run(output, part) for output in outputs_of(networks, part.x)]
     return {
         ONE_NETWORK: {name: fmean(s[name] for s in scores) for name in scores[0]},
         DEVIATION: {name: stdev(s[name] for s in scores) for name in scores[0]},

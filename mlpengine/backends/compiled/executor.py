@@ -120,23 +120,11 @@ class Executor:
     ) -> None:
         self.source = source
         self.library = library = load_library(source.text, target, functions=EXPORTED_FUNCTIONS)
-        workspace = np.zeros(source.nbytes + 64, np.uint8)
-        library.mlpengine_open()
-        weakref.finalize(workspace, library.mlpengine_close).atexit = False  # `step` may outlive it
-        table = np.array([address_of(a) for a in source.arrays], np.uintp)
-        call = CallStruct(
-            table=address_of(table),
-            workspace=-(-address_of(workspace) // 64) * 64,
-            rows=source.rows,
-            mean_rows=source.mean_rows,
-            count=1,
-            max_norm=inf,
-        )
+        call = CallStruct(rows=source.rows, mean_rows=source.mean_rows, count=1, max_norm=inf)
         call.clip[: len(clipping.numbers)] = clipping.numbers
         if update is not None:
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
-        call.memory = table, workspace, [*source.arrays]
-        self._bind(call)
+        self._place(call, source.arrays)
         if self.computes_outputs:
             self._forward = library.mlpengine_forward
             self._forward.restype = None
@@ -145,6 +133,17 @@ class Executor:
                 ctypes.c_int64,
                 ctypes.c_void_p,
             ]
+
+    def _place(self, call: CallStruct, arrays: Sequence[Array]) -> None:
+        """Let a call work on these arrays, in a workspace of its own."""
+        workspace = np.zeros(self.source.nbytes + 64, np.uint8)
+        self.library.mlpengine_open()
+        close = weakref.finalize(workspace, self.library.mlpengine_close)
+        close.atexit = False  # `step` may outlive it
+        table = np.array([address_of(a) for a in arrays], np.uintp)
+        call.table, call.workspace = address_of(table), -(-address_of(workspace) // 64) * 64
+        call.memory = table, workspace, [*arrays]
+        self._bind(call)
 
     def _bind(self, call: CallStruct) -> None:
         self.call = call
@@ -174,6 +173,23 @@ class Executor:
         other = copy(self)
         other._bind(call)
         return other
+
+    def clone(self, parameters: Array, other: Array) -> "Executor":
+        """Return the same program in memory of its own, with `other` in place of `parameters`.
+
+        They are the flat vectors of two networks whose programs are alike, or of one.
+        """
+        start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
+        for array in self.call.memory[2]:
+            place = address_of(array) - start
+            if 0 <= place < parameters.nbytes:
+                part = other.view(np.uint8)[place : place + array.nbytes]
+                arrays.append(part.view(array.dtype).reshape(array.shape))
+            else:  # the buffer of a batch and what reads it are one array
+                arrays.append(copies.setdefault(address_of(array), array.copy()))
+        clone = copy(self)
+        clone._place(CallStruct.from_buffer_copy(self.call), arrays)
+        return clone
 
     @property
     def computes_outputs(self) -> bool:
@@ -257,6 +273,7 @@ def compile_program(
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     parameters: Array | None = None,
+    output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> Executor:
     """Return `instructions`, and `clipping` and the optimizer's `update` of `grads` after them.
@@ -278,6 +295,7 @@ def compile_program(
         grads=grads,
         gathered=gathered,
         parameters=parameters,
+        output=output,
         names=names,
     )
     return Executor(source, target, update, clipping)

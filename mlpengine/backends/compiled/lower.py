@@ -20,6 +20,7 @@ from mlpengine.backends.compiled.softmax import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.values import Batch, MatrixValue, Origin, UnsupportedError, Values
+from mlpengine.spec import Array
 
 KERNELS: list[type[Kernel]] = [
     Product,
@@ -55,11 +56,12 @@ def lower(
     names: Mapping[int, str],
     batch: Batch | None = None,
     itemsize: int = 0,
+    output: Array | None = None,
 ) -> Lowered:
     """Return the kernels of `instructions`; `names` gives C names to arrays by address.
 
     With a `batch` each kernel is placed in a phase of a step, and the numbers have `itemsize`
-    bytes.
+    bytes.  With an `output` the program computes that array alone.
     Raises: UnsupportedError where an instruction has no compiled rule.
     """
     values, kernels = Values(names, batch), list[Kernel]()
@@ -68,7 +70,7 @@ def lower(
             if batch is not None:
                 _find_phase(kernel, batch)
             kernels.append(kernel)
-    values.finish()
+    values.finish(output)
     if batch is not None:
         _need_order(kernels)
         if any(v.array.dtype.kind == "f" and v.array.itemsize != itemsize for v in values.all):

@@ -87,23 +87,27 @@ def make_source(
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     parameters: Array | None = None,
+    output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
     `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows, and
     `parameters` the flat vector of all, which tells where there are none what does not change with
-    the rows.  `threads` is the maximum number of threads, of which small shapes use fewer.  With
-    `ranks` the program is an update that ranks on one machine can share out.
+    the rows.  A program without a loss may be for one array, its `output`.  `threads` is the
+    maximum number of threads, of which small shapes use fewer.  With `ranks` the program is an
+    update that ranks on one machine can share out.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     if len(gathered) > MAX_GATHERED:
         raise UnsupportedError(f"{len(gathered)} arrays of inputs and targets")
     layout = Layout(target, dtype.itemsize)
     rows = Batch(batch, gathered, parameters)
-    lowered = lower(instructions, layout.lanes, names or {}, rows, dtype.itemsize)
+    lowered = lower(instructions, layout.lanes, names or {}, rows, dtype.itemsize, output)
     threads = useful_threads(lowered.kernels, threads)
     writer = emit(lowered, layout, batch, threads)
+    if output is not None:
+        (writer.output,) = (value for value in lowered.values if value.final)
     functions = [*writer.functions]
     chunked = writer.chunk < batch
     in_turn = threads == 1 and not chunked
@@ -152,6 +156,12 @@ def make_source(
         writer.mean_rows or batch,
         threads,
     )
+
+
+def with_vectors(text: str, target: CompileTarget, dtype: "np.dtype[np.floating]") -> str:
+    """Return C that uses vectors and their functions, after the headers with these."""
+    math = "float_math" if dtype.itemsize == 4 else "double_math"
+    return "\n".join([*_defines(target, dtype), *map(_header, ("prelude", math, "rules")), text])
 
 
 def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[str]:
