@@ -15,6 +15,7 @@ from mlpengine.config.tables import read_tables
 from mlpengine.errors import MlpEngineError, RunError, UsageError
 from mlpengine.export import FORMATS, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.report import form_page, write_page
 from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 
@@ -35,6 +36,8 @@ Formats:
                predict({column: cell, ...}) returns label and probabilities, or
                values and their interval; Node compares it with predict
   wasm         the same as WebAssembly (extra compiled), and a module that loads it
+  html         one page with a form of the columns, which predicts what is typed and
+               sends nothing
   c-train      training for a device: preprocessing, network, loss and optimizer as
                one file of C99, with a header and a self-test; no allocator
 
@@ -50,6 +53,8 @@ Examples:
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
 """
 
+PAGE_FORMAT = "html"
+
 EXPORT_NAMES = {
     "onnx": "model.onnx",
     "safetensors": "weights.safetensors",
@@ -57,6 +62,7 @@ EXPORT_NAMES = {
     "c": "network.c",
     "js": "model.mjs",
     "wasm": "model.wasm",
+    PAGE_FORMAT: "model.html",
     device.DEVICE_FORMAT: "training.c",
 }
 """Default names in a run directory, where model.safetensors is the model itself."""
@@ -70,7 +76,7 @@ HELD_OUT_ROWS = 500
 @click.option(
     "--format",
     "form",
-    type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT])),
+    type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT, PAGE_FORMAT])),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
 @click.option(
@@ -140,9 +146,13 @@ def command(
             raise UsageError(f"export: --name is for --format c ({form} takes that of its file)")
         device.write(run, Model.load(source), path, given, as_json=as_json)
         return
-    form = format_of(path, form)
+    is_page = form == PAGE_FORMAT or (form is None and path.suffix == ".html")
+    form = PAGE_FORMAT if is_page else format_of(path, form)
     given.refuse(form)
     model = Model.load(source)
+    if is_page:
+        _write_form(model, path, name, as_json=as_json)
+        return
     rows = held_out_rows(run, model) if form in ("js", "wasm") else None
     exported = export(model, path, form, name=name, rows=rows)
     if as_json:
@@ -160,6 +170,18 @@ def command(
         say(f"compared with our own predictions{on}: largest difference {exported.difference:.2g}")
     elif exported.compared:
         say(f"not compared with our own predictions: {exported.compared}")
+
+
+def _write_form(model: Model, path: Path, name: str | None, *, as_json: bool) -> None:
+    """Write the page that predicts."""
+    if path.suffix != ".html" or name is not None:
+        what = f"{path}: the name must end in .html" if name is None else "export: --name is for c"
+        raise UsageError(what)
+    write_page(path, form_page(model))
+    if as_json:
+        click.echo(json.dumps({"path": str(path), "format": PAGE_FORMAT}))
+    else:
+        say(f"wrote {path} ({path.stat().st_size:,} bytes)")
 
 
 def held_out_rows(run: Path, model: Model) -> Table | None:

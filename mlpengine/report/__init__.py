@@ -14,6 +14,7 @@ from .collect import (
     collect_model,
     read_run,
 )
+from .form import form_page
 from .page import run_page
 from .several_runs import collect_sweep, compare, runs_page, sweep_page
 
@@ -30,6 +31,7 @@ __all__ = [
     "collect_model",
     "collect_sweep",
     "compare",
+    "form_page",
     "read_run",
     "run_page",
     "runs_page",
