@@ -15,7 +15,8 @@ from mlpengine.config.tables import read_tables
 from mlpengine.errors import MlpEngineError, RunError, UsageError
 from mlpengine.export import FORMATS, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
-from mlpengine.report import form_page, write_page
+from mlpengine.report import write_page
+from mlpengine.report.form import form_page
 from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 

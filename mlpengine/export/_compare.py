@@ -1,11 +1,12 @@
 """Comparison of what exported files predict with mlpengine's own predictions."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mlpengine.errors import NumericalError
-from mlpengine.export._onnx_outputs import label_array
+from mlpengine.features.targets import Label
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.spec import Array
@@ -24,6 +25,14 @@ def checked(difference: float, runtime: str) -> float:
             f"(they differ by {difference:.3g})"
         )
     return difference
+
+
+def label_array(classes: Sequence[Label]) -> Array:
+    """Return labels as the output holds them: int64 if all are whole numbers, else text."""
+    if all(isinstance(label, int) and not isinstance(label, bool) for label in classes):
+        return np.array(classes, np.int64)
+    texts = [str(label).lower() if isinstance(label, bool) else str(label) for label in classes]
+    return np.array(texts, object)
 
 
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:

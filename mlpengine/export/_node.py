@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from mlpengine.errors import NumericalError
-from mlpengine.export._compare import checked, largest_difference, largest_error
+from mlpengine.export._compare import checked, label_array, largest_difference, largest_error
 from mlpengine.export._onnx_feed import RANDOM_ROWS, probe_table
-from mlpengine.export._onnx_outputs import label_array
 from mlpengine.export._report import Exported
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model

@@ -14,7 +14,6 @@ from .collect import (
     collect_model,
     read_run,
 )
-from .form import form_page
 from .page import run_page
 from .several_runs import collect_sweep, compare, runs_page, sweep_page
 
@@ -31,7 +30,6 @@ __all__ = [
     "collect_model",
     "collect_sweep",
     "compare",
-    "form_page",
     "read_run",
     "run_page",
     "runs_page",

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mlpengine.export._javascript import description, to_js
+from mlpengine.export import description, to_js
 from mlpengine.features.summary import ColumnState
 from mlpengine.models.model import Model
 from mlpengine.tables.table import number_text

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mlpengine
-from mlpengine.report import form_page
+from mlpengine.report.form import form_page
 
 BROWSER = shutil.which(os.environ.get("CHROMIUM", "chromium"))
 SCRIPT = "shown => [...shown.querySelectorAll('p, td')].map(one => one.textContent)"
