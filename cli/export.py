@@ -1,15 +1,24 @@
 """`mlpengine export`: a trained model in a format that other programs read."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from mlpengine.common.files import missing
-from mlpengine.errors import RunError, UsageError
+from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.config import load_config
+from mlpengine.config.tables import read_tables
+from mlpengine.errors import MlpEngineError, RunError, UsageError
 from mlpengine.export import FORMATS, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
+from mlpengine.report import write_page
+from mlpengine.report.form import form_page
+from mlpengine.tables import Table
+from mlpengine.training.run_directory import RESOLVED
 
 from . import device
 from .streams import say
@@ -24,6 +33,12 @@ Formats:
   c            preprocessing and network as one file of C99: predict(x, out)
                takes a row of the table, codes for texts, network(input, output)
                takes features; -DMLP_SELF_TEST checks an example row
+  js           preprocessing and network as one ES module without dependencies:
+               predict({column: cell, ...}) returns label and probabilities, or
+               values and their interval; Node compares it with predict
+  wasm         the same as WebAssembly (extra compiled), and a module that loads it
+  html         one page with a form of the columns, which predicts what is typed and
+               sends nothing
   c-train      training for a device: preprocessing, network, loss and optimizer as
                one file of C99, with a header and a self-test; no allocator
 
@@ -34,18 +49,27 @@ Examples:
   mlpengine export runs/digits --format safetensors --json
   mlpengine export runs/digits --format c -o digits.c
   mlpengine export runs/pump --format c --name pump -o pump.c
+  mlpengine export runs/pump --format js -o pump.mjs
   mlpengine export runs/pump --format c-train -o pump.c
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
 """
+
+PAGE_FORMAT = "html"
 
 EXPORT_NAMES = {
     "onnx": "model.onnx",
     "safetensors": "weights.safetensors",
     "npz": "weights.npz",
     "c": "network.c",
+    "js": "model.mjs",
+    "wasm": "model.wasm",
+    PAGE_FORMAT: "model.html",
     device.DEVICE_FORMAT: "training.c",
 }
 """Default names in a run directory, where model.safetensors is the model itself."""
+
+HELD_OUT_ROWS = 500
+"""Largest number of held-out rows on which a module is compared."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -53,7 +77,7 @@ EXPORT_NAMES = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT])),
+    type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT, PAGE_FORMAT])),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
 @click.option(
@@ -108,7 +132,8 @@ def command(
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx.
+    written; it needs the extra onnx. So are js and wasm, on held-out rows of the run, if Node is
+    installed.
     """
     if not run.exists():
         raise missing(run, "run or model file")
@@ -122,18 +147,51 @@ def command(
             raise UsageError(f"export: --name is for --format c ({form} takes that of its file)")
         device.write(run, Model.load(source), path, given, as_json=as_json)
         return
-    form = format_of(path, form)
+    is_page = form == PAGE_FORMAT or (form is None and path.suffix == ".html")
+    form = PAGE_FORMAT if is_page else format_of(path, form)
     given.refuse(form)
-    exported = export(Model.load(source), path, form, name=name)
+    model = Model.load(source)
+    if is_page:
+        _write_form(model, path, name, as_json=as_json)
+        return
+    rows = held_out_rows(run, model) if form in ("js", "wasm") else None
+    exported = export(model, path, form, name=name, rows=rows)
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")
         shown = {name: getattr(exported, name) for name in fields}
         click.echo(json.dumps({"path": str(path), **shown}))
         return
-    for file in (path, path.with_suffix(".h")) if exported.header else (path,):
+    for file in (path, *map(path.with_suffix, exported.beside)):
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
             say(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))
     if exported.difference is not None:
-        say(f"compared with our own predictions: largest difference {exported.difference:.2g}")
+        on = f" on {exported.compared}" if exported.compared else ""
+        say(f"compared with our own predictions{on}: largest difference {exported.difference:.2g}")
+    elif exported.compared:
+        say(f"not compared with our own predictions: {exported.compared}")
+
+
+def _write_form(model: Model, path: Path, name: str | None, *, as_json: bool) -> None:
+    """Write the page that predicts."""
+    if path.suffix != ".html" or name is not None:
+        what = f"{path}: the name must end in .html" if name is None else "export: --name is for c"
+        raise UsageError(what)
+    write_page(path, form_page(model))
+    if as_json:
+        click.echo(json.dumps({"path": str(path), "format": PAGE_FORMAT}))
+    else:
+        say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+def held_out_rows(run: Path, model: Model) -> Table | None:
+    """Return some rows of the last part of a run; None if they cannot be read any more."""
+    if not (run / RESOLVED).is_file():
+        return None
+    with suppress(MlpEngineError, OSError):
+        file = load_config(run / RESOLVED)
+        table, rows = [*read_tables(file, preprocessor=model.preprocessor).parts.values()][-1]
+        numbers = np.arange(table.n_rows) if rows is None else rows
+        return table.rows(numbers[evenly_spaced(len(numbers), HELD_OUT_ROWS)])
+    return None

@@ -35,7 +35,7 @@ COMMANDS = {
     "compare": "Show the differences between two runs.",
     "clean": "Remove what data.stream has prepared.",
     "schema": "Print the JSON Schema of configs.",
-    "export": "Write a trained model as ONNX, safetensors, npz or C.",
+    "export": "Write a trained model as ONNX, C, JavaScript or other formats.",
 }
 """The subcommands and their lines in the help; each is the object `command` of its module."""
 

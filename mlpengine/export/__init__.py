@@ -1,4 +1,4 @@
-"""Export of trained models: safetensors, NumPy archives, ONNX, C.
+"""Export of trained models: safetensors, NumPy archives, ONNX, C, JavaScript, WebAssembly.
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
 returns labels and probabilities, or numbers in the target's units; it includes the preprocessing.
@@ -11,14 +11,17 @@ from pathlib import Path
 from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._javascript import description, to_js, to_wasm
 from mlpengine.export._model_c import to_c
+from mlpengine.export._node import verified
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
+from mlpengine.tables import Table
 
-__all__ = ["FORMATS", "Exported", "export", "format_of", "onnx_inputs"]
+__all__ = ["FORMATS", "Exported", "description", "export", "format_of", "onnx_inputs", "to_js"]
 
 
 def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
@@ -27,13 +30,15 @@ def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
     return to_onnx(model)
 
 
-FORMATS: dict[str, Callable[[Model | Network], tuple[bytes, Exported]]] = {
+FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "safetensors": to_safetensors,
     "npz": to_npz,
     "onnx": _to_onnx,
     "c": to_c,
+    "js": to_js,
+    "wasm": to_wasm,
 }
-"""The formats, which are also the suffixes of their files."""
+"""The formats, which are also the suffixes of their files; a module may also end in .mjs."""
 
 
 def format_of(path: str | Path, format: str | None = None) -> str:
@@ -42,7 +47,7 @@ def format_of(path: str | Path, format: str | None = None) -> str:
     Raises: UsageError for an unknown format or suffix, or if the two contradict each other.
     """
     suffix = checked_path(path, "export").suffix
-    named = suffix[1:].lower()
+    named = suffix[1:].lower().replace("mjs", "js")
     *others, last = sorted(FORMATS)
     if format is None and named not in FORMATS:
         known = f"{', '.join(f'.{name}' for name in others)} or .{last}"
@@ -60,9 +65,16 @@ def format_of(path: str | Path, format: str | None = None) -> str:
 
 
 def export(
-    model: Model | Network, path: str | Path, format: str | None = None, *, name: str | None = None
+    model: Model | Network,
+    path: str | Path,
+    format: str | None = None,
+    *,
+    name: str | None = None,
+    rows: Table | None = None,
 ) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
+
+    JavaScript and WebAssembly are run by Node, if it is installed, before they are written.
 
     Args:
         model: with its preprocessing, or a network alone, whose ONNX form reads the features.
@@ -70,21 +82,23 @@ def export(
         format: one of `FORMATS`; None goes by the suffix of `path`.
         name: of C, what its functions and macros begin with, so that a program may have several
             models; a header that declares them is written beside the file.
+        rows: on which Node compares a module with our own predictions; by default made-up ones.
 
-    Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
-        NumericalError where the ONNX model and our own forward differ.
+    Raises: UsageError for an unknown format; MissingExtraError for ONNX or WebAssembly without its
+        packages; NumericalError where the file and our own forward differ.
     """
-    chosen = format_of(path, format)
+    path, chosen = Path(path), format_of(path, format)
     if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
         raise UsageError(f"export: a network must have one input (got {', '.join(model.in_shape)})")
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):
         raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
-    if name is None:
-        data, exported = FORMATS[chosen](model)
-    elif chosen == "c":
-        data, exported = to_c(model, name)
-        write_atomically(Path(path).with_suffix(".h"), exported.header.encode())
-    else:
+    if name is not None and chosen != "c":
         raise UsageError(f"export: name is for the format c (the format is {chosen})")
-    write_atomically(path, data)
+    options: dict[str, list[str | None]] = {"c": [name], "wasm": [path.name]}
+    data, exported = FORMATS[chosen](model, *options.get(chosen, []))
+    files = {path.name: data} | {path.with_suffix(s).name: d for s, d in exported.beside.items()}
+    if chosen in ("js", "wasm"):
+        exported = verified(files, model, rows, exported)
+    for file, content in files.items():
+        write_atomically(path.with_name(file), content)
     return exported

@@ -1,6 +1,6 @@
-"""A model as one C file: from the columns of a row to predictions."""
+"""A model as statements, from the columns of a row to predictions, and as one C file."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -10,7 +10,14 @@ from mlpengine.backends.scalar.text import Functions, Names, comment_text, ident
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
-from mlpengine.export.network_c import PredictionCode, export_c, real_of
+from mlpengine.export.network_c import (
+    NetworkCode,
+    PredictionCode,
+    c_file,
+    export_c,
+    network_code,
+    real_of,
+)
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
@@ -24,7 +31,6 @@ ROUNDED = 5e-5
 """Largest error of a cell as a float, in units of the column's spread."""
 
 TABLE = """\
-{definitions}
 {text}\
 /* Predicts one row.  x has {inputs} numbers, one for each column, at its place
    {upper}_X_...: NaN is a missing cell, and a category is its code {upper}_CODE_....
@@ -86,26 +92,38 @@ int main(void)
 """
 
 
-def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
-    """Return a C file: a network from features to outputs, and a model from columns, too.
+@dataclass(frozen=True)
+class ModelCode:
+    """A model as statements: `network`, and the text that follows it.
 
-    With a `name` its functions and macros begin with it, and `Exported.header` declares them.
+    That has ``int predict(x, out)`` of a row, whose name is `predict`.
 
-    Raises: UsageError for preprocessing that has no C form, or a name that is no C identifier.
+    Attributes:
+        definitions: macros for C.
+        example: a row, the numbers that C takes for it, and what is predicted, NaN if unknown.
+        names: of the outputs.
     """
-    if name is not None and not (name.isidentifier() and name.isascii()):
-        raise UsageError(f"export: name must be a C identifier (got {name!r})")
+
+    network: NetworkCode
+    table: TableCode
+    predict: str
+    text: str
+    example: tuple[dict[str, Any], list[float], Array]
+    names: list[str]
+
+
+def model_code(model: Model, name: str | None = None, *, rounded: float = ROUNDED) -> ModelCode:
+    """Return the statements of a model, with names that begin with `name`, if there is one.
+
+    Numbers are double where the network's are, where a float holds no dates, and where it rounds
+    cells by more than `rounded`, in units of the column's spread.
+
+    Raises: UsageError for preprocessing that has no form.
+    """
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
-    upper = identifier(prefix, upper=True)
-    if isinstance(model, Network):
-        dtype, sizes = model.dtype.name, {"inputs": prod(model.in_shape), "outputs": model.outputs}
-        declared = NETWORK_DECLARATION.format(name=predict, real=real_of(model), **sizes)
-        header = PREDICTION_HEADER.format(upper=upper, definitions="", declarations=declared)
-        exported = Exported("c", {"input": dtype}, {"output": dtype}, header=header if name else "")
-        return export_c(model, name=predict).encode(), exported
     real, functions = real_of(model.mlp), Functions(Names({predict}))
-    if _needs_double(model):
+    if _needs_double(model, rounded):
         real = "double"
     try:
         table = table_code(model, prefix, functions, real=real, trains=False)
@@ -117,60 +135,80 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
     row, cells = _example(model)
     answer = _answer(model, row)
     names = _names(model)
-    called = {"predict": predict, "upper": upper}
     known = bool(np.isfinite(answer).all())
     inputs = model.mlp.in_dim
     raw = f"values + {inputs}"
+    statements = [f"{network}(values, {raw});"]
+    forward = PredictionCode(statements, inputs + model.task.outputs, "values", raw)
     text = TABLE.format(
-        definitions=table.definitions,
         text=table.text,
+        upper=identifier(prefix, upper=True),
+        predict=predict,
         inputs=table.inputs,
         outputs=table.outputs,
         about=table.about,
-        body=prediction(
-            PredictionCode(
-                [f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw
-            ),
-            table.outputs,
-            has_table=True,
-        ),
+        body=prediction(forward, table.outputs, has_table=True),
         example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
-        **called,
     )
-    if known:
-        text += _self_test(model, table, cells, answer, called)
-    kinds = dict.fromkeys(model.preprocessor.columns, real)
-    file = export_c(
+    code = network_code(
         model.mlp if model.members is None else model.networks,
         name=network,
         log_link=model.task.log_link,
         shares=model.mean.weights.tolist(),
         real=real,
         functions=functions,
-        text=text,
     )
+    return ModelCode(code, table, predict, text, (row, cells, answer), names)
+
+
+def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
+    """Return a C file: a network from features to outputs, and a model from columns, too.
+
+    With a `name` its functions and macros begin with it, and a header beside it declares them.
+
+    Raises: UsageError for preprocessing that has no C form, or a name that is no C identifier.
+    """
+    if name is not None and not (name.isidentifier() and name.isascii()):
+        raise UsageError(f"export: name must be a C identifier (got {name!r})")
+    upper = identifier(name or "mlp", upper=True)
+    if isinstance(model, Network):
+        dtype, sizes = model.dtype.name, {"inputs": prod(model.in_shape), "outputs": model.outputs}
+        predict = f"{name}_predict" if name else "predict"
+        declared = NETWORK_DECLARATION.format(name=predict, real=real_of(model), **sizes)
+        header = PREDICTION_HEADER.format(upper=upper, definitions="", declarations=declared)
+        exported = Exported(
+            "c", {"input": dtype}, {"output": dtype}, beside={".h": header.encode()} if name else {}
+        )
+        return export_c(model, name=predict).encode(), exported
+    code = model_code(model, name)
+    table, real = code.table, code.network.real
+    text = f"{table.definitions}\n{code.text}"
+    if np.isfinite(code.example[2]).all():
+        text += _self_test(model, code, upper)
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
-    sizes = {"inputs": model.mlp.in_dim, "outputs": model.mlp.outputs}
-    declared += NETWORK_DECLARATION.format(name=network, real=real, **sizes)
+    sizes = {"inputs": code.network.in_dim, "outputs": code.network.out_dim}
+    declared += NETWORK_DECLARATION.format(name=code.network.name, real=real, **sizes)
     header = PREDICTION_HEADER.format(
         upper=upper, definitions=table.definitions, declarations=declared
     )
+    kinds, outputs = (dict.fromkeys(n, real) for n in (model.preprocessor.columns, code.names))
+    file = c_file(code.network, text)
     return file.encode(), Exported(
-        "c", kinds, dict.fromkeys(names, real), header=header if name else ""
+        "c", kinds, outputs, beside={".h": header.encode()} if name else {}
     )
 
 
-def _needs_double(model: Model) -> bool:
-    """Return whether a float rounds cells of a column by more than `ROUNDED` of their spread."""
+def _needs_double(model: Model, rounded: float) -> bool:
+    """Return whether a float rounds cells of a column by more than this share of their spread."""
     numbers, kinds = model.preprocessor.numbers, model.preprocessor.kinds
     assert numbers is not None
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)
     size = np.abs(numbers.center) + 3 * spread
     whole = np.array([kinds.get(source.column) == "integer" for source in numbers.sources], bool)
-    rounded = 2.0**-24 * size > ROUNDED * spread
-    return bool((rounded & varies & ~(whole & (size < 2.0**24))).any())
+    is_rounded = 2.0**-24 * size > rounded * spread
+    return bool((is_rounded & varies & ~(whole & (size < 2.0**24))).any())
 
 
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
@@ -232,17 +270,16 @@ def _shown(row: dict[str, Any], answer: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _self_test(
-    model: Model, table: TableCode, cells: list[float], answer: Array, called: Mapping[str, str]
-) -> str:
-    task = model.task
+def _self_test(model: Model, code: ModelCode, upper: str) -> str:
+    task, (_, cells, answer) = model.task, code.example
     scale = float(np.abs(task.target.scale).max()) if isinstance(task, Regression) else 1.0
     return SELF_TEST.format(
-        inputs=table.inputs,
-        outputs=table.outputs,
+        inputs=code.table.inputs,
+        outputs=code.table.outputs,
         row=", ".join(map(real_constant, cells)),
         answer=", ".join(map(repr, answer.tolist())),
         tolerance="1e-4" if model.mlp.dtype == np.float32 else "1e-9",
         scale=repr(scale),
-        **called,
+        predict=code.predict,
+        upper=upper,
     )

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mlpengine.export._compare import label_array
 from mlpengine.export._onnx_graph import Graph
-from mlpengine.features.targets import Label
 from mlpengine.formula import onnx_node
 from mlpengine.models.model import Model
 from mlpengine.models.task import BinaryClassification, MultiLabel, Regression
-from mlpengine.spec import Array
 
 
 def write_outputs(graph: Graph, model: Model, x: str) -> None:
@@ -76,14 +75,6 @@ def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
     if task.log_link:
         return graph.node("Log", mean([graph.node("Exp", y) for y in outputs]))
     return mean(outputs)
-
-
-def label_array(classes: Sequence[Label]) -> Array:
-    """Return labels as the output holds them: int64 if all are whole numbers, else text."""
-    if all(isinstance(label, int) and not isinstance(label, bool) for label in classes):
-        return np.array(classes, np.int64)
-    texts = [str(label).lower() if isinstance(label, bool) else str(label) for label in classes]
-    return np.array(texts, object)
 
 
 def _positive(graph: Graph, x: str) -> str:

@@ -1,7 +1,7 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -10,11 +10,13 @@ class Exported:
 
     `inputs` and `outputs` map names to dtypes; for files of weights there are no inputs, and
     outputs are the arrays.  `difference` is the largest difference between the file's outputs and
-    mlpengine's on random rows; None if the file was not run.  `header` is the text of a C header.
+    mlpengine's; None if the file was not run.  `compared` are the rows and the program with which
+    it was, or why it was not.  `beside` are further files, by the suffix of their names.
     """
 
     format: str
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     difference: float | None = None
-    header: str = ""
+    compared: str = ""
+    beside: Mapping[str, bytes] = field(default_factory=dict)

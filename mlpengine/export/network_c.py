@@ -1,9 +1,9 @@
-"""Networks as one C file: plain C99 with the weights, which needs only the standard library."""
+"""Networks as statements with their weights, and as one file of C99."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,16 +26,24 @@ FILE = """\
 /* {title}
 
    void {name}(const {real} *input, {real} *output): input has {in_dim} numbers, output {out_dim}.
-   Plain C99; compile it with any C compiler and link the mathematics library. */
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+   Plain C99; {include}
 
 #define {upper}_REAL {real}
 #define {upper}_DOUBLE {double}
 {mathematics}
 {body}"""
+
+WITH_LIBRARY = """\
+compile it with any C compiler and link the mathematics library. */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>"""
+FREESTANDING = """\
+it needs no library but memcpy. */
+#include <stddef.h>
+#include <stdint.h>
+void *memcpy(void *to, const void *from, size_t bytes);"""
 
 NETWORK_FUNCTION = """\
 {constants}
@@ -58,7 +66,27 @@ void {name}(const real *input, real *output)
 """
 
 
-def export_c(
+@dataclass(frozen=True)
+class NetworkCode:
+    """Networks as statements, which every target prints: constants, and one function of a row.
+
+    Attributes:
+        title: what the networks are.
+        name: of the function ``void name(input, output)``.
+        real: the type of all numbers.
+        in_dim, out_dim: their counts.
+        text: the definitions, in the notation of `mlpengine.backends.scalar.statements`.
+    """
+
+    title: str
+    name: str
+    real: Real
+    in_dim: int
+    out_dim: int
+    text: str
+
+
+def network_code(
     networks: Network | Sequence[Network],
     *,
     name: str = "predict",
@@ -66,15 +94,14 @@ def export_c(
     real: Real | None = None,
     shares: Sequence[float] | None = None,
     functions: Functions | None = None,
-    text: str = "",
-) -> str:
-    """Return a C file with the weights and ``void name(input, output)`` for one row.
+) -> NetworkCode:
+    """Return the weights and ``void name(input, output)`` for one row.
 
     The output of several networks of one shape is their mean or, with a `log_link`, the logarithm
     of the mean of their exponentials.  The mean has the weights `shares`, by default equal ones.
 
-    `real` is the type of all numbers, by default that of the network; `text` is C that follows the
-    network, and calls it and `functions`.
+    `real` is the type of all numbers, by default that of the network; `functions` are those that
+    further code shares with it.
 
     Raises: UsageError if `name` is no C identifier or an op has no C.
     """
@@ -84,7 +111,7 @@ def export_c(
     functions.names.taken.add(name)
     several = not isinstance(networks, Network)
     each = [networks] if isinstance(networks, Network) else list(networks)
-    network, real = each[0], real or real_of(each[0])
+    network = each[0]
     for member in each:
         check_finite(member.params.views, "export", UsageError)
     numbers = np.concatenate([one.params.flat for one in each])
@@ -109,17 +136,38 @@ def export_c(
         loop_of = {"count": len(each), "body": indented(lines, "    ")}
         weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
         code += MEAN_FUNCTION.format(name=name, n=n, shares=weights, result=total, **loop_of)
-    body = functions.text + code + text
+    title = f"{f'{len(each)} of ' if several else ''}{title_of(network)}"
+    return NetworkCode(
+        f"{title}, {plural(numbers.size, 'parameter')}",
+        name,
+        real or real_of(network),
+        prod(network.in_shape),
+        n,
+        functions.text + code,
+    )
+
+
+def export_c(networks: Network | Sequence[Network], **options: Any) -> str:
+    """Return a C file with the weights and ``void name(input, output)`` for one row.
+
+    For the options and errors see `network_code`.
+    """
+    return c_file(network_code(networks, **options))
+
+
+def c_file(code: NetworkCode, text: str = "", *, libm: bool = True) -> str:
+    """Return a whole C file; `text` follows the network, `libm` as in `mathematics`."""
+    body, upper = code.text + text, code.name.upper()
     return FILE.format(
-        title=f"{f'{len(each)} of ' if several else ''}{title_of(network)}, "
-        f"{plural(numbers.size, 'parameter')}",
-        name=name,
-        upper=name.upper(),
-        real=real,
-        double=int(real == "double"),
-        in_dim=prod(network.in_shape),
-        out_dim=n,
-        mathematics=mathematics(body, name.upper(), libm=True),
+        title=code.title,
+        name=code.name,
+        upper=upper,
+        real=code.real,
+        double=int(code.real == "double"),
+        in_dim=code.in_dim,
+        out_dim=code.out_dim,
+        include=WITH_LIBRARY if libm else FREESTANDING,
+        mathematics=mathematics(body, upper, libm=libm),
         body=body,
     )
 

@@ -132,7 +132,16 @@ class Residuals:
         Source: Lei et al. 2018, "Distribution-free predictive inference for regression", section
         5.2, for errors divided by a scale.  Raises: UsageError unless the level is between 0 and 1.
         """
-        level, count, scale = checked_level(level), len(self.errors), self._scale(predictions)
+        low, high = self.ends(level)
+        scale = self._scale(predictions)
+        return predictions + low * scale, predictions + high * scale
+
+    def ends(self, level: float) -> tuple[Array, Array]:
+        """Return how far `interval` goes from predictions, in units of the scale, (targets,) each.
+
+        Raises: UsageError unless the level is between 0 and 1.
+        """
+        level, count = checked_level(level), len(self.errors)
         inside = min(count, ceil(level * (count + 1)))
         half = np.sort(np.abs(self.errors), axis=0)[inside - 1]
         first, last = self.errors[: count - inside + 1], self.errors[inside - 1 :]
@@ -140,7 +149,7 @@ class Residuals:
         gain = 1 - (last - first)[shortest] / np.where(half > 0, 2 * half, 1)
         is_skewed = gain > CHANCE_OF_RANGE / (level * count**0.5)
         low, high = np.where(is_skewed, (first[shortest], last[shortest]), (-half, half))
-        return predictions + low * scale, predictions + high * scale
+        return low, high
 
     def _scale(self, predictions: Array) -> Array:
         """Return how large errors are at predictions (rows, targets), of that shape."""

@@ -7,7 +7,7 @@ from math import floor, isfinite, log10
 
 from mlpengine.common.wording import printable
 
-VOID = frozenset({"circle", "col", "line", "link", "meta", "path", "polyline", "rect"})
+VOID = frozenset({"circle", "col", "input", "line", "link", "meta", "path", "polyline", "rect"})
 """Elements without content."""
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
@@ -35,7 +35,7 @@ def tag(name: str, /, *content: Content, **attributes: str | float | None) -> Ma
     ]
     start = f"<{name}{''.join(texts)}"
     if name in VOID:
-        return Markup(f"{start}/>" if name not in ("col", "link", "meta") else f"{start}>")
+        return Markup(f"{start}/>" if name not in ("col", "input", "link", "meta") else f"{start}>")
     return Markup(f"{start}>{joined(*content)}</{name}>")
 
 

@@ -85,7 +85,7 @@ def page(
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("link", rel="icon", href="data:,"),
         tag("title", title),
-        tag("style", _style()),
+        tag("style", style()),
     )
     body = tag(
         "body",
@@ -568,7 +568,8 @@ def _percent(share: float | None) -> str:
     return "under 0.1 %" if 0 < share < 0.001 else f"{100 * share:.3g} %"
 
 
-def _style() -> Markup:
+def style() -> Markup:
+    """Return the style of all pages."""
     text = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 
     def colors(values: Sequence[str]) -> str:

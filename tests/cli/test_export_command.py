@@ -1,6 +1,8 @@
 """`mlpengine export`: a run's model in another format."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,13 +111,30 @@ def test_the_weights_are_those_of_the_model(mlpengine, run):
         assert (archive["2.weight"] == model.mlp.weights[1]).all()
 
 
+def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    assert mlpengine("train", config, "--out", "r", "-q").code == 0
+    done = mlpengine("export", "r", "--format", "js")
+    assert (done.code, done.err) == (0, "")
+    assert "held-out rows in Node: largest difference " in done.out
+    assert (Path("r") / "model.mjs").is_file()
+    (Path("r") / "config.resolved.yaml").unlink()
+    done = mlpengine("export", "r", "--format", "js")
+    assert "made-up rows in Node: largest difference " in done.out
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    done = mlpengine("export", "r", "--format", "js")
+    assert done.code == 0
+    assert "not compared with our own predictions: Node is not installed" in done.out
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
         (["nowhere"], 2, "nowhere: there is no such run or model file"),
         (["{run}", "--format", "pickle"], 2, "'pickle' is not one of"),
-        (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .npz, .onnx or .safetensors"),
-        (["{run}", "-o", "x"], 2, "x: the name must end in .c, .npz, .onnx or .safetensors"),
+        (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .js, .npz, .onnx"),
+        (["{run}", "-o", "x"], 2, "x: the name must end in .c, .js, .npz, .onnx"),
         (
             ["{run}", "-o", "x.npz", "--format", "c"],
             2,

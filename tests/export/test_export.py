@@ -369,8 +369,16 @@ def test_pytorch_loads_the_weights_and_agrees(tmp_path):
 
 def test_an_unknown_format_is_refused(tmp_path):
     for name, form, message in (
-        ("mlp.pkl", None, r"mlp.pkl: the name must end in \.c, \.npz, \.onnx or \.safetensors"),
-        ("mlp", "onxx", "must be one of safetensors, npz, onnx, c .* did you mean 'onnx'"),
+        (
+            "mlp.pkl",
+            None,
+            r"mlp.pkl: the name must end in \.c, \.js, \.npz, \.onnx, \.safetensors or ",
+        ),
+        (
+            "mlp",
+            "onxx",
+            "must be one of safetensors, npz, onnx, c, js, wasm .* did you mean 'onnx'",
+        ),
         ("mlp.npz", "c", r"mlp.npz: the name must end in \.c, the format \(got \.npz\)"),
     ):
         with pytest.raises(UsageError, match=message):

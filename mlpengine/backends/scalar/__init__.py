@@ -3,5 +3,6 @@
 The formulas and the kernels are those of the compiled backend; a kernel has its own scalar C.
 `text` has what every generated file needs: identifiers, comments, constants; `math` the
 mathematics, by libm or without it; `functions` prints layers and losses, `update` optimizers;
-`program` places the values of a training step, and lets its kernels print the statements.
+`program` places the values of a training step, and lets its kernels print the statements, which
+`statements` reads as typed nodes: `javascript` prints these.
 """

@@ -1,0 +1,65 @@
+"""Comparison of what exported files predict with mlpengine's own predictions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mlpengine.errors import NumericalError
+from mlpengine.features.targets import Label
+from mlpengine.models.model import Model
+from mlpengine.models.task import MultiLabel, Regression
+from mlpengine.spec import Array
+from mlpengine.tables import Table
+
+EXPORT_TOLERANCE = 1e-5
+"""Largest difference allowed: of probabilities, or of numbers as the network learned them, and
+then relative to the largest of them if that is beyond 1."""
+
+
+def checked(difference: float, runtime: str) -> float:
+    """Return the difference.  Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`."""
+    if not difference <= EXPORT_TOLERANCE:
+        raise NumericalError(
+            f"export: {runtime} must return what our own forward does, to {EXPORT_TOLERANCE:g} "
+            f"(they differ by {difference:.3g})"
+        )
+    return difference
+
+
+def label_array(classes: Sequence[Label]) -> Array:
+    """Return labels as the output holds them: int64 if all are whole numbers, else text."""
+    if all(isinstance(label, int) and not isinstance(label, bool) for label in classes):
+        return np.array(classes, np.int64)
+    texts = [str(label).lower() if isinstance(label, bool) else str(label) for label in classes]
+    return np.array(texts, object)
+
+
+def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
+    """Return how far `outputs` for a table are from our own; infinity where a label differs."""
+    ours, task = model.forward(model.features(table)), model.task
+    if isinstance(task, Regression):
+        expected = np.stack([*task.columns(ours).values()], axis=1)
+        count, theirs = len(task.loss.predictions), outputs[0]
+        if task.target.log:
+            expected, theirs = np.log(expected), np.log(theirs)
+        center, scale = (np.repeat(a, count) for a in (task.target.center, task.target.scale))
+        return largest_error((theirs - center) / scale, (expected - center) / scale)
+    chances = task.probabilities(ours)
+    assert chances is not None
+    labels = task.predict(ours)
+    if isinstance(task, MultiLabel):
+        sure = np.abs(chances - 0.5) > EXPORT_TOLERANCE
+    else:
+        labels = label_array(model.preprocessor.classes)[labels]
+        ordered = np.sort(chances, axis=1)
+        sure = ordered[:, -1] - ordered[:, -2] > 2 * EXPORT_TOLERANCE
+    agree = bool((outputs[1] == labels)[sure].all())
+    return largest_error(outputs[0], chances) if agree else np.inf
+
+
+def largest_error(outputs: Array, ours: Array) -> float:
+    """Return the largest difference, relative to our own largest value if that is beyond 1."""
+    wide = ours.astype(np.float64)
+    scale = np.abs(wide).max(axis=0, initial=1.0)
+    return float((np.abs(outputs - wide) / scale).max(initial=0.0))

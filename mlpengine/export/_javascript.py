@@ -1,0 +1,211 @@
+"""A model as one JavaScript module, or as WebAssembly with a module that loads it."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import CalledProcessError, run
+from sys import executable
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+from mlpengine.backends.scalar.javascript import JavaScript
+from mlpengine.backends.scalar.statements import read_statements
+from mlpengine.backends.scalar.text import comment_text
+from mlpengine.backends.values import UnsupportedError
+from mlpengine.errors import CompileError, MissingExtraError, UsageError
+from mlpengine.export._model_c import model_code
+from mlpengine.export._report import Exported
+from mlpengine.export.network_c import NetworkCode, c_file, network_code
+from mlpengine.models.model import Model
+from mlpengine.models.task import MultiLabel, Regression
+from mlpengine.nn import Network
+
+MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""The levels of intervals in a module."""
+
+ROUNDED_IN_PAGES = 1e-6
+"""Largest error of a cell as a float, in units of the column's spread; beyond it numbers are
+double, which JavaScript computes as fast."""
+
+TITLE = """\
+/* {title}, written by mlpengine: an ES module without dependencies. */
+"""
+
+RUN_FUNCTION = """
+const $x = {x}, $out = {out};
+
+/* The outputs for numbers, or null for a row that cannot be used. */
+function run(cells) {{
+  $memory.set(cells, $x);
+  const usable = {call};
+  return usable ? Array.from($memory.subarray($out, $out + {outputs})) : null;
+}}
+
+"""
+
+PREDICT = """
+/* Outputs of the network for an array of {inputs} numbers. */
+export function predict(input) {{
+  if (input.length !== {inputs}) throw new RangeError("predict: {inputs} numbers are needed");
+  return run(input);
+}}
+"""
+
+LOADER = """\
+/* {title}, written by mlpengine: loads {file} beside it. */
+const $url = new URL("./{file}", import.meta.url);
+const $bytes = $url.protocol === "file:"
+  ? await (await import("node:fs/promises")).readFile($url)
+  : await (await fetch($url)).arrayBuffer();
+const {{ instance: {{ exports: $wasm }} }} = await WebAssembly.instantiate($bytes, {{}});
+const $memory = new Float{bits}Array($wasm.memory.buffer);
+"""
+
+WASM_PLACES = """
+static real wasm_x[{inputs}], wasm_out[{outputs}];
+real *x_at(void) {{ return wasm_x; }}
+real *out_at(void) {{ return wasm_out; }}
+int run(void) {{ {run} }}
+"""
+
+WASM_FLAGS = (
+    *("--target=wasm32-freestanding", "-std=c99", "-Os", "-g0", "-s", "-fbuiltin"),
+    *("-Wl,--no-entry", "-Wl,--export=run", "-Wl,--export=x_at", "-Wl,--export=out_at"),
+)
+
+
+def to_js(model: Model | Network) -> tuple[bytes, Exported]:
+    """Return an ES module that predicts rows, objects of cells by column.
+
+    Raises: UsageError for what has no JavaScript.
+    """
+    code, text, call = _statements(model)
+    script = JavaScript(code.real == "float")
+    try:
+        script.add(read_statements(text))
+    except UnsupportedError as error:
+        raise UsageError(f"export: every op must have a JavaScript form (got {error})") from error
+    inputs, outputs = _sizes(model)
+    x, out = script.reserve(inputs), script.reserve(outputs)
+    module = TITLE.format(title=comment_text(code.title)) + script.text()
+    module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call=call.format("$x, $out"))
+    return (module + _interface(model)).encode(), _exported("js", model)
+
+
+def to_wasm(model: Model | Network, file: str) -> tuple[bytes, Exported]:
+    """Return WebAssembly, and beside it a module that loads `file` and predicts rows.
+
+    Raises: UsageError for what has no C; MissingExtraError without zig.
+    """
+    code, text, call = _statements(model)
+    inputs, outputs = _sizes(model)
+    places = WASM_PLACES.format(
+        inputs=inputs, outputs=outputs, run=f"return {call.format('wasm_x, wasm_out')};"
+    )
+    text = text.removeprefix(code.text) + places
+    data = _compiled(c_file(code, text, libm=False))
+    bits = 32 if code.real == "float" else 64
+    module = LOADER.format(title=comment_text(code.title), file=quote(file), bits=bits)
+    x, out = (f"$wasm.{place}_at() / $memory.BYTES_PER_ELEMENT" for place in ("x", "out"))
+    module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call="$wasm.run()") + _interface(
+        model
+    )
+    return data, _exported("wasm", model, beside={".mjs": module.encode()})
+
+
+def _compiled(source: str) -> bytes:
+    """Return C as WebAssembly."""
+    if find_spec("ziglang") is None:
+        raise MissingExtraError("export to WebAssembly", "compiled")
+    with TemporaryDirectory(prefix="mlpengine-") as directory:
+        folder = Path(directory)
+        (folder / "model.c").write_text(source, encoding="ascii")
+        command = [executable, "-m", "ziglang", "cc", *WASM_FLAGS, "model.c", "-o", "model.wasm"]
+        try:
+            run(command, cwd=folder, check=True, capture_output=True, text=True)
+        except CalledProcessError as error:
+            raise CompileError(f"export to WebAssembly: zig failed: {error.stderr}") from error
+        return (folder / "model.wasm").read_bytes()
+
+
+def _statements(model: Model | Network) -> tuple[NetworkCode, str, str]:
+    """Return the network, all statements, and the call that predicts, for its arguments."""
+    if isinstance(model, Network):
+        code = network_code(model, name="network")
+        return code, code.text, "(network({}), 1)"
+    whole = model_code(model, "model", rounded=ROUNDED_IN_PAGES)
+    return whole.network, whole.network.text + whole.text, f"{whole.predict}({{}})"
+
+
+def _sizes(model: Model | Network) -> tuple[int, int]:
+    """Return how many numbers a row and its prediction have."""
+    if isinstance(model, Network):
+        code = network_code(model)
+        return code.in_dim, code.out_dim
+    return len(model.columns), len(description(model)["names"])
+
+
+def _interface(model: Model | Network) -> str:
+    """Return what a module exports, in JavaScript."""
+    if isinstance(model, Network):
+        return PREDICT.format(inputs=_sizes(model)[0])
+    text = Path(__file__).with_name("row.js").read_text(encoding="utf-8")
+    return text.replace("DESCRIPTION", script_json(description(model)), 1)
+
+
+def script_json(value: object) -> str:
+    """Return JSON that may stand within a script, also of a page."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":  # so that no text ends the element
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def description(model: Model) -> dict[str, Any]:
+    """Return what a module knows of columns and predictions, ready for JSON."""
+    preprocessor, task = model.preprocessor, model.task
+    categories = {category.column: category for category in preprocessor.categories}
+    numbers = preprocessor.numbers
+    assert numbers is not None
+    columns: list[dict[str, Any]] = []
+    for name in preprocessor.columns:
+        if category := categories.get(name):
+            column = {"kind": "category", "gaps": not category.strict, "levels": category.levels}
+            column |= {} if category.text else {"numeric": True}
+        else:
+            column = {"kind": preprocessor.kinds.get(name, "number"), "gaps": not numbers.strict}
+        columns.append({"name": name, **column})
+    known: dict[str, Any] = {
+        "columns": columns,
+        "gaps": sorted(preprocessor.options.reading.missing),
+        "names": model.classes,
+        "task": "labels" if isinstance(task, MultiLabel) else "classes",
+        "levels": [],
+    }
+    if not isinstance(task, Regression):
+        return known
+    known |= {"task": "numbers", "names": list(task.column_names)}
+    if model.residuals is None:
+        return known
+    ends = [model.residuals.ends(level) for level in MODULE_LEVELS]
+    intervals = [
+        {
+            "name": name,
+            "output": i * len(task.loss.predictions) + task.loss.point,
+            "ends": [[float(low[i]), float(high[i])] for low, high in ends],
+            "places": model.residuals.places[:, i].tolist(),
+            "scales": model.residuals.scales[:, i].tolist(),
+        }
+        for i, name in enumerate(model.target)
+    ]
+    bounds = [end if abs(end) < float("inf") else None for end in task.loss.target_range]
+    return known | {"levels": list(MODULE_LEVELS), "intervals": intervals, "range": bounds}
+
+
+def _exported(form: str, model: Model | Network, **more: Any) -> Exported:
+    if isinstance(model, Network):
+        return Exported(form, {"input": "numbers"}, {"output": "numbers"}, **more)
+    known = description(model)
+    inputs = {column["name"]: column["kind"] for column in known["columns"]}
+    return Exported(form, inputs, dict.fromkeys(map(str, known["names"]), "number"), **more)

@@ -1,0 +1,110 @@
+/* A row as the numbers that the model takes, and what these numbers give. */
+const model = DESCRIPTION;
+
+/* The columns of a row, each with its name, its kind, and whether it may be a gap. */
+export const columns = model.columns;
+
+/* The classes or labels in their order, or the names of the predicted numbers. */
+export const names = model.names;
+
+/* The levels that an interval may have; empty if there is none. */
+export const levels = model.levels;
+
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const gaps = new Set(model.gaps);
+const key = (level, numeric) => (numeric && NUMBER.test(level) ? Number(level) : String(level));
+const codes = new Map(
+  columns.map(({ name, levels = [], numeric }) => [
+    name,
+    new Map(levels.map((level, code) => [key(level, numeric), code])),
+  ]),
+);
+
+const ISO = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?(?:Z|([+-])(\d\d):?(\d\d))?)?$/;
+const POINTS = /^(\d{1,2})\.(\d{1,2})\.(\d{4})(?: (\d{1,2}):(\d\d)(?::(\d\d))?)?$/;
+const CLOCK = /^(\d{1,2}):(\d\d)(?::(\d\d))?$/;
+
+/* Seconds since 1970, of a number, a Date, or a text without an offset in UTC; NaN for others. */
+function seconds(value) {
+  if (typeof value === "number") return value;
+  if (value instanceof Date) return value.getTime() / 1000;
+  const text = String(value);
+  let year = 1970, month = 1, day = 1, clock = [], offset = 0, match;
+  if ((match = ISO.exec(text))) {
+    [, year, month, day, ...clock] = match;
+    if (match[7]) offset = Number(`${match[7]}1`) * (3600 * match[8] + 60 * match[9]);
+  } else if ((match = POINTS.exec(text))) [, day, month, year, ...clock] = match;
+  else if ((match = CLOCK.exec(text))) [, ...clock] = match;
+  else return NaN;
+  const [hour, minute, second] = [0, 1, 2].map((i) => Number(clock[i] ?? 0));
+  const start = new Date(0);
+  start.setUTCFullYear(year, month - 1, day);
+  const exists = start.getUTCMonth() === month - 1 && start.getUTCDate() === Number(day);
+  if (!exists || hour > 23 || minute > 59 || second >= 60) return NaN;
+  return start.getTime() / 1000 + 3600 * hour + 60 * minute + second - offset;
+}
+
+function number(value) {
+  if (typeof value === "boolean") return Number(value);
+  if (typeof value !== "string") return typeof value === "number" ? value : NaN;
+  const word = { true: 1, false: 0 }[value.toLowerCase()];
+  return word ?? (NUMBER.test(value) ? Number(value) : NaN);
+}
+
+/* Return the number of a cell: NaN for a gap, -1 for a level that training did not see. */
+function read(column, cell) {
+  const value = typeof cell === "string" ? cell.trim() : cell;
+  const where = `predict: column ${JSON.stringify(column.name)}`;
+  if (value === undefined) throw new TypeError(`${where} is needed; null stands for a gap`);
+  if (value === null || value !== value || gaps.has(value)) {
+    if (!column.gaps) throw new TypeError(`${where} needs a value, as there was no gap in training`);
+    return NaN;
+  }
+  if (column.kind === "category") return codes.get(column.name).get(key(value, column.numeric)) ?? -1;
+  const result = column.kind === "date" ? seconds(value) : number(value);
+  if (!(Math.abs(result) <= 1e100)) {
+    const kind = column.kind === "date" ? "date" : "number";
+    throw new TypeError(`${where} needs a ${kind} (got ${JSON.stringify(cell)})`);
+  }
+  return result;
+}
+
+/* The size of errors at a prediction: linear between places, constant beyond them. */
+function scaleAt({ places, scales }, value) {
+  const last = places.length - 1;
+  const right = places.findIndex((place) => place >= value);
+  if (right <= 0) return right ? scales[last] : scales[0];
+  const share = (value - places[right - 1]) / (places[right] - places[right - 1]);
+  return scales[right - 1] + share * (scales[right] - scales[right - 1]);
+}
+
+function intervals(out, level) {
+  const [least, greatest] = model.range;
+  return model.intervals.map(({ name, output, ends, ...scale }) => {
+    const [low, high] = ends[levels.indexOf(level)];
+    const size = scaleAt(scale, out[output]);
+    const clipped = (value) => Math.min(Math.max(value, least ?? -Infinity), greatest ?? Infinity);
+    return [name, [clipped(out[output] + low * size), clipped(out[output] + high * size)]];
+  });
+}
+
+/* Predict a row, an object of cells by column: { label, probabilities } of a class,
+   { labels, probabilities } of several labels, or { values, interval } of numbers, where the
+   interval holds the share `level` of new targets, if the model was trained with folds. */
+export function predict(row, { level = 0.9 } = {}) {
+  const cells = columns.map((c) => read(c, Object.hasOwn(row, c.name) ? row[c.name] : undefined));
+  const out = run(cells);
+  if (!out) throw new RangeError("predict: the row cannot be used, as its prediction is not finite");
+  const named = Object.fromEntries(names.map((name, i) => [name, out[i]]));
+  if (model.task === "numbers") {
+    if (!levels.length) return { values: named };
+    if (!levels.includes(level)) throw new RangeError(`predict: level must be one of ${levels}`);
+    return { values: named, interval: Object.fromEntries(intervals(out, level)) };
+  }
+  if (model.task === "labels") {
+    const labels = Object.fromEntries(names.map((name, i) => [name, Number(out[i] > 0.5)]));
+    return { labels, probabilities: named };
+  }
+  const best = out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
+  return { label: names[best], probabilities: named };
+}

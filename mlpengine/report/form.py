@@ -1,0 +1,129 @@
+"""A page that predicts: a form of the model's columns, and the model as a script of the page."""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mlpengine.export import description, to_js
+from mlpengine.features.summary import ColumnState
+from mlpengine.models.model import Model
+from mlpengine.tables.table import number_text
+
+from .markup import Content, Markup, joined, number, shortened, tag
+from .page import style
+
+FORM_POLICY = (
+    "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
+    "img-src data:; base-uri 'none'; form-action 'none'"
+)
+"""The page loads and sends nothing, and runs its own script alone."""
+
+DAY = 86_400
+
+
+def form_page(model: Model) -> str:
+    """Return a page with a form of the model's columns, which predicts what is typed.
+
+    Raises: UsageError for what has no JavaScript.
+    """
+    columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
+    target = " and ".join(shortened(name) for name in model.target)
+    text = _asset("form.js")
+    script = Markup(f"\n{to_js(model)[0].decode()}\n{text}")
+    styles = Markup(style() + _asset("form.css"))
+    policy = FORM_POLICY.format(script=_digest(script), style=_digest(styles))
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"Prediction of {target}"),
+        tag("style", styles),
+    )
+    fields = [_field(i, one, summary.get(one["name"])) for i, one in enumerate(columns)]
+    body = tag(
+        "body",
+        tag("header", tag("h1", f"Prediction of {target}")),
+        tag(
+            "main",
+            tag("div", id="prediction", role="status", aria_live="polite"),
+            tag("form", *fields, autocomplete="off", aria_label="Columns"),
+        ),
+        tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
+        tag("script", script, type="module"),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _field(place: int, column: Mapping[str, Any], known: ColumnState | None) -> Markup:
+    """Return the label, the input and the hint of a column."""
+    name, kind, gaps = f"c{place}", column["kind"], column["gaps"]
+    hint = ", ".join(_hints(column, known))
+    about = {"id": name, "name": name, "aria_describedby": f"{name}-hint" if hint else None}
+    low, high = _range(known)
+    if kind in ("category", "boolean"):
+        levels = column.get("levels", ["true", "false"])
+        usual = _usual_level(known)
+        options = [_option(level, level, chosen=i == usual) for i, level in enumerate(levels)]
+        if kind == "category":
+            options.append(_option(_unknown(levels), "another one", chosen=False))
+        if gaps:
+            options.append(_option("", "unknown", chosen=False))
+        box = tag("select", *options, **about)
+    elif kind == "date":
+        whole = low % DAY == 0 and high % DAY == 0
+        text = number_text("date", round((low + high) / 2 / DAY) * DAY)
+        value = text.partition("T")[0] if whole else text
+        box = tag("input", type="date" if whole else "datetime-local", value=value,
+                  step=None if whole else 1, **about)  # fmt: skip
+    else:
+        middle = known["quantiles"][8] if known and known.get("quantiles") else 0.0
+        value = f"{round(middle) if kind == 'integer' else middle:.6g}"
+        box = tag("input", type="number", step="any", value=value, **about)
+    hints = tag("span", hint, class_="hint", id=f"{name}-hint") if hint else None
+    return tag("div", tag("label", column["name"], for_=name), box, hints)
+
+
+def _hints(column: Mapping[str, Any], known: ColumnState | None) -> Iterator[str]:
+    if known and known.get("quantiles") and column["kind"] not in ("category", "boolean"):
+        low, high = _range(known)
+        if column["kind"] == "date":
+            ends = [number_text("date", float(round(end))).replace("T", " ") for end in (low, high)]
+        else:
+            ends = [number(end) for end in (low, high)]
+        yield f"in training {ends[0]} to {ends[1]}"
+    if column["gaps"] and column["kind"] not in ("category", "boolean"):
+        yield "may be empty"
+
+
+def _range(known: ColumnState | None) -> tuple[float, float]:
+    quantiles = known.get("quantiles") if known else None
+    return (quantiles[0], quantiles[-1]) if quantiles else (0.0, 0.0)
+
+
+def _usual_level(known: ColumnState | None) -> int:
+    """Return the number of the commonest level."""
+    shares = known.get("shares", [])[:-1] if known else []
+    return shares.index(max(shares)) if shares else 0
+
+
+def _unknown(levels: list[str]) -> str:
+    text = "(another one)"
+    while text in levels:
+        text += "_"
+    return text
+
+
+def _option(value: str, shown: Content, *, chosen: bool) -> Markup:
+    return tag("option", joined(shown), value=value, selected="" if chosen else None)
+
+
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()

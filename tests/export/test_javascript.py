@@ -1,0 +1,243 @@
+"""Modules of JavaScript and WebAssembly, run by Node on the rows that `predict` takes."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import own_networks
+import pytest
+from test_export import MODELS, mixed_model, mixed_table
+from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
+
+import mlpengine
+from mlpengine import Mlp
+from mlpengine.errors import MissingExtraError, NumericalError, UsageError
+from mlpengine.export import _node, export
+from mlpengine.export._javascript import to_js
+from mlpengine.export._node import row_objects
+from mlpengine.features import Preprocessor
+from mlpengine.models.model import Model
+from mlpengine.nn import ACTIVATIONS
+from mlpengine.tables import Table
+
+NODE = shutil.which("node")
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
+
+
+def in_node(folder, modules, rows):
+    """Return the answers of several modules, text by name, each for its rows."""
+    for name, text in modules.items():
+        (folder / f"{name}.mjs").write_text(text)
+    (folder / "rows.json").write_text(json.dumps(rows))
+    (folder / "all.mjs").write_text(
+        'import { readFileSync } from "node:fs";\n'
+        'const answers = {}, rows = JSON.parse(readFileSync("rows.json"));\n'
+        "for (const name in rows) {\n"
+        "  const { predict } = await import(`./${name}.mjs`);\n"
+        "  answers[name] = rows[name].map((row) => {\n"
+        "    try { return predict(...[row].flat(name.startsWith('net') ? 0 : 1)); }\n"
+        "    catch (error) { return error.message; }\n"
+        "  });\n"
+        "}\n"
+        "console.log(JSON.stringify(answers));\n"
+    )
+    done = subprocess.run(
+        [NODE, "all.mjs"], cwd=folder, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_javascript_gives_our_predictions_on_mixed_tables(tmp_path):
+    """Every kind of column, target, loss and preprocessing, with gaps and unknown levels."""
+    models = {f"m{i}": mixed_model(**options) for i, options in enumerate(MODELS.values())}
+    gaps = [one.get("gaps", True) for one in MODELS.values()]
+    tables = [mixed_table(gaps=one).rows(np.arange(40)) for one in gaps]
+    modules = {name: to_js(model)[0].decode() for name, model in models.items()}
+    rows = {
+        name: row_objects(model.preprocessor, table)
+        for (name, model), table in zip(models.items(), tables, strict=True)
+    }
+    answers = in_node(tmp_path, modules, rows)
+    for (name, model), table in zip(models.items(), tables, strict=True):
+        task, got = model.task, answers[name]
+        if hasattr(task, "column_names"):
+            values = np.array([[one["values"][n] for n in task.column_names] for one in got])
+            expected = np.stack([*model.predict_columns(table).values()], axis=1)
+            spread = np.repeat(task.target.scale, len(task.loss.predictions))
+            if task.target.log:
+                values, expected = np.log(values), np.log(expected)
+            np.testing.assert_allclose(values / spread, expected / spread, rtol=0, atol=1e-5)
+            continue
+        keys = [
+            str(label).lower() if label in (True, False) else str(label) for label in model.classes
+        ]
+        chances = np.array([[one["probabilities"][key] for key in keys] for one in got])
+        np.testing.assert_allclose(chances, model.predict_proba(table), rtol=0, atol=1e-5)
+        labels = [one.get("label", [*one.get("labels", {}).values()]) for one in got]
+        assert labels == model.predict(table).tolist()
+
+
+def networks():
+    """Return networks of every op that has C, in both dtypes."""
+    kinds = {name: make() for name, make in own_networks.NETWORKS.items()} | TABLES
+    nets = [shaken(kinds[name]) for name in kinds if name not in WITHOUT_C] + [shaken(Normalized())]
+    for dtype in ("float32", "float64"):
+        for op in ACTIVATIONS:
+            sizes = [7, 20, 20, 4]
+            mlp = Mlp(sizes, activation=str(op), output_activation=str(op), dtype=dtype)
+            nets.append(shaken(mlp))
+    return {f"net{i}": net for i, net in enumerate(nets)}
+
+
+def test_javascript_computes_every_network_that_c_does(tmp_path):
+    nets = networks()
+    x = {
+        name: 2 * np.random.default_rng(1).standard_normal((20, *net.in_shape)).astype("f4")
+        for name, net in nets.items()
+    }
+    modules = {name: to_js(net)[0].decode() for name, net in nets.items()}
+    rows = {name: values.reshape(20, -1).tolist() for name, values in x.items()}
+    answers = in_node(tmp_path, modules, rows)
+    for name, net in nets.items():
+        tolerance = 1e-12 if net.dtype == np.float64 else 2e-5
+        expected = net.predict(x[name].astype(net.dtype))
+        np.testing.assert_allclose(answers[name], expected, tolerance, tolerance, err_msg=name)
+        assert ("Math.fround" in modules[name]) == (net.dtype == np.float32)
+
+
+@pytest.fixture(scope="module")
+def flats():
+    """Return a model of numbers with folds, from categories, gaps, dates and booleans."""
+    rng = np.random.default_rng(2)
+    rows = 300
+    area = rng.uniform(20, 200, rows)
+    cells = {
+        "area": area.round(1).tolist(),
+        "rooms": rng.integers(1, 6, rows).tolist(),
+        "kind": rng.choice(["old", "new", "</script>"], rows).tolist(),
+        "sold": [f"2024-{m:02}-{d:02}" for m, d in rng.integers(1, 13, (rows, 2)).tolist()],
+        "lift": rng.choice(["true", "false"], rows).tolist(),
+    }
+    for name in ("area", "kind", "lift"):
+        for row in rng.integers(0, rows, 20).tolist():
+            cells[name][row] = None
+    cells["price"] = (1000 * area + rng.normal(0, 5000, rows)).tolist()
+    model, _ = mlpengine.fit(
+        cells, target="price", model={"hidden": [8]}, training={"folds": 3, "epochs": 5}
+    )
+    return model
+
+
+def test_cells_are_read_as_predict_reads_them_and_intervals_are_its_own(flats, tmp_path):
+    usual = {"area": 70.5, "rooms": 3, "kind": "old", "sold": "2024-05-06", "lift": True}
+    rows = [
+        usual,
+        usual | {"area": None, "kind": None, "lift": None},
+        usual | {"area": "", "kind": " NA ", "lift": "null"},
+        usual | {"area": " 70.5 ", "lift": "TRUE"},
+        usual | {"kind": "never seen", "rooms": 1e6},
+        usual | {"kind": "</script>", "sold": "2024-02-29T13:45:10.25+02:00"},
+        usual | {"sold": "1969-12-31 23:59"},
+        usual | {"sold": "31.12.2024 23:59:59", "lift": "false"},
+    ]
+    levels = {0.5: rows, 0.9: rows, 0.99: rows[:2]}
+    name = json.dumps([[row, {"level": level}] for level, some in levels.items() for row in some])
+    text = to_js(flats)[0].decode()
+    answers = in_node(tmp_path, {"m": text}, {"m": json.loads(name)})["m"]
+    got = iter(answers)
+    spread = flats.task.target.scale[0]
+    for level, some in levels.items():
+        for row in some:
+            one = next(got)
+            table = {key: [cell] for key, cell in row.items()}
+            low, high = flats.predict_interval(table, level)
+            expected = np.array([flats.predict(table)[0], low[0], high[0]])
+            values = np.array([one["values"]["price"], *one["interval"]["price"]])
+            np.testing.assert_allclose(values / spread, expected / spread, rtol=0, atol=1e-5)
+
+
+def test_what_is_no_cell_is_refused_by_the_name_of_its_column(flats, tmp_path):
+    usual = {"area": 70.5, "rooms": 3, "kind": "old", "sold": "2024-05-06", "lift": True}
+    no_rooms = {name: cell for name, cell in usual.items() if name != "rooms"}
+    wrong = {
+        'column "rooms" is needed; null stands for a gap': [no_rooms],
+        'column "rooms" needs a number (got "three")': [usual | {"rooms": "three"}],
+        'column "area" needs a number (got 1e+101)': [usual | {"area": 1e101}],
+        'column "sold" needs a date (got "2024-02-30")': [usual | {"sold": "2024-02-30"}],
+        'column "sold" needs a date (got "05/06/2024")': [usual | {"sold": "05/06/2024"}],
+        "level must be one of 0.5,0.8,0.9,0.95,0.99": [usual, {"level": 0.7}],
+    }
+    text = to_js(flats)[0].decode()
+    answers = in_node(tmp_path, {"m": text}, {"m": [*wrong.values()]})["m"]
+    for message, answer in zip(wrong, answers, strict=True):
+        assert message in json.dumps(answer).replace('\\"', '"').replace('\\\\"', '"'), answer
+
+
+def test_export_says_what_node_found(flats, tmp_path, monkeypatch):
+    exported = export(flats, tmp_path / "flats.js")
+    assert re.fullmatch(r"\d+ made-up rows in Node", exported.compared)
+    assert 0 < exported.difference <= 1e-5
+    assert exported.inputs["sold"] == "date"
+    text = (tmp_path / "flats.js").read_text()
+    assert "</script" not in text
+    monkeypatch.setattr(_node.shutil, "which", lambda _: None)
+    again = export(flats, tmp_path / "again.mjs")
+    assert (again.difference, again.compared) == (None, "Node is not installed")
+    assert (tmp_path / "again.mjs").read_text() == text
+
+
+def test_a_module_that_differs_is_not_written(flats, tmp_path, monkeypatch):
+    from mlpengine.backends.scalar import javascript
+
+    monkeypatch.setitem(javascript.JS_FUNCTIONS, "v_sqrt", "({})")
+    with pytest.raises(NumericalError, match=r"Node must return what our own .* \(they differ by"):
+        export(flats, tmp_path / "m.js")
+    monkeypatch.setitem(javascript.JS_FUNCTIONS, "v_sqrt", "unknown({})")
+    with pytest.raises(NumericalError, match=r"Node must run the module .*unknown is not defined"):
+        export(flats, tmp_path / "m.js")
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_has_no_javascript_is_refused(tmp_path):
+    network = own_networks.NETWORKS["attention"]()
+    with pytest.raises(UsageError, match="every op must have a C form"):
+        export(network, tmp_path / "net.js")
+
+
+def test_size_is_under_three_times_that_of_the_weights(tmp_path):
+    mlp = Mlp([20, 64, 64, 1], seed=1)
+    export(mlp, tmp_path / "net.js")
+    assert (tmp_path / "net.js").stat().st_size < 3 * mlp.params.flat.nbytes
+
+
+def test_webassembly_gives_our_predictions(flats, tmp_path):
+    pytest.importorskip("ziglang", reason="needs the extra compiled")
+    models = [flats, mixed_model(**MODELS["8 networks, text classes"])]
+    x = np.random.default_rng(4).standard_normal((50, 5))
+    single = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
+    models.append(Model(shaken(Mlp([5, 40, 40, 1], activation="gelu")), single, "mse"))
+    for model in models:
+        exported = export(model, tmp_path / "a b.wasm")
+        assert 0 < exported.difference <= 1e-5
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a b.mjs", "a b.wasm"]
+        assert (tmp_path / "a b.wasm").read_bytes()[:4] == b"\0asm"
+
+
+def test_without_zig_the_error_names_the_extra(flats, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    with pytest.raises(MissingExtraError, match="export to WebAssembly needs an optional package"):
+        export(flats, tmp_path / "m.wasm")
+    assert not any(Path(tmp_path).iterdir())
+
+
+def test_rows_of_one_s_own_are_compared(flats, tmp_path):
+    cells = {"area": [50.0], "rooms": [2], "kind": ["old"], "sold": ["2024-01-01"], "lift": [True]}
+    exported = export(flats, tmp_path / "m.mjs", rows=flats.table(cells))
+    assert exported.compared == "1 held-out rows in Node"
+    assert isinstance(flats.table(cells), Table)

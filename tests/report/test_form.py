@@ -1,0 +1,186 @@
+"""The page that predicts, in headless Chromium: what is typed gives what `predict` gives."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlpengine
+from mlpengine.report.form import form_page
+
+BROWSER = shutil.which(os.environ.get("CHROMIUM", "chromium"))
+SCRIPT = "shown => [...shown.querySelectorAll('p, td')].map(one => one.textContent)"
+
+
+@pytest.fixture(scope="module")
+def flats():
+    """Return a model of numbers with folds, from categories, gaps, dates and booleans."""
+    rng, rows = np.random.default_rng(2), 200
+    area = rng.uniform(20, 200, rows)
+    cells = {
+        "area": area.round(1).tolist(),
+        "kind": rng.choice(["old", "new", "</script>"], rows).tolist(),
+        "sold": [f"2024-{m:02}-{d:02}" for m, d in rng.integers(1, 13, (rows, 2)).tolist()],
+        "lift": rng.choice(["true", "false"], rows).tolist(),
+    }
+    for name in ("area", "kind", "lift"):
+        for row in rng.integers(0, rows, 20).tolist():
+            cells[name][row] = None
+    cells["price"] = (1000 * area + rng.normal(0, 5000, rows)).tolist()
+    model, _ = mlpengine.fit(
+        cells, target="price", model={"hidden": [8]}, training={"folds": 3, "epochs": 5}
+    )
+    return model
+
+
+class Page:
+    """A page in a browser, driven by the DevTools protocol through two pipes."""
+
+    def __init__(self, send, receive):
+        self.send, self.receive, self.count, self.events = send, receive, 0, []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = attached["sessionId"]
+
+    session = None
+
+    def call(self, method, **params):
+        self.count += 1
+        message = {"id": self.count, "method": method, "params": params}
+        message |= {"sessionId": self.session} if self.session else {}
+        self.send.write(json.dumps(message).encode() + b"\0")
+        self.send.flush()
+        while (answer := self.read()).get("id") != self.count:
+            self.events.append(answer)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def read(self):
+        text = b""
+        while not text.endswith(b"\0"):
+            one = self.receive.read(1)
+            assert one, "the browser has ended"
+            text += one
+        return json.loads(text[:-1])
+
+    def value(self, expression):
+        done = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in done, done
+        return done["result"].get("value")
+
+    def open(self, path):
+        for domain in ("Page", "Network", "Log", "Runtime"):
+            self.call(f"{domain}.enable")
+        self.call("Page.navigate", url=path.as_uri())
+        ready = "document.readyState === 'complete' && location.protocol === 'file:'"
+        for _ in range(10_000):
+            if self.value(ready):
+                return
+        raise AssertionError("the page did not load")
+
+
+@contextmanager
+def chromium(folder):
+    """Open a browser, and end it."""
+    command_in, our_out = os.pipe()
+    our_in, command_out = os.pipe()
+    options = "--headless --no-sandbox --disable-gpu --no-first-run --remote-debugging-pipe"
+    line = f'exec "{BROWSER}" {options} --user-data-dir="{folder}" '
+    line += f"3<&{command_in} 4>&{command_out}"
+    process = subprocess.Popen(
+        ["bash", "-c", line], pass_fds=(command_in, command_out), stderr=subprocess.DEVNULL
+    )
+    os.close(command_in)
+    os.close(command_out)
+    with os.fdopen(our_out, "wb") as send, os.fdopen(our_in, "rb", buffering=0) as receive:
+        try:
+            yield Page(send, receive)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+def test_ten_typed_rows_give_our_predictions(flats, tmp_path):
+    path = tmp_path / "form.html"
+    path.write_text(form_page(flats), encoding="utf-8")
+    rng = np.random.default_rng(1)
+    rows = [
+        {
+            "area": "" if i == 3 else f"{rng.uniform(20, 200):.1f}",
+            "kind": ["old", "new", "</script>", "", "(another one)"][i % 5],
+            "sold": f"2024-{i + 1:02}-17",
+            "lift": ["true", "false", ""][i % 3],
+        }
+        for i in range(10)
+    ]
+    with chromium(tmp_path / "profile") as page:
+        page.call("Emulation.setDeviceMetricsOverride", width=400, height=900, mobile=False,
+                  deviceScaleFactor=1)  # fmt: skip
+        page.open(path)
+        assert page.value("document.documentElement.scrollWidth") == 400
+        names = page.value("[...document.querySelectorAll('label')].map(one => one.textContent)")
+        assert names == flats.columns
+        for row in rows:
+            typed = json.dumps([row[name] for name in names])
+            lines = page.value(
+                f"{typed}.forEach((cell, i) => {{ const box = document.getElementById(`c${{i}}`);"
+                "box.value = cell; box.dispatchEvent(new Event('input', {bubbles: true})); });"
+                f"({SCRIPT})(document.querySelector('#prediction'))"
+            )
+            table = {name: [cell] for name, cell in row.items()}
+            low, high = flats.predict_interval(table)
+            expected = [flats.predict(table)[0], low[0], high[0]]
+            numbers = [
+                float(n.replace(",", "")) for n in re.findall(r"-?[\d,]*\d(?:\.\d+)?", lines[0])
+            ]
+            numbers += [
+                float(n.replace(",", ""))
+                for n in re.findall(r"-?[\d,]*\d(?:\.\d+)?", lines[1].partition("between")[2])
+            ]
+            np.testing.assert_allclose(numbers, expected, rtol=2e-5)
+        sent = [
+            one["params"]["request"]["url"]
+            for one in page.events
+            if one.get("method") == "Network.requestWillBeSent"
+        ]
+        assert {url.partition(":")[0] for url in sent} <= {"file", "data"}
+        assert len([url for url in sent if url.startswith("file:")]) == 1
+        kinds = {one.get("method") for one in page.events}
+        assert not kinds & {
+            "Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"
+        }  # fmt: skip
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+def test_axe_finds_nothing_serious(flats, tmp_path):
+    if find_spec("axe_core_python") is None:
+        pytest.skip("needs axe-core-python")
+    path = tmp_path / "form.html"
+    path.write_text(form_page(flats), encoding="utf-8")
+    with chromium(tmp_path / "profile") as page:
+        page.open(path)
+        folder = Path(find_spec("axe_core_python").submodule_search_locations[0])
+        page.value(next(folder.rglob("axe.min.js")).read_text(encoding="utf-8") + ";0")
+        for scheme in ("light", "dark"):
+            feature = [{"name": "prefers-color-scheme", "value": scheme}]
+            page.call("Emulation.setEmulatedMedia", features=feature)
+            found = page.value("axe.run().then(done => JSON.stringify(done.violations))")
+            wrong = [x for x in json.loads(found) if x["impact"] in ("serious", "critical")]
+            assert wrong == [], scheme
+
+
+def test_the_page_refuses_everything_but_its_own_script(flats):
+    text = form_page(flats)
+    assert re.search(r"default-src &#x27;none&#x27;; script-src &#x27;sha256-[\w+/]+=", text)
+    assert "unsafe" not in text
+    assert text.count("<script") == text.count("</script>") == 1
