@@ -126,7 +126,7 @@ def student_recipe(rows: int) -> RunSettings:
     steps = (rows + made_rows_for(rows)) / STUDENT_BATCH
     lr = 0.001 if rows <= FEW_ROWS else 0.003
     return RunSettings(
-        network=NetworkSettings(hidden=(64, 64), activation=("mish",)),
+        network=NetworkSettings(hidden=(64, 64), activation=("silu",)),
         training=TrainingSettings(
             optimizer=settings_class(AdamW)(lr=lr, weight_decay=0.03),
             schedule=CosineSchedule(),
