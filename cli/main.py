@@ -26,6 +26,7 @@ COMMANDS = {
     "check": "Report problems in the data of a config.",
     "summary": "Show the network of a config: shapes, memory, arithmetic.",
     "train": "Train a network from a config, or resume a run.",
+    "distill": "Train one small network to predict what a run predicts.",
     "sweep": "Train a config with other settings, and find the best.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",

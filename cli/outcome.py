@@ -13,7 +13,7 @@ from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.spec import Array
 from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Loop, Result
-from mlpengine.training.measure import DEVIATION, OF_MEAN, OUT_OF_FOLD
+from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
 
 if TYPE_CHECKING:
     from .session import Session
@@ -94,6 +94,8 @@ def metrics_table(
             for subtitle, further in (spreads or {}).get(part, {}).items():
                 texts = (metric_text(further.get(name)) for name in names)
                 lines.append(_line(f"  {subtitle}", width, "", *texts))
+    if any(DIRECT in part for part in (spreads or {}).values()):
+        lines.append(f"{DIRECT}: a network of this size that learned the targets of the rows")
     if OUT_OF_FOLD in measured:
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""

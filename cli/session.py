@@ -231,7 +231,13 @@ class Session:
             self.model = self.trainer.model(preprocessor)
         else:
             self.fitted = self.trainer.finish(result)
-            self.measured = measure(self.fitted, data.parts, data.folds, blocks=data.blocks)
+            self.measured = measure(
+                self.fitted,
+                data.parts,
+                data.folds,
+                blocks=data.blocks,
+                beside=data.transfer.beside if data.transfer else None,
+            )
             measured = self.measured.metrics
             self.model = data.recorded(self.fitted.model(preprocessor), self.measured)
         self.model.save(directory.path / MODEL_FILE)
@@ -286,7 +292,7 @@ class Session:
     def _spread(self) -> dict[str, Any]:
         names = {DEVIATION: "deviation", ONE_NETWORK: "mean", OF_MEAN: "of_mean"}
         spread = {
-            part: {names[title]: finite(values) for title, values in lines.items()}
+            part: {names.get(title, title): finite(values) for title, values in lines.items()}
             for part, lines in self.measured.spreads.items()
         }
         return {"spread": spread} if spread else {}
@@ -320,14 +326,20 @@ class Session:
             "model": self.model.to_dict(),
             CONFIG_DIGEST: sha256(self._config).hexdigest(),
             "environment": self.environment,
-            "data": fingerprints(self.data.parts),
+            "data": fingerprints(self._learned_parts),
             "epochs": self.trainer.settings.training.epochs,
         }
         store = Checkpoints(self.directory.path / CHECKPOINTS)
         return [Checkpointer(store, header, **settings.options())]
 
+    @property
+    def _learned_parts(self) -> dict[str, Split]:
+        """The rows of all parts, and those that a student learns from."""
+        parts, learned = self.data.parts, self.trainer.train
+        return parts if learned is parts["train"] else {**parts, "transfer set": learned}
+
     def _load(self, checkpoint: Checkpoint) -> None:
-        here, there = fingerprints(self.data.parts), checkpoint.header["data"]
+        here, there = fingerprints(self._learned_parts), checkpoint.header["data"]
         changed = [name for name in here.keys() | there if here.get(name) != there.get(name)]
         if changed:
             raise RunError(

@@ -150,7 +150,8 @@ def command(
         if refit:
             overrides.append(Override("--refit", ("training", "refit"), "true"))
         model = None if origin is None else load(origin)
-        return Start(config or resume or _config_of(origin), overrides, out, model)
+        own = [] if config or resume else [OWN_TARGETS]
+        return Start(config or resume or _config_of(origin), [*own, *overrides], out, model)
 
     with stops(quiet=not root) as state, aborting(ranks, state), ExitStack() as opened:
         begin = on_all(ranks, start)
@@ -181,6 +182,10 @@ def command(
             else:
                 run_session(session, state, ranks, shown)
     leave(state)
+
+
+OWN_TARGETS = Override("--from", ("data", "transfer_set"), "null")
+"""Trains a student further on the targets of rows that its teacher has not labeled."""
 
 
 def given_overrides(

@@ -62,6 +62,8 @@ QUESTIONS = {
     "compare runs": "compare",
     "make training faster": "speed",
     "freeze layers": "freeze",
+    "distillation": "distill",
+    "smaller model": "distill",
     "training loop of my own": "own-loop",
 }
 """Words that a reader types, and the recipe that answers them."""

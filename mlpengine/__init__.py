@@ -41,7 +41,7 @@ from mlpengine.common.lazy import lazy_names
 from mlpengine.errors import MlpEngineError
 
 if TYPE_CHECKING:
-    from mlpengine.config.fitting import FitResult, fit
+    from mlpengine.config.fitting import FitResult, distill, fit
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
     from mlpengine.models import Model, metric
@@ -78,6 +78,7 @@ __all__ = [
     "SoftmaxCrossEntropy",
     "Tape",
     "TrainingStep",
+    "distill",
     "fit",
     "load",
     "metric",
@@ -86,7 +87,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is first used
     __name__,
     {
-        "config.fitting": ("FitResult", "fit"),
+        "config.fitting": ("FitResult", "distill", "fit"),
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlpengine.common.fork_locks import cached_property
 from mlpengine.config.load import ConfigFile, Override
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
@@ -34,6 +35,7 @@ from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
 from mlpengine.training.trainer import Trainer, front_of, network_specs, step_rows
+from mlpengine.training.transfer import TransferSet
 
 _log = logging.getLogger("mlpengine")
 
@@ -47,6 +49,20 @@ class LoadedData:
     task: Task
     loss: Loss
     parts: dict[str, Split]
+    given: TransferSet | None = None
+    """A transfer set in memory; otherwise it is the config's, if that has one."""
+
+    @cached_property
+    def transfer(self) -> TransferSet | None:
+        """What a teacher predicts, from which a student learns."""
+        name = self.file.config.data.transfer_set
+        if self.given is not None or name is None:
+            return self.given
+        path = self.file.find(name)
+        if path is None:
+            text = f"there is no such file ({name}); null trains on the rows' own targets"
+            raise self.file.wrong(("data", "transfer_set"), text)
+        return TransferSet.load(path)
 
     @property
     def folds(self) -> Array | None:
@@ -134,22 +150,35 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
 
     Raises: ConfigError if settings do not fit the data or each other.
     """
-    file, parts = data.file, data.parts
-    config = file.config
+    file, parts, transfer = data.file, data.parts, data.transfer
+    config, train, held = file.config, parts["train"], None
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
     if config.training.kinds and not config.training.folds:
         _log.warning("warning: training.kinds: is ignored without training.folds")
+    if transfer:
+        if config.data.stream or config.training.folds:
+            text = "needs one network and features in memory (training.folds, data.stream)"
+            raise file.wrong(("data", "transfer_set"), text)
+        table, rows = data.tables.parts["train"]
+        with file.errors_at("data", "transfer_set"):
+            train, held = transfer.rows(
+                table if rows is None else table.rows(rows),
+                data.tables.preprocessor,
+                data.task,
+                train,
+            )
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
             data.task,
-            parts["train"],
+            train,
             parts.get("validation"),
             folds=data.folds,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             start=start.networks if start else (),
+            held=held,
         )
 
 

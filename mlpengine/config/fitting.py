@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.wording import html_table, plural
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
+from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
+from mlpengine.config.presets import fill_missing
 from mlpengine.config.problems import near_path, path_of
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document, dotted
@@ -36,6 +38,8 @@ from mlpengine.training.trainer import Fitted, Trainer
 
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
+DISTILL_EXAMPLE = "mlpengine.distill(table, target='price', predict=model)"
+
 SECTION_EXAMPLES = {
     "data": "{'drop': ['id']}",
     "model": "{'preset': 'realmlp'}",
@@ -55,7 +59,8 @@ class FitResult(Result):
         metrics: loss and headline metrics by part: train, and validation and test if there are;
             with folds out_of_fold in place of train.
         spreads: of several networks, by part and title: the standard error (``+-``) out of fold, or
-            the mean (``one network``) and deviation over seeds.
+            the mean (``one network``) and deviation over seeds; of a student those of its
+            ``teacher`` and of a network that was trained directly (``direct``).
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
         decided: what ``mlpengine init`` decides for such a table, a line each with its keys, and
@@ -130,13 +135,93 @@ def fit(
     given = {"validation": validation, "test": test}
     file, tables, decided = _config(table, target, given, config, proposing=start is None)
     model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
-    data, trainer, fitted = _trained(file, tables, model, callbacks)
+    data = _loaded(file, tables, model)
+    trainer = trainer_of(data, model)
+    fitted = trainer.fit(callbacks)
     best = fitted.result.best_epoch
     if file.config.training.refit and best:
-        file = with_overrides(file, refit_overrides(best))
-        data, trainer, fitted = _trained(file, tables, model, callbacks)
+        data = _loaded(with_overrides(file, refit_overrides(best)), tables, model)
+        trainer = trainer_of(data, model)
+        fitted = trainer.fit(callbacks)
+    return _measured(data, trainer, fitted, decided)
+
+
+@called_as(DISTILL_EXAMPLE)
+def distill(
+    table: Any,
+    /,
+    target: str | Sequence[str] | None = None,
+    *,
+    predict: Model | str | os.PathLike[str] | Predict,
+    made: int | None = None,
+    validation: Any = None,
+    test: Any = None,
+    callbacks: Sequence[Callback] = (),
+    **config: Any,
+) -> tuple[Model, FitResult]:
+    """Train one small network to predict what a teacher predicts; return it and the result.
+
+    It learns from the rows of the table and from rows made of them, which have some cells of a near
+    row; its targets are the teacher's numbers or probabilities.  The `spreads` of the result hold
+    the metrics of the teacher, and of a network of this size that learned the targets of the table,
+    on test rows, or else on those of validation.  The student has intervals or sets where the
+    teacher is a model that has, or a function and there are validation rows, which it must not have
+    learned.
+
+    Args:
+        table: the rows that the teacher learned, in any form that `fit` takes.
+        target: the column to predict, or several.
+        predict: a model, a run, or a function from rows without targets to numbers, or to
+            probabilities with a column for each class in sorted order.  Rows are a data frame of
+            the kind that was given, or else a mapping of columns to arrays.
+        made: number of rows to make; by default twenty of each training row, at most 100,000.
+        validation: a table of its own in place of a share of `table`.
+        test: the same for the test.
+        callbacks: called by the training loop.
+        config: the sections and keys of a config by name, as for `fit`, such as
+            ``model={"hidden": [32]}``.
+
+    >>> teacher, _ = fit("penguins", seed=1, training={"epochs": 20})
+    >>> student, result = distill(
+    ...     "penguins", predict=teacher, seed=1, made=500, model={"hidden": [16]}
+    ... )
+    >>> student.mlp.sizes[1:], sorted(result.spreads["test"])
+    ((16, 3), ['direct', 'teacher'])
+
+    Raises: as `fit`, and UsageError for predictions of another shape, or that are not finite.
+    """
+    teacher = load(os.fspath(predict)) if isinstance(predict, str | os.PathLike) else predict
+    if not isinstance(teacher, Model) and not callable(teacher):
+        raise UsageError(
+            f"distill: predict must be a model, a run or a function (got {quoted(predict)}); write "
+            f"{DISTILL_EXAMPLE}"
+        )
+    given = {"validation": validation, "test": test}
+    one = _plain(config)
+    one.setdefault("training", {})["folds"] = None
+    if validation is None:
+        one.setdefault("data", {}).setdefault("split", {}).setdefault("validation", 0.0)
+        one["training"].setdefault("early_stopping", None)
+    file, tables, _ = _config(table, target, given, one, proposing=True)
+    data = _loaded(file, tables, None)
+    own = {name: one[name] for name in STUDENT_SECTIONS if name in config}
+    fill_missing(own, student_sections(data.tables.rows["train"]))
+    sections = {**file.document.data, **own}
+    frames = {"train": table, **{name: rows for name, rows in given.items() if rows is not None}}
+    data = replace(data, file=_checked(sections))
+    data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
+    trainer = trainer_of(data)
+    return _measured(data, trainer, trainer.fit(callbacks), [])
+
+
+def _measured(
+    data: LoadedData, trainer: Trainer, fitted: Fitted, decided: list[str]
+) -> tuple[Model, FitResult]:
+    """Return the model of a training, with what the result tells."""
+    beside = data.transfer.beside if data.transfer else None
+    file = data.file
     with trainer.pinned():
-        measured = measure(fitted, data.parts, data.folds, blocks=data.blocks)
+        measured = measure(fitted, data.parts, data.folds, blocks=data.blocks, beside=beside)
         if fitted.diagnostics and fitted.result.seconds >= YARDSTICK_SECONDS:
             score = score_of(data, held_out(data, fitted.mean, measured.last))
             fitted.diagnostics.core.standing = standing_of(data, score)
@@ -154,20 +239,13 @@ def fit(
     )
 
 
-def _trained(
-    file: ConfigFile,
-    tables: Mapping[str, Table],
-    start: Model | None,
-    callbacks: Sequence[Callback],
-) -> tuple[LoadedData, Trainer, Fitted]:
-    """Train as a config says, on tables in memory by part."""
+def _loaded(file: ConfigFile, tables: Mapping[str, Table], start: Model | None) -> LoadedData:
+    """Return the data of a config, of which parts are tables in memory."""
     before = start.preprocessor if start else None
     source = read_source(file, table=tables.get("train"), fitted=before)
     own = {part: table for part, table in tables.items() if part != "train"}
     read = read_tables(file, source, before, own)
-    data = load_data(file, tables=read, is_new=start is not None)
-    trainer = trainer_of(data, start)
-    return data, trainer, trainer.fit(callbacks)
+    return load_data(file, tables=read, is_new=start is not None)
 
 
 def _config(

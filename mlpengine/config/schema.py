@@ -75,6 +75,11 @@ class _Source(Section):
         default=None, description="A separate file for validation."
     )
     test_source: str | None = Field(default=None, description="A separate file for the test.")
+    transfer_set: str | None = Field(
+        default=None,
+        description="What a teacher predicts for the training rows and rows made of them, which "
+        "train in their place: a file of mlpengine distill.",
+    )
 
 
 if TYPE_CHECKING:

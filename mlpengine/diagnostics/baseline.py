@@ -20,7 +20,7 @@ from mlpengine.ops import (
     SoftmaxCrossEntropy,
 )
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.spec import Array
+from mlpengine.spec import Array, Spec
 
 RARE = 1e-6
 """Smallest distance of a class's share from 0 and 1."""
@@ -215,7 +215,7 @@ def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | Non
     """Return the loss of an output (outputs,) that is the same for every row."""
     output = np.tile(constant, (len(y), 1))
     target = y if y.ndim == 1 else y.astype(np.float64)
-    bound = loss.bind(output, None, weighted=weights is not None)
+    bound = loss.bind(output, None, weighted=weights is not None, target=Spec.of(target))
     bound.target[...] = target
     if weights is not None and bound.sample_weight is not None:
         bound.sample_weight[...] = weights

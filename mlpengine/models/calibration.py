@@ -151,6 +151,11 @@ class Residuals:
         low, high = np.where(is_skewed, (first[shortest], last[shortest]), (-half, half))
         return low, high
 
+    def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
+        """Return targets (rows, targets) that new rows of these predictions may have."""
+        errors = np.stack([rng.choice(one, len(predictions)) for one in self.errors.T], axis=1)
+        return np.asarray(predictions + errors * self._scale(predictions))
+
     def _scale(self, predictions: Array) -> Array:
         """Return how large errors are at predictions (rows, targets), of that shape."""
         columns = zip(predictions.T, self.places.T, self.scales.T, strict=True)

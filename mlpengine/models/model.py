@@ -75,6 +75,7 @@ class Model(KnownAttributes):
     _elsewhere: ClassVar = {
         "score": "write model.evaluate(table)",
         "fit": "write mlpengine.fit(table, target='y', start=model)",
+        "distill": "write mlpengine.distill(table, target='y', predict=model)",
         "transform": "write model.features(model.table(table))",
         "summary": "print(model) says what it is, and `mlpengine summary` more",
         "feature_importances_": "`mlpengine explain` computes them",

@@ -102,6 +102,41 @@ def _realmlp(task: str) -> RunSettings:
     )
 
 
+COPIES, MADE_ROWS = 20, 100_000
+"""Rows made of each training row, and the most in all, from which a student learns, too."""
+
+STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
+"""Rows of a step of a student, and the fewest steps and epochs of its training."""
+
+FEW_ROWS = 1_000
+"""Training rows up to which a student has a third of the learning rate."""
+
+
+def made_rows_for(rows: int) -> int:
+    """Return how many rows to make of so many training rows."""
+    return min(COPIES * rows, MADE_ROWS)
+
+
+def student_recipe(rows: int) -> RunSettings:
+    """Return the settings of a student of a table of so many training rows, of one network.
+
+    Measured with means of 16 networks as teachers (November 2026): without made rows, without bins
+    or with relu a student was worse, and on few rows with a higher learning rate.
+    """
+    steps = (rows + made_rows_for(rows)) / STUDENT_BATCH
+    lr = 0.001 if rows <= FEW_ROWS else 0.003
+    return RunSettings(
+        network=NetworkSettings(hidden=(64, 64), activation=("silu",)),
+        training=TrainingSettings(
+            optimizer=settings_class(AdamW)(lr=lr, weight_decay=0.03),
+            schedule=CosineSchedule(),
+            epochs=max(STUDENT_EPOCHS, round(STUDENT_STEPS / steps)),
+            batch_size=STUDENT_BATCH,
+            clip_norm=1.0,
+        ),
+    )
+
+
 FOLDS, ROWS_OF_FOLD = 8, 10
 """Networks that are trained together by default, and the fewest rows for each."""
 

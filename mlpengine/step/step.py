@@ -300,7 +300,7 @@ class TrainingStep(KnownAttributes):
         try:
             bound.write(rows, target, weights)
         except (ShapeError, DtypeError):
-            if not self._take_targets_as(target):
+            if not self.take_targets_as(target):
                 raise
             bound = self.bound(len(rows))
             bound.write(rows, target, weights)
@@ -331,8 +331,11 @@ class TrainingStep(KnownAttributes):
         wanted = ", ".join(map(str, ("rows", *shape)))
         return f"training step: x must be ({wanted}) (got {rows.shape}); {advice}"
 
-    def _take_targets_as(self, y: Array) -> bool:
-        """Bind the step anew for targets of the kind of `y`; return False if it has no other."""
+    def take_targets_as(self, y: Array) -> bool:
+        """Bind the step anew for targets of the kind of `y`, such as probabilities of classes.
+
+        Return False if it is bound for such targets already, or the loss does not take them.
+        """
         output, now = Spec.of(self._full.scratch.output), Spec.of(self._full.loss.target)
         given = Spec((*output.shape[:1], *y.shape[1:]), y.dtype)
         try:
@@ -456,7 +459,7 @@ class TrainingStep(KnownAttributes):
         """
         target = self._full.loss.target
         if y.dtype != target.dtype or y.ndim != target.ndim:
-            self._take_targets_as(y)
+            self.take_targets_as(y)
         data = x, y, sample_weight
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
@@ -764,7 +767,7 @@ class NamedStep(TrainingStep):
         try:
             bound.write(rows, target, weights)
         except (ShapeError, DtypeError):
-            if not self._take_targets_as(target):
+            if not self.take_targets_as(target):
                 raise
             bound = self.bound(len(rows))
             bound.write(rows, target, weights)
@@ -790,9 +793,9 @@ class NamedStep(TrainingStep):
             else:
                 need_array(value, f"training step: {name}")
 
-    def _take_targets_as(self, y: Any) -> bool:
+    def take_targets_as(self, y: Any) -> bool:
         if not isinstance(self.loss, LossSum):
-            return super()._take_targets_as(y)
+            return super().take_targets_as(y)
         now = row_specs(self._full.loss.target, self.batch_size)
         kinds = {}
         for name, given in row_specs(y, self.batch_size).items():
@@ -813,7 +816,7 @@ class NamedStep(TrainingStep):
     ) -> tuple[Array, Array]:
         rows, target = self._named(x, y)
         if isinstance(self.loss, LossSum):
-            self._take_targets_as(target)
+            self.take_targets_as(target)
         data = rows, target, sample_weight
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)

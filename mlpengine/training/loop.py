@@ -226,6 +226,7 @@ class Loop(KnownAttributes, Uncopyable):
             except UsageError as error:
                 raise UsageError(f"loop: early_stopping: monitor: {error}") from None
         self.nonfinite = on_nonfinite or NonfiniteRule()
+        step.take_targets_as(train.y)
         program = step.bound(step.batch_size).forward
         self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)
         used = len(train) if rows is None else rows

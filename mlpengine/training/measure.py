@@ -22,6 +22,9 @@ ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """The titles of spreads: the mean over networks; a standard deviation or standard error; and the
 score out of fold as that of the mean of all networks."""
 
+TEACHER, DIRECT = "teacher", "direct"
+"""The titles of what a student is compared with: its teacher, and a network trained directly."""
+
 Metrics = dict[str, float]
 
 
@@ -30,7 +33,8 @@ class Measured:
     """Loss and headline metrics by part.
 
     `spreads` hold further metrics by part and title: out of fold the standard error and an estimate
-    of the mean of all networks (of classes the loss alone); with several seeds mean and deviation.
+    of the mean of all networks (of classes the loss alone); with several seeds mean and deviation;
+    of a student those of its teacher and of a network that was trained directly.
     `calibration_error` is that of probabilities out of fold.  `last` is name, rows and outputs of
     the last part.
     """
@@ -46,12 +50,14 @@ def measure(
     parts: Mapping[str, Split],
     folds: Array | None = None,
     blocks: Array | None = None,
+    beside: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> Measured:
     """Measure trained networks on each part; on the training part out of fold, if there are folds.
 
     The loss is that of training or, of calibrated probabilities, that of evaluation.
 
-    `blocks` are numbers of training rows, equal where rows depend on each other.
+    `blocks` are numbers of training rows, equal where rows depend on each other; `beside` are
+    outputs of other models, by part and title, which are measured, too.
     """
     measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
     task, networks, evaluator = mean.task, mean.networks, fitted.evaluator
@@ -61,6 +67,10 @@ def measure(
         for name, part in parts.items():
             measured.metrics[name] = evaluator.run(part)
             measured.last = name, part, evaluator.output
+            if others := (beside or {}).get(name):
+                scorer = Scorer(loss, task, task.outputs, networks[0].dtype)
+                scores = {title: scorer.run(output, part) for title, output in others.items()}
+                measured.spreads[name] = scores
         return measured
     scorer = Scorer(loss, task, task.outputs, networks[0].dtype)
     for name, part, output in outputs(mean, parts, folds):

@@ -59,6 +59,7 @@ from mlpengine.training.ensemble_loop import SEED_STRIDE, EnsembleLoop
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.nonfinite_rule import NonfiniteRule
 from mlpengine.training.starting import copy_weights
+from mlpengine.training.transfer import HeldRows
 
 SMALL_STEP = 2**20
 """Parameters times rows of a batch below which two ranks are no faster than one."""
@@ -182,6 +183,8 @@ class Trainer(KnownAttributes):
         members, shares: those of an earlier training, which goes on.
         more_rows: whether other rows follow these, so that batches may be larger and weights do
             not start from these rows.
+        held: made rows that calibrate a student; `train` are the others, as its teacher labels
+            them.
 
     Attributes:
         networks: kind by kind, in the order of folds or seeds.
@@ -208,13 +211,14 @@ class Trainer(KnownAttributes):
         members: Sequence[Member] = (),
         shares: tuple[float, ...] = (),
         more_rows: bool = False,
+        held: HeldRows | None = None,
     ) -> None:
         training = settings.training
         if training.loss is None:
             raise UsageError("trainer: settings.training.loss must be given (got None)")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
-        self.numbers, self.ranks = numbers, ranks
+        self.numbers, self.ranks, self.held = numbers, ranks, held
         self._last: Loop | EnsembleLoop | None = None
         self.kinds = training.trained_kinds if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
@@ -466,7 +470,9 @@ class Trainer(KnownAttributes):
         fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
         folds, train = self.folds, self.train
         if folds is None:
-            return self._calibrated(fitted, self.validation, fitted.mean.forward)
+            fitted = self._calibrated(fitted, self.validation, fitted.mean.forward)
+            known = self.held.calibrate(self.task, fitted.mean.forward) if self.held else {}
+            return replace(fitted, **known)
         if self.settings.training.fold_kinds and self.numbers is not None:
             mean, shares = best_mean(
                 fitted.mean,

@@ -176,7 +176,7 @@ def test_the_text_fields_are_those_of_configs():
     given = iter(map(str, range(100)))
     tree = filled(FIELDS, given)
     assert int(next(given)) > 25
-    assert tree["data"]["target"] == ["12"]
+    assert tree["data"]["target"] == ["13"]
 
 
 @pytest.mark.parametrize("part", range(PARTS))

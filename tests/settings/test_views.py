@@ -46,7 +46,15 @@ DECLARING = [*SETTINGS, *MEMBERS]
 
 FILES_ONLY = {
     "DataSection": {
-        *("source", "validation_source", "test_source", "delimiter", "decimal", "thousands"),
+        *(
+            "source",
+            "validation_source",
+            "test_source",
+            "transfer_set",
+            "delimiter",
+            "decimal",
+            "thousands",
+        ),
         *("text_encoding", "na_values", "date_format", "split", "stream"),
     },
     "ModelSection": {"preset"},

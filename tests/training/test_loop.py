@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
 
-from mlpengine import Adam, MeanSquaredError, Mlp, MlpEngineError, Sgd, TrainingStep
+from mlpengine import (
+    Adam,
+    MeanSquaredError,
+    Mlp,
+    MlpEngineError,
+    Sgd,
+    SoftmaxCrossEntropy,
+    TrainingStep,
+)
 from mlpengine.errors import NumericalError, UsageError
 from mlpengine.features.targets import NumberTarget
-from mlpengine.models.task import Regression, Split
+from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
@@ -315,3 +323,21 @@ class Stateful(Callback):
 def test_what_is_no_callback_is_refused(callbacks, message):
     with pytest.raises(UsageError, match=message):
         make_loop(callbacks=callbacks)
+
+
+def test_a_loop_learns_probabilities_of_classes_as_steps_do():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(20, 4)).astype(np.float32)
+    y = rng.dirichlet(np.ones(3), 20).astype(np.float32)
+    steps = []
+    for _ in range(2):
+        mlp = Mlp([4, 3], seed=0)
+        steps.append(TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), batch_size=20))
+    watcher = Watcher()
+    Loop(
+        steps[0], Classification(3), Split(x, y, y.argmax(axis=1)), epochs=2, callbacks=[watcher]
+    ).run()
+    order = watcher.rows
+    for rows in order:
+        steps[1](x[rows], y[rows])
+    np.testing.assert_array_equal(steps[0].mlp.params.flat, steps[1].mlp.params.flat)

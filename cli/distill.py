@@ -1,0 +1,172 @@
+"""`mlpengine distill`: from a run of several networks to a run of one that predicts the same."""
+
+import json
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import numpy as np
+
+from mlpengine.common.wording import plural
+from mlpengine.config import ConfigFile, Override, load_config, parse_override
+from mlpengine.config.build import load_data, trainer_of
+from mlpengine.config.distilling import Teacher, student_config
+from mlpengine.config.load import with_overrides
+from mlpengine.config.tables import Tables, digests, read_source, read_tables
+from mlpengine.errors import RunError, UsageError
+from mlpengine.models.model import Model
+from mlpengine.spec import Array
+from mlpengine.training.loading import load
+from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RunDirectory
+from mlpengine.training.transfer import TRANSFER_FILE
+
+from .progress import progress
+from .session import Session, resolved_config
+from .stopping import leave, stops
+from .streams import say
+from .train import Shown, run_session
+
+EPILOG = """\b
+Examples:
+  mlpengine distill runs/price -o runs/price-small
+  mlpengine distill runs/price --hidden 32
+  mlpengine distill runs/price --hidden 32,16 --made 200000
+  mlpengine distill runs/price --set training.epochs=40
+  mlpengine export runs/price-student --format c-train -o price.c
+"""
+
+
+def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> list[int] | None:
+    """Return the sizes of layers, such as [64, 64] for 64,64."""
+    if text is None:
+        return None
+    with suppress(ValueError):
+        sizes = [int(part) for part in text.split(",")]
+        if min(sizes) > 0:
+            return sizes
+    raise click.BadParameter(f"write sizes of hidden layers, such as 64,64 (got {text!r})")
+
+
+@click.command("distill", epilog=EPILOG)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Run directory; by default runs/<name>-student.",
+)
+@click.option(
+    "--hidden",
+    callback=_sizes,
+    metavar="SIZES",
+    help="Sizes of the hidden layers; by default 64,64.",
+)
+@click.option(
+    "--made",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Rows to make; by default twenty of each training row, at most 100,000.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override, as in training.epochs=9",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+def command(
+    run: Path,
+    out: Path | None,
+    hidden: list[int] | None,
+    made: int | None,
+    settings: tuple[str, ...],
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Train one small network that predicts what the networks of RUN predict together.
+
+    It learns from the training rows of RUN and from rows made of them, which have some cells of a
+    near row; its targets are the predictions of RUN.  Test rows are those of RUN; the result shows
+    the metrics of both there, and those of a network of this size that learned the true targets.
+    The new run is as any other: evaluate, predict, export, report, and train --resume and --from
+    take it.
+    """
+    teacher = load(run)
+    file = load_config(resolved_config(run))
+    if file.config.data.stream:
+        raise UsageError(f"{run}: distill takes features in memory (the run has data.stream)")
+    _check_unchanged(run, file)
+    source = read_source(file, fitted=teacher.preprocessor)
+    known = read_tables(file, source, teacher.preprocessor)
+    overrides = [parse_override(text) for text in settings]
+    if hidden is not None:
+        overrides.insert(0, Override("--hidden", ("model", "hidden"), json.dumps(hidden)))
+    student = student_config(file, teacher, known.rows["train"], GIVEN_CONFIG)
+    student = with_overrides(student, overrides)
+    tables = read_tables(student, source)
+    _check_smaller(run, teacher, student, tables)
+    _check_same_rows(tables, known)
+    with stops() as state, ExitStack() as opened:
+        data = load_data(student, tables=tables)
+        directory = RunDirectory.create(out or Path("runs") / student.name)
+        opened.callback(directory.close)
+        if not quiet:
+            say(f"labeling {run} predicts training rows and rows made of them", err=True)
+        transfer = Teacher(teacher, data).transfer_set(made)
+        transfer.save(directory.path / TRANSFER_FILE)
+        file = replace(student, path=directory.path / GIVEN_CONFIG)
+        data = replace(data, file=file, given=transfer)
+        trainer = trainer_of(data)
+        session = Session(data, trainer, directory, progress(quiet))
+        session.write_inputs()
+        run_session(session, state, None, Shown(profile=False, quiet=quiet, as_json=as_json))
+    leave(state)
+
+
+def _check_unchanged(run: Path, file: ConfigFile) -> None:
+    """Raise RunError if the files of a run are not those that it was trained on."""
+    try:
+        known = json.loads((run / ENVIRONMENT_FILE).read_text(encoding="utf-8"))["data_sha256"]
+        before = {str(name): str(value) for name, value in known.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # an older run, or a file that was removed
+    now = digests(file)
+    changed = [name for name in before if now.get(name, before[name]) != before[name]]
+    if changed:
+        raise RunError(
+            f"{run}: its table has changed since the run was trained ({', '.join(changed)}); "
+            "restore it, or train the run again"
+        )
+
+
+def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Tables) -> None:
+    """Raise UsageError unless the teacher is several networks, or larger than the student."""
+    sizes = [tables.preprocessor.n_features, *student.config.model.hidden, teacher.task.outputs]
+    parameters = sum((a + 1) * b for a, b in pairwise(sizes))
+    own = len(teacher.mlp.params)
+    if teacher.members is None and parameters >= own:
+        hidden = "-".join(map(str, student.config.model.hidden))
+        raise UsageError(
+            f"{run}: is one network of {plural(own, 'parameter')}, so there is nothing to distill "
+            f"unless into a smaller one (hidden layers of {hidden} have {parameters:,}); write "
+            "--hidden 16, say"
+        )
+
+
+def _check_same_rows(tables: Tables, known: Tables) -> None:
+    """Raise UsageError unless each part holds the rows that it has in the teacher's run."""
+
+    def numbers(part: str, of: Tables) -> Array:
+        table, rows = of.parts[part]
+        return np.arange(table.n_rows) if rows is None else rows
+
+    same = tables.rows == known.rows
+    if not same or any((numbers(p, tables) != numbers(p, known)).any() for p in known.parts):
+        raise UsageError(
+            "distill: training, validation and test rows must be those of the teacher, which "
+            "learned the others; leave seed and data.split as they are"
+        )

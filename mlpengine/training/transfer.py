@@ -1,0 +1,205 @@
+"""Rows that a teacher labels, and from which a student learns in place of the training rows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.features import Preprocessor
+from mlpengine.features.mixed_rows import MixedRows
+from mlpengine.features.targets import NumberTarget
+from mlpengine.models.calibration import ClassSets, Residuals
+from mlpengine.models.task import BinaryClassification, Classification, Regression, Split, Task
+from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
+from mlpengine.spec import Array
+from mlpengine.tables.table import Table
+
+TRANSFER_FILE = "transfer.safetensors"
+"""The name of a transfer set in the directory of a run."""
+
+BESIDE = "beside"
+"""How the names of outputs of other models in the file begin."""
+
+HELD_ROWS = 4_096
+"""Made rows that do not train the student, by which it is compared with its teacher."""
+
+SMALLEST_CHANCE = 1e-9
+"""Bound of probabilities before their logarithm is taken."""
+
+Labeling = Callable[[MixedRows | None], tuple[Array, Array]]
+"""Returns what is learned of made rows, or for None of training rows, and what is predicted."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldRows:
+    """Made rows that do not train the student, with what the teacher predicts for them.
+
+    `drawn` are targets that new rows may have: of numbers the teacher's prediction and one of its
+    errors out of fold; of classes the number of a class, drawn from the predicted probabilities,
+    and one of the probabilities that the teacher gave to true classes out of fold.
+
+    Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
+    """
+
+    x: Array
+    taught: Array
+    drawn: Array
+
+    def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
+        """Return residuals or sets of a student, which errs as its teacher does, and differs.
+
+        They are those of the teacher on new rows, with the difference between student and teacher
+        on these rows added.
+        """
+        if isinstance(task, Regression):
+            predicted = task.predict(forward(self.x))
+            return {"residuals": Residuals.of(self.drawn - predicted, predicted)}
+        chances, rows = task.probabilities(forward(self.x)), np.arange(len(self.x))
+        assert chances is not None
+        classes = self.drawn[:, 0].astype(np.int64)
+        student, teacher = _logit(chances[rows, classes]), _logit(self.taught[rows, classes])
+        moved = 1 / (1 + np.exp(teacher - student - _logit(self.drawn[:, 1])))
+        return {"sets": ClassSets.of(moved[:, None], np.zeros_like(classes))}
+
+
+@dataclass(frozen=True, eq=False)
+class TransferSet:
+    """What a teacher predicts for the training rows, and for rows made of them.
+
+    The rows of `mixed` that have no targets are held, with `taught` and `drawn` as in `HeldRows`.
+
+    Shapes: targets (training rows and made rows, targets or classes): probabilities, or numbers in
+        the units of the table; `checksum` is that of the training rows; `beside` holds outputs
+        (rows, out_dim) of other models by part and title.
+    Source: Hinton, Vinyals and Dean 2015, "Distilling the knowledge in a neural network", section
+        2, for the name and for probabilities as targets.
+    """
+
+    mixed: MixedRows
+    targets: Array
+    taught: Array
+    drawn: Array
+    checksum: int
+    beside: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        fitted: Preprocessor,
+        train: Split,
+        label: Labeling,
+        *,
+        made: int,
+        seed: int,
+        errors: Residuals | ClassSets | None = None,
+    ) -> "TransferSet":
+        """Have so many rows that are made of training rows labeled, and the training rows.
+
+        `errors` are those of the teacher on new rows, if they are known.
+        """
+        rng = np.random.Generator(np.random.PCG64([seed, 2]))
+        held = 0 if errors is None else HELD_ROWS
+        mixed = MixedRows.of(fitted, train.x, made + held, rng)
+        (own, _), (targets, predicted) = label(None), label(mixed)
+        taught = predicted[made:]
+        if isinstance(errors, Residuals):
+            drawn = errors.drawn(taught, rng)
+        elif errors is not None:
+            classes = (taught.cumsum(axis=1) < rng.random((held, 1))).sum(axis=1)
+            classes = np.minimum(classes, taught.shape[1] - 1)
+            drawn = np.column_stack([classes, rng.choice(errors.chances, held)])
+        else:
+            drawn = taught
+        targets = np.concatenate([own, targets[:made]])
+        return cls(mixed, targets, taught, drawn, _checksum(train))
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        arrays = {
+            "base": self.mixed.base,
+            "other": self.mixed.other,
+            "swapped": np.packbits(self.mixed.swapped, axis=1),
+            "targets": self.targets,
+            "taught": self.taught,
+            "drawn": self.drawn,
+        }
+        for part, outputs in self.beside.items():
+            arrays |= {f"{BESIDE}.{part}.{title}": output for title, output in outputs.items()}
+        header = {"columns": list(self.mixed.columns), "checksum": self.checksum}
+        write_tensors(path, arrays, {"transfer": header})
+
+    @classmethod
+    def load(cls, path: Path) -> "TransferSet":
+        """Read what `save` wrote.  Raises: CheckpointError if it is something else, or damaged."""
+        arrays, header = read_tensors(path)
+        try:
+            columns = tuple(map(str, header["transfer"]["columns"]))
+            names = ("base", "other", "targets", "taught", "drawn")
+            base, other, targets, taught, drawn = (arrays[name] for name in names)
+            swapped = np.unpackbits(arrays["swapped"], axis=1, count=len(columns)).astype(bool)
+            checksum = int(header["transfer"]["checksum"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path}: is not a transfer set ({error!r:.60})") from error
+        numbers = {"targets": targets, "taught": taught, "drawn": drawn}
+        check_finite(numbers, path)
+        beside: dict[str, dict[str, Array]] = {}
+        for name in sorted(arrays, reverse=True):  # the teacher first
+            if name.startswith(BESIDE):
+                _, part, title = name.split(".")
+                beside.setdefault(part, {})[title] = arrays[name]
+        mixed = MixedRows(base, other, swapped, columns)
+        return cls(mixed, targets, taught, drawn, checksum, beside)
+
+    def rows(
+        self, table: Table, fitted: Preprocessor, task: Task, train: Split
+    ) -> tuple[Split, HeldRows | None]:
+        """Return the rows that train a student, and those that are held, if any.
+
+        `table` holds the training rows, which are `train`.
+
+        Raises: UsageError if these are not the rows that the teacher labeled.
+        """
+        made, held = len(self.targets) - len(train), len(self.taught)
+        fits = len(self.mixed) == made + held and _checksum(train) == self.checksum
+        if not fits or self.targets.shape[1] != fitted.n_outputs:
+            raise UsageError(
+                "must be of the training rows, which have changed since the teacher labeled them; "
+                "distill again, or write null to train on the rows' own targets"
+            )
+        features = fitted.transform(self.mixed.table(table), targets=False).features
+        x = np.concatenate([train.x, np.asarray(features[:made], train.x.dtype)])
+        weights = train.weights
+        if weights is not None:
+            weights = np.concatenate([weights, weights[self.mixed.base[:made]]])
+        truth = self.targets
+        if isinstance(task, Classification):
+            truth = truth.argmax(axis=1)
+        elif not isinstance(task, Regression):
+            truth = (truth > 0.5).astype(np.float64)
+        y = np.ascontiguousarray(_learned(self.targets, fitted, task), train.x.dtype)
+        learned = Split(x, y, truth, weights)
+        if not held:
+            return learned, None
+        unlearned = np.asarray(features[made:], train.x.dtype)
+        return learned, HeldRows(unlearned, self.taught, self.drawn)
+
+
+def _learned(targets: Array, fitted: Preprocessor, task: Task) -> Array:
+    """Return probabilities, or numbers in the units of the table, as the loss takes them."""
+    if isinstance(fitted.target, NumberTarget):
+        return fitted.target.scaled(targets)
+    return targets[:, 1:] if isinstance(task, BinaryClassification) else targets
+
+
+def _checksum(train: Split) -> int:
+    truth = np.ascontiguousarray(train.truth)
+    return crc32(truth.data.cast("B"), crc32(np.ascontiguousarray(train.x).data.cast("B")))
+
+
+def _logit(chances: Array) -> Array:
+    inside = np.clip(chances, SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
+    return np.asarray(np.log(inside) - np.log1p(-inside))
