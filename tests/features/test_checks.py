@@ -227,9 +227,10 @@ def test_columns_that_tell_classes_are_examined_one_by_one(kinds):
     rng = np.random.default_rng(kinds)
     classes = rng.integers(0, kinds, 1800).astype(np.float64)
     noise = {f"noise {i}": Column(rng.normal(size=1800)) for i in range(5)}
-    order = Column(classes + rng.random(1800) * 0.9)  # many values, whose neighbors have the class
-    found = find_leaks(Table({**noise, "order": order}), [*noise, "order"], classes, "classification")
-    assert [leak.column for leak in found] == (["order"] if kinds < 900 else [])
+    order = Column(classes + rng.random(1800) * 0.9)  # neighbors have the class
+    table = Table({**noise, "order": order})
+    leaks = find_leaks(table, table.names, classes, "classification")
+    assert [leak.column for leak in leaks] == (["order"] if kinds < 900 else [])
 
 
 def test_values_are_compared_without_being_spelled_out(monkeypatch):
