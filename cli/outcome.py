@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlpengine.common.wording import plural, printable
-from mlpengine.models.metrics import confusion_matrix
+from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.spec import Array
@@ -127,10 +127,10 @@ def mistakes(
         return _residuals(part.truth, predicted, task.target.columns, name)
     if not isinstance(task, Classification):
         return []
+    if len(labels) > SHOWN_CLASSES:
+        return _commonest(part.truth.astype(np.int64), predicted, labels, name)
     counts = confusion_matrix(part.truth, predicted, len(labels)).astype(np.int64)
     texts = [printable(str(label)) for label in labels]
-    if len(texts) > SHOWN_CLASSES:
-        return _commonest(counts, texts, name)
     width = max(7, *(len(text[:12]) + 2 for text in texts))
     first = max(len(text[:20]) for text in texts) + 2
     lines = [f"{name}: true class by row, predicted by column"]
@@ -153,17 +153,12 @@ def shortest(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _commonest(counts: Array, texts: Sequence[str], name: str) -> list[str]:
-    wrong = counts.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(wrong, axis=None, kind="stable")[::-1][:SHOWN_MISTAKES]
-    pairs = [(int(i) // len(texts), int(i) % len(texts)) for i in order]
-    lines = [f"{name}: {wrong.sum():,} of {counts.sum():,} rows are wrong; most often"]
-    lines += [
-        f"  {texts[truth]} taken for {texts[taken]}: {wrong[truth, taken]:,}"
-        for truth, taken in pairs
-        if wrong[truth, taken]
-    ]
+def _commonest(truth: Array, predicted: Array, labels: Sequence[object], name: str) -> list[str]:
+    wrong = int((truth != predicted).sum())
+    lines = [f"{name}: {wrong:,} of {len(truth):,} rows are wrong; most often"]
+    for *pair, rows in commonest_mistakes(truth, predicted, SHOWN_MISTAKES):
+        actual, taken = (printable(str(labels[number])) for number in pair)
+        lines.append(f"  {actual} taken for {taken}: {rows:,}")
     return lines
 
 

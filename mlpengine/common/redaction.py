@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -84,12 +84,16 @@ def shown_path(path: Path) -> Path:
 
 def without_directories(value: Any) -> Any:
     """Return texts, also in lists and mappings, with each absolute path as its last part."""
+    return _without(value, [f"{one}/" for one in {str(Path.cwd()), str(Path.home())} - {"/"}])
+
+
+def _without(value: Any, directories: Sequence[str]) -> Any:
     if isinstance(value, str):
-        for known in {str(Path.cwd()), str(Path.home())} - {"/"}:
-            value = value.replace(f"{known}/", "")
-        return _DIRECTORIES.sub("", value)
+        for known in directories:
+            value = value.replace(known, "")
+        return _DIRECTORIES.sub("", value) if "/" in value or "\\" in value else value
     if isinstance(value, Mapping):
-        return {key: without_directories(one) for key, one in value.items()}
+        return {key: _without(one, directories) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [without_directories(one) for one in value]
+        return [_without(one, directories) for one in value]
     return value

@@ -16,8 +16,9 @@ from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.spec import Array
 from mlpengine.training.measure import OUT_OF_FOLD
 
-SCORED = 10_000
-"""Maximum number of rows, evenly spaced, from which errors and pictures are computed."""
+SCORED, SCORED_VALUES = 10_000, 1 << 24
+"""Maximum numbers of rows, evenly spaced, and of their outputs, from which errors and pictures are
+computed."""
 
 WORK = 5e8
 """Multiplications of a linear prediction right after training; they take some 0.1 s."""
@@ -55,7 +56,7 @@ def held_out(
     order = ("test", "train") if folds is not None else ("test", "validation", "train")
     name = next(part for part in order if part in parts)
     part = parts[name]
-    chosen = evenly_spaced(len(part), SCORED)
+    chosen = evenly_spaced(len(part), min(SCORED, SCORED_VALUES // data.task.outputs))
     rows = part.rows(chosen)
     title = OUT_OF_FOLD if name == "train" and folds is not None else name
     if known is not None and known[0] == title:

@@ -22,6 +22,9 @@ from mlpengine.ops import (
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.spec import Array, Spec
 
+AT_ONCE = 1 << 17
+"""Outputs of a constant prediction that are in memory at once: 1 MB, which stays in a cache."""
+
 RARE = 1e-6
 """Smallest distance of a class's share from 0 and 1."""
 
@@ -164,7 +167,7 @@ def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
     Shapes: as for `baseline_loss`.
     """
     if loss.name == "softmax_cross_entropy":
-        target = np.eye(outputs)[y] if y.ndim == 1 else y.astype(np.float64)
+        target = (np.equal(y[:, None], np.arange(outputs)) if y.ndim == 1 else y) * 1.0
         smoothing = getattr(loss, "label_smoothing", 0.0)
         class_weights = getattr(loss, "class_weights", None)
         shares = (1 - smoothing) * target + smoothing / outputs
@@ -212,14 +215,29 @@ def _of_output(name: str, parts: Sequence[tuple[Any, Array | None]]) -> list[Any
 
 
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
-    """Return the loss of an output (outputs,) that is the same for every row."""
-    output = np.tile(constant, (len(y), 1))
-    target = y if y.ndim == 1 else y.astype(np.float64)
-    bound = loss.bind(output, None, weighted=weights is not None, target=Spec.of(target))
-    bound.target[...] = target
-    if weights is not None and bound.sample_weight is not None:
-        bound.sample_weight[...] = weights
-    with np.errstate(all="ignore"):
-        for run in bound.forward:
-            run()
-    return float(bound.value)
+    """Return the loss of an output (outputs,) that is the same for every row.
+
+    Rows of one class count as one with the sum of their weights; blocks of rows take the memory.
+    """
+    count, y = len(y), y if y.ndim == 1 else y.astype(np.float64)
+    if y.ndim == 1:
+        of_classes = np.bincount(y, weights)
+        y = np.flatnonzero(of_classes)
+        weights = of_classes[y]
+    size = min(len(y), max(1, AT_ONCE // len(constant)))
+    value, bound = 0.0, None
+    for first in range(0, len(y), size):
+        rows = slice(first, first + size)
+        if bound is None or len(y[rows]) < size:
+            output = np.tile(constant, (len(y[rows]), 1))
+            bound = loss.bind(
+                output, None, weighted=weights is not None, target=Spec.of(y[rows]), mean_rows=count
+            )
+        bound.target[...] = y[rows]
+        if weights is not None and bound.sample_weight is not None:
+            bound.sample_weight[...] = weights[rows]
+        with np.errstate(all="ignore"):
+            for run in bound.forward:
+                run()
+        value += float(bound.value)
+    return value

@@ -86,9 +86,9 @@ class Standing(NamedTuple):
     fix: Sequence[Fix] = ()
 
 
-def rows_within(seconds: float, features: int) -> int:
-    """Return the number of rows for which all yardsticks take at most `seconds`."""
-    linear = SECONDS_PER_VALUE * features
+def rows_within(seconds: float, values: int) -> int:
+    """Return the number of rows, of so many features and outputs, that take at most `seconds`."""
+    linear = SECONDS_PER_VALUE * values
     square = SECONDS_PER_PAIR
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
 
@@ -111,7 +111,11 @@ def yardsticks(
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
     if len(x) < MIN_YARDSTICK_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
         return Yardsticks(shifts=shifts, shift_limit=limit)
-    wide = np.eye(int(truth.max()) + 1)[truth] if truth.ndim == 1 else truth.astype(np.float64)
+    own = _own_errors(predicted, truth)
+    wide = truth.astype(np.float64)
+    if truth.ndim == 1:
+        kinds, truth = np.unique(truth, return_inverse=True)  # thousands may have no row here
+        wide = np.eye(len(kinds))[truth]
     wide = wide - wide.mean(axis=0)
     features = standardized(x)
     near = nearest_rows(features)
@@ -124,7 +128,6 @@ def yardsticks(
     explained = [1 - np.square(wide - guess).sum() / squares for guess in guesses.values()]
     explained[2] = 1 - (1 - explained[2]) / (1 + 1 / NEIGHBORS)  # their mean has an error, too
     errors = {name: _errors(guess, truth, wide) for name, guess in guesses.items()}
-    own = _own_errors(predicted, truth)
     best_name = min(errors, key=lambda name: float(errors[name].mean()))
     difference = own - errors[best_name]
     constant = _constant_error(truth, wide)

@@ -159,10 +159,11 @@ def _is_suspect(values: Array, target: Array, task: TaskName, labels: Labels) ->
     others = np.flatnonzero(~result & (count > FEW_VALUES))
     if not len(others):
         return result
-    near = _nearest(order[others])
     if task == "classification":
-        result[others] = share_of_classes(near, target) >= ANSWER - ROUNDING_BOUND
+        shares = _bounds_of_shares(labels.classes[order[others]], labels.counts)
+        result[others] = shares >= ANSWER - ROUNDING_BOUND
         return result
+    near = _nearest(order[others])
     result[others] = share_of_squares(near, target) >= ANSWER - ROUNDING_BOUND
     centered, known = values - values.mean(axis=1, keepdims=True), target - target.mean()
     size = np.abs(centered).max(axis=1, keepdims=True)
@@ -180,7 +181,9 @@ def _largest_shares(groups: Array, classes: Array, counts: Array) -> Array:
     """
     kinds, base = len(counts), counts.max()
     height = int(groups.max(initial=0)) + 1
-    right = np.zeros(len(groups), np.int64)
+    right = np.full(len(groups), np.sort(counts)[-height:].sum())  # at most: a class for each group
+    if right.max(initial=0) - base < (ANSWER - ROUNDING_BOUND) * (counts.sum() - base):
+        groups = groups[:0]  # too many classes for so few groups
     size = max(1, SCREENED // (height * kinds))
     for first in range(0, len(groups), size):
         some = slice(first, first + size)
@@ -189,6 +192,25 @@ def _largest_shares(groups: Array, classes: Array, counts: Array) -> Array:
         table = np.bincount(cells.ravel(), minlength=kinds * len(starts) * height)
         largest = table.reshape(kinds, -1).max(axis=0)  # class of each group
         right[some] = largest.reshape(-1, height).sum(axis=1)
+    share: Array = (right - base) / (counts.sum() - base)
+    return share
+
+
+def _bounds_of_shares(classes: Array, counts: Array) -> Array:
+    """Return at least `share_of_classes` of columns, in a time that no number of classes changes.
+
+    The largest of some classes has at least their mean of the neighbors, so a row that is predicted
+    has as many of its own class.
+    Shapes: classes (columns, rows), in the order of each column; counts (kinds,) of the classes.
+    """
+    own = np.zeros(classes.shape, np.uint8)
+    for distance in range(1, NEIGHBORS_EACH_SIDE + 1):
+        equal = classes[:, distance:] == classes[:, :-distance]
+        own[:, distance:] += equal
+        own[:, :-distance] += equal
+    neighbors = np.diff(_window(classes.shape[1]), axis=0)[0] - 1
+    right = (own >= np.maximum(neighbors / len(counts), 1)).sum(axis=1)
+    base = counts.max()
     share: Array = (right - base) / (counts.sum() - base)
     return share
 
@@ -224,7 +246,8 @@ def find_leak(
         if has_groups(column, len(distinct)):
             share = share_of_groups(codes, labels)
         else:
-            share = float(share_of_classes(neighbors(column, codes, len(distinct)), target))
+            order = neighbors(column, codes, len(distinct)).order
+            share = share_of_classes(labels.classes[order], labels.counts)
         reason = f"alone it avoids {_percent(share)} of the errors of guessing"
         return Leak(name, share, reason) if share >= ANSWER else None
     share = float(share_of_squares(neighbors(column, codes, len(distinct)), target))
@@ -401,27 +424,35 @@ def _shuffled(rows: int) -> Array:
 
 
 def _nearest(order: Array) -> Neighbors:
-    place = np.arange(order.shape[-1])
+    return Neighbors(order, *_window(order.shape[-1]))
+
+
+def _window(rows: int) -> Array:
+    """Return the first row near each row in an order, and the one after the last: (2, rows)."""
+    place = np.arange(rows)
     start = np.maximum(place - NEIGHBORS_EACH_SIDE, 0)
-    return Neighbors(order, start, np.minimum(place + NEIGHBORS_EACH_SIDE + 1, len(place)))
+    return np.stack([start, np.minimum(place + NEIGHBORS_EACH_SIDE + 1, rows)])
 
 
-def share_of_classes(near: Neighbors, target: Array) -> Array:
+def share_of_classes(classes: Array, counts: Array) -> float:
     """Return the share of the errors of the largest class that the neighbors' largest class avoids.
 
-    The prediction for a row without neighbors is the largest class of all rows.
+    Of classes of equal size the first is the largest.
+    Shapes: classes (rows,), numbers from 0, in an order of the rows; counts (kinds,) of the
+    classes.
     """
-    _, classes, counts = np.unique(target, return_inverse=True, return_counts=True)
-    base = int(counts.argmax())
-    guess = np.full(near.order.shape, base)
-    votes = np.zeros(near.order.shape)
-    for number in range(len(counts)):
-        total = near.totals(classes == number)
-        guess[total > votes] = number
-        np.maximum(votes, total, out=votes)
-    right = (guess == classes[near.order]).sum(axis=-1)
-    share: Array = (right - counts[base]) / (len(target) - counts[base])
-    return share
+    margin = np.full(NEIGHBORS_EACH_SIDE, -1)
+    padded = np.concatenate([margin, classes, margin])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * NEIGHBORS_EACH_SIDE + 1)
+    near = np.sort(np.delete(windows, NEIGHBORS_EACH_SIDE, axis=1), axis=1)
+    guess, votes, run = np.zeros((3, len(classes)), np.int64)
+    before = near[:, 0]
+    for number in near.T:  # in their order
+        run = np.where(number == before, run + 1, 1)
+        most = (run > votes) & (number >= 0)
+        guess[most], votes[most], before = number[most], run[most], number
+    base = counts.max()
+    return float(((guess == classes).sum() - base) / (len(classes) - base))
 
 
 def share_of_groups(codes: Array, labels: Labels) -> float:
@@ -433,12 +464,14 @@ def share_of_groups(codes: Array, labels: Labels) -> float:
     counts = labels.counts
     base, kinds = int(counts.argmax()), len(counts)
     cells = (codes.astype(np.int64) + 1) * kinds + labels.classes
-    table = np.bincount(cells, minlength=(int(codes.max()) + 2) * kinds).reshape(-1, kinds)
-    groups, largest = np.arange(len(table)), table.argmax(axis=1)
-    size = table[groups, largest]
-    table[groups, largest] = 0
-    second = table.argmax(axis=1)
-    next_size = table[groups, second]
+    cells, sizes = np.unique(cells, return_counts=True)
+    order = np.lexsort((cells, -sizes, cells // kinds))  # in each group the largest class first
+    groups, classes, sizes = *np.divmod(cells[order], kinds), sizes[order]
+    first = np.flatnonzero(np.diff(groups, prepend=-1))
+    after = np.append(groups, -1)[first + 1] == groups[first]  # whether there is a second class
+    largest, size = classes[first], sizes[first]
+    second = np.where(after, np.append(classes, 0)[first + 1], 0)
+    next_size = np.where(after, np.append(sizes, 0)[first + 1], 0)
     stays = np.where(largest < second, next_size <= size - 1, next_size < size - 1)
     stays = np.where(size == 1, (next_size == 0) & (largest == base), stays)
     return float((size[stays].sum() - counts[base]) / (len(codes) - counts[base]))

@@ -12,13 +12,14 @@ from mlpengine.spec import Array
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,
-    "log_loss": metrics.log_loss,
+    "log_loss": lambda _, losses, weights: float(np.average(losses, weights=weights)),
     "macro_f1": metrics.f1,
     "r2": metrics.r2,
     "mae": metrics.mae,
     "rmse": metrics.rmse,
 }
-"""The metrics by which predictions are compared."""
+"""The metrics by which predictions are compared: functions of targets, of what is predicted (the
+log loss of the losses of the rows) and of weights."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
@@ -35,15 +36,12 @@ class Guess(NamedTuple):
     predicted: Array
     chances: Array | None = None
 
-    def rows(self, numbers: Array) -> "Guess":
-        """Return what is predicted for the rows of these numbers."""
-        chances = None if self.chances is None else self.chances[numbers]
-        return Guess(self.predicted[numbers], chances)
-
-    def score(self, metric: str, truth: Array, weights: Array | None) -> float:
-        """Return one of METRICS."""
-        values = self.chances if metric == "log_loss" else self.predicted
-        return METRICS[metric](truth, np.asarray(values), weights)
+    def compared(self, metric: str, truth: Array) -> Array:
+        """Return what a metric compares with the targets, a value or a vector for each row."""
+        if metric != "log_loss":
+            return self.predicted
+        with np.errstate(all="ignore"):
+            return metrics.log_losses(truth, np.asarray(self.chances))
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
@@ -51,7 +49,7 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
     truth, weights = train.truth, train.weights
     if isinstance(task, Classification):
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
-        shares = np.tile(counts / counts.sum(), (rows, 1))
+        shares = np.broadcast_to(counts / counts.sum(), (rows, len(counts)))
         return Guess(np.full(rows, counts.argmax()), shares)
     mean = np.average(truth.astype(np.float64), axis=0, weights=weights)
     repeated = np.tile(mean, (rows, 1))
@@ -124,7 +122,10 @@ def baseline_scores(
     The first prediction is compared with the others: ``ahead`` is its value of the first metric
     less theirs, whose error is that of the difference over the same rows (jackknife).
     """
-    whole = {who: _all(names, truth, guess, weights) for who, guess in guesses.items()}
+    given = {
+        who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()
+    }
+    whole = {who: _all(truth, values, weights) for who, values in given.items()}
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
         blocks = order % min(BASELINE_BLOCKS, len(truth))
@@ -132,8 +133,9 @@ def baseline_scores(
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
     for rows in left_out if len(left_out) > 1 else ():
         some = None if weights is None else weights[rows]
-        for who, guess in guesses.items():
-            parts[who].append(_all(names, truth[rows], guess.rows(rows), some))
+        for who, values in given.items():
+            each = {name: value[rows] for name, value in values.items()}
+            parts[who].append(_all(truth[rows], each, some))
     first = next(iter(guesses))
     result: dict[str, dict[str, dict[str, float]]] = {}
     for who in guesses:
@@ -151,9 +153,9 @@ def baseline_scores(
     return result
 
 
-def _all(names: list[str], truth: Array, guess: Guess, weights: Array | None) -> dict[str, float]:
+def _all(truth: Array, given: Mapping[str, Array], weights: Array | None) -> dict[str, float]:
     with np.errstate(all="ignore"):
-        return {name: guess.score(name, truth, weights) for name in names}
+        return {name: METRICS[name](truth, values, weights) for name, values in given.items()}
 
 
 def _error(values: list[float]) -> float:

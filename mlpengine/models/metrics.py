@@ -135,12 +135,20 @@ def log_loss(target: Array, probabilities: Array, weight: Array | None = None) -
     Probabilities are clipped to [eps, 1 - eps] with eps = 2**-52, so the value is finite.
     Multi-label: the mean over labels of each label's own log loss.
     """
-    eps = np.finfo(np.float64).eps
-    chance = np.clip(np.asarray(probabilities, np.float64), eps, 1.0 - eps)
-    if target.ndim == 1 and chance.ndim == 2:
-        return _mean(-np.log(np.take_along_axis(chance, target[:, None], axis=1)[:, 0]), weight)
+    return _mean(log_losses(target, probabilities), weight)
+
+
+def log_losses(target: Array, probabilities: Array) -> Array:
+    """Return the negative log probability of each row (rows,), of which `log_loss` is the mean."""
+    eps, chance = np.finfo(np.float64).eps, np.asarray(probabilities)
+    of_classes = target.ndim == 1 and chance.ndim == 2
+    if of_classes:
+        chance = np.take_along_axis(chance, target[:, None], axis=1)[:, 0]
+    chance = np.clip(chance.astype(np.float64), eps, 1.0 - eps)
+    if of_classes:
+        return np.asarray(-np.log(chance))
     losses = -np.where(target > 0, np.log(chance), np.log1p(-chance))
-    return _mean(losses if losses.ndim == 1 else losses.mean(axis=1), weight)
+    return losses if losses.ndim == 1 else np.asarray(losses.mean(axis=1))
 
 
 def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) -> float:
@@ -303,6 +311,18 @@ def _mean(values: Array, weight: Array | None) -> float:
 def _columns(values: Array) -> Array:
     values = np.asarray(values, np.float64)
     return values.reshape(len(values), -1)
+
+
+def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tuple[int, int, int]]:
+    """Return class, predicted class and number of rows of the `count` commonest mistakes.
+
+    Of equally common ones the first are those of the lowest class numbers.
+    """
+    wrong, classes = target != predicted, int(predicted.max(initial=0)) + 1
+    cells, rows = np.unique(target[wrong] * classes + predicted[wrong], return_counts=True)
+    order = np.argsort(-rows, kind="stable")[:count]
+    pairs = zip(cells[order].tolist(), rows[order].tolist(), strict=True)
+    return [(*divmod(cell, classes), number) for cell, number in pairs]
 
 
 def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Array, Array, Array]:

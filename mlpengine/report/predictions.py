@@ -9,7 +9,7 @@ from mlpengine.common.quantiles import evenly_spaced, quantiles
 from mlpengine.config.build import LoadedData
 from mlpengine.config.standing import Held
 from mlpengine.models import baselines
-from mlpengine.models.metrics import confusion_matrix, precision, recall
+from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
@@ -102,7 +102,6 @@ def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None
 def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
     truth, weights = held.rows.truth.astype(np.int64), held.rows.weights
     count = len(labels)
-    matrix = confusion_matrix(truth, held.predicted, count).astype(np.int64)
     shares = {"recall": recall, "precision": precision}
     by_class: dict[str, list[float]] = {}
     for name, function in shares.items():
@@ -110,20 +109,18 @@ def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
         some = function(truth, held.predicted, weights)
         values[: len(some)] = some[:count]
         by_class[name] = values.tolist()
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MISTAKES].tolist()
     result: dict[str, Any] = {
         "classes": labels,
-        "class_rows": matrix.sum(axis=1).tolist(),
+        "class_rows": np.bincount(truth, minlength=count).tolist(),
         **by_class,
         "mistakes": [
-            {"true": labels[i // count], "predicted": labels[i % count], "rows": int(wrong.flat[i])}
-            for i in order
-            if wrong.flat[i]
+            {"true": labels[actual], "predicted": labels[taken], "rows": rows}
+            for actual, taken, rows in commonest_mistakes(truth, held.predicted, MISTAKES)
         ],
     }
-    return result | ({"confusion": matrix.tolist()} if count <= MAX_MATRIX else {})
+    if count <= MAX_MATRIX:
+        result["confusion"] = confusion_matrix(truth, held.predicted, count).tolist()
+    return result
 
 
 def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:

@@ -41,7 +41,8 @@ MIN_CLASS_ROWS = 5
 """Number of rows of a class below which its recall says nothing."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
-"""Greatest number of values among which the most extreme one is searched."""
+"""Greatest number of values among which the most extreme one is searched, and of outputs that
+recalls are computed from."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
 """Losses of the distance from a target."""
 SAMPLES_AT_ONCE = 20
@@ -283,8 +284,11 @@ def measure_recalls(
 
 
 def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
-    """Return the rows of each class, and those predicted as such, of up to `RECALL_ROWS` rows."""
-    stride = -(-len(part) // RECALL_ROWS)
+    """Return the rows of each class, and those predicted as such, of up to `RECALL_ROWS` rows.
+
+    Of many classes they are fewer, whose outputs are at most `FACT_VALUES`.
+    """
+    stride = -(-len(part) // min(RECALL_ROWS, FACT_VALUES // classes + 1))
     truth = part.truth[::stride]
     predicted = task.predict(diagnostics.mlp.predict(part.x[::stride]))
     hits = truth[predicted == truth]
@@ -310,8 +314,9 @@ def measure_yardsticks(
         return
     limit = MAX_ROWS
     if seconds is not None:
-        features = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
-        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, features))
+        values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
+        values += min(task.outputs, MAX_ROWS)  # of classes those that the sample has
+        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, values))
     if limit < MIN_YARDSTICK_ROWS:
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)

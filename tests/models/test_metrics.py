@@ -243,3 +243,14 @@ def test_calibration_error_is_the_mean_gap_of_the_bins(weights):
     sure = np.eye(3)[target]
     assert metrics.calibration_error(target, sure) == 0.0
     assert metrics.calibration_error(target, np.roll(sure, 1, axis=1)) == 1.0
+
+
+def test_commonest_mistakes_are_those_of_the_confusion_matrix():
+    rng = np.random.default_rng(0)
+    target, predicted = rng.integers(0, 12, (2, 400)) ** 2 // 12
+    counts = metrics.confusion_matrix(target, predicted, 12)
+    np.fill_diagonal(counts, 0)
+    cells = np.argsort(-counts, axis=None, kind="stable")[:5]
+    expected = [(cell // 12, cell % 12, counts.flat[cell]) for cell in cells]
+    assert metrics.commonest_mistakes(target, predicted, 5) == expected
+    assert metrics.commonest_mistakes(target, target, 5) == []

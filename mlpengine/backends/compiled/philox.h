@@ -75,22 +75,27 @@ INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
   return __builtin_ia32_blendmps_512_mask((vec){0}, splat(scale), kept);
 }
 #else
+/* The bytes of as many entries as a vector has.  Eight of them come by one load: the load of a
+   vector that several stores have written waits for all of them. */
+#if !defined(__clang__) && \
+    (defined(REAL_IS_FLOAT) ? defined(__AVX2__) && BYTES == 32 : defined(WITH_MASKS))
 INLINE ivec widen(const uint8_t *p) {
-#if defined(__AVX2__) && BYTES == 32 && defined(REAL_IS_FLOAT) && !defined(__clang__)
-  typedef char bytes __attribute__((vector_size(16)));
-  bytes draws = {0};
-  memcpy(&draws, p, 8);
-  return (ivec)__builtin_ia32_pmovzxbd256(draws);
-#elif defined(WITH_MASKS) && !defined(REAL_IS_FLOAT) && !defined(__clang__)
   typedef char bytes __attribute__((vector_size(16)));
   typedef long long pair __attribute__((vector_size(16)));
-  long long draws;
-  memcpy(&draws, p, 8);
-  return (ivec)__builtin_ia32_pmovzxbq512_mask((bytes)(pair){draws, 0}, (mask_vec){0}, 255);
+  long long eight;
+  memcpy(&eight, p, 8);
+  const bytes draws = (bytes)(pair){eight, 0};
+#ifdef REAL_IS_FLOAT
+  return (ivec)__builtin_ia32_pmovzxbd256(draws);
 #else
-  return __builtin_convertvector(*(const byte_lanes *)p, ivec);
+  return (ivec)__builtin_ia32_pmovzxbq512_mask(draws, (mask_vec){0}, 255);
 #endif
 }
+#else
+INLINE ivec widen(const uint8_t *p) {
+  return __builtin_convertvector(*(const byte_lanes *)p, ivec);
+}
+#endif
 INLINE vec load_mask(const uint8_t *p, const bits limit, const real scale) {
   return vselect(widen(p) >= limit, splat(scale), splat(0));
 }
