@@ -1,14 +1,17 @@
 """The time of a prediction for one row, from the caller's row to labels or numbers.
 
 ``python benchmarks/latency.py`` (``--smoke`` for a few seconds).  A table of 13 numbers, and one of
-8 numbers and 4 categories with a class to predict, by models of 64-64 units: our model by row, by
-matrix and by data frame, its network alone, the estimator, and, where they are installed,
-scikit-learn's MLP (behind its encoders for categories), the exported ONNX model in onnxruntime, and
-LightGBM.  All are timed in turn, window after window; figures are medians of the windows.
+8 numbers and 4 categories with a class to predict, by models of 64-64 units (``--hidden 256 256``:
+of others): our model by row, by matrix and by data frame, its network alone, by exported C too, the
+estimator, and, where they are installed, scikit-learn's MLP (behind its encoders for categories),
+the exported ONNX model in onnxruntime, and LightGBM.  All are timed in turn, window after window;
+figures are medians of the windows.
 """
 
 import argparse
+import ctypes
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ import numpy as np
 from machine import describe, figure, restart_clean, table
 
 import mlpengine
+from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.export import export, onnx_inputs
 
 ROWS, HIDDEN = 2_000, [64, 64]
@@ -63,6 +67,21 @@ def ours(model: mlpengine.Model, row: dict[str, Any]) -> Calls:
         matrix = np.array([[row[name] for name in model.columns]])
         calls["model.predict(matrix)"] = lambda: model.predict(matrix)
     return calls
+
+
+def c_calls(model: mlpengine.Model) -> Calls:
+    """Return the call of the network in exported C."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "net.c", Path(folder) / "net.so"
+        export(model.mlp, source)
+        flags = ["-std=c99", "-O2", "-shared", "-fPIC"]
+        subprocess.run(
+            [*compiler_command(), *flags, str(source), "-o", str(library), "-lm"], check=True
+        )
+        predict = ctypes.CDLL(str(library)).predict
+    x, y = (np.zeros(n, model.mlp.dtype) for n in (model.mlp.in_dim, model.mlp.outputs))
+    places = [ctypes.c_void_p(array.ctypes.data) for array in (x, y)]
+    return {"exported C, network alone": lambda: (predict(*places), x, y)}
 
 
 def frame_calls(model: mlpengine.Model, row: dict[str, Any]) -> Calls:
@@ -152,7 +171,9 @@ def lightgbm_calls(columns: dict[str, Any], texts: list[str]) -> Calls:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="few windows")
+    parser.add_argument("--hidden", type=int, nargs="+", default=HIDDEN, help="sizes of layers")
     args = parser.parse_args()
+    HIDDEN[:] = args.hidden
     windows, repeats = (3, 5) if args.smoke else (400, 10)  # a window is below a slice of time
     describe()
     import warnings
@@ -164,8 +185,9 @@ def main() -> None:
         row = {
             n: c[0].item() if n not in texts else str(c[0]) for n, c in columns.items() if n != "y"
         }
-        calls = ours(model, row) | frame_calls(model, row) | onnx_calls(model, row)
-        calls |= sklearn_calls(columns, texts) | lightgbm_calls(columns, texts)
+        calls = ours(model, row) | c_calls(model) | frame_calls(model, row)
+        calls |= onnx_calls(model, row) | sklearn_calls(columns, texts)
+        calls |= lightgbm_calls(columns, texts)
         times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(windows):
             for name, run in calls.items():

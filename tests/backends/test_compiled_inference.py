@@ -118,6 +118,24 @@ def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
     np.testing.assert_allclose(out, mlp.predict(x), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(("in_dim", "dtype"), [(63, "f4"), (64, "f4"), (75, "f4"), (75, "f8")])
+def test_exported_c_adds_the_products_of_a_long_sum_in_four_parts(in_dim, dtype, tmp_path):
+    mlp = Mlp([in_dim, 1], dtype=dtype)
+    predict = exported(mlp, tmp_path)
+    predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None
+    out = np.zeros(1, dtype)
+    for x in np.random.default_rng(2).standard_normal((20, in_dim)).astype(dtype):
+        products = mlp.weights[0][0] * x
+        end = in_dim - in_dim % 8 if in_dim >= 64 else 0
+        sums = np.zeros(4, dtype)
+        for eight in products[:end].reshape(-1, 2, 4):
+            sums += eight[0] + eight[1]
+        for product in products[end:]:
+            sums[0] += product
+        predict(x.ctypes.data, out.ctypes.data)
+        assert out[0] == (sums[0] + sums[2]) + (sums[1] + sums[3])
+
+
 @pytest.mark.parametrize("log_link", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):

@@ -109,9 +109,8 @@ class PeriodicForward(_Waves):
             names += ["weight", "bias"]
             mix = f"wave, weight + j * {waves * outputs}, bias + j * {outputs}"
             to = f"y + {features} + j * {outputs}"
-            lines.append(
-                f"  {dense_function(writer.functions, (), ['x'])}({mix}, {to}, {waves}, {outputs});"
-            )
+            function = dense_function(writer.functions, (), ["x"], in_dim=waves)
+            lines.append(f"  {function}({mix}, {to}, {waves}, {outputs});")
         parameters = "".join(f", const real *{name}" for name in names)
         function = writer.functions.add(
             "embedding",

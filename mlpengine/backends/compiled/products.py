@@ -232,6 +232,7 @@ class Product(MatrixProduct, Kernel):
             writer.functions,
             steps[::-1],
             [names[value] for value in stored],
+            in_dim=self.depth,
             operand=operand,
             reads=[names[value] for value in reads],
             biased=bool(given),

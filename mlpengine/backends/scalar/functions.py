@@ -17,13 +17,34 @@ REAL = 8
 """Size that `c_statements` prints constants for: all digits, which ``real`` rounds once."""
 
 
-def dot(functions: Functions) -> str:
-    """Return the inner product of two vectors."""
+LONG_SUM = 64
+"""Length from which the terms of a sum are added in four parts; shorter sums have less code."""
+
+
+def dot(functions: Functions, length: int = 0) -> str:
+    """Return the inner product of two vectors, of about `length` entries.
+
+    Where it is long, it is the sum of four sums of pairs, which do not wait for each other: the
+    order of additions is that of the text, without vectors too.
+    """
+    if length < LONG_SUM:
+        return functions.add(
+            "dot",
+            "const real *a, const real *b, size_t n",
+            "  real sum = 0;\n  for (size_t i = 0; i < n; i++) sum += a[i] * b[i];\n"
+            "  return sum;\n",
+            about="The sum of a[i] b[i]",
+            result="real",
+        )
+    pairs = "".join(f"    s{k} += a[{k}] * b[{k}] + a[{k + 4}] * b[{k + 4}];\n" for k in range(4))
     return functions.add(
-        "dot",
+        "long_dot",
         "const real *a, const real *b, size_t n",
-        "  real sum = 0;\n  for (size_t i = 0; i < n; i++) sum += a[i] * b[i];\n  return sum;\n",
-        about="The sum of a[i] b[i]",
+        "  real s0 = 0, s1 = 0, s2 = 0, s3 = 0;\n"
+        f"  for (; n >= 8; n -= 8, a += 8, b += 8) {{\n{pairs}  }}\n"
+        "  for (size_t i = 0; i < n; i++) s0 += a[i] * b[i];\n"
+        "  return (s0 + s2) + (s1 + s3);\n",
+        about="The sum of a[i] b[i], in four parts, none of which waits for another",
         result="real",
     )
 
@@ -56,6 +77,7 @@ def dense_function(
     steps: Sequence[tuple[VectorRule, Mapping[str, str]]],
     stored: Sequence[str],
     *,
+    in_dim: int,
     operand: str = "x",
     reads: Sequence[str] = (),
     biased: bool = True,
@@ -66,11 +88,12 @@ def dense_function(
     """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] [rows,] in, out)``.
 
     `steps` are the rules that follow the product, each with the C names of its values, and `about`
-    their names; `operand` is the name of the product, `reads` are those of other values that they
-    read, a number for each unit, and `stored` those of values that are kept.  The product is
-    multiplied by a factor if `scaled`, before the bias, if there is one, is added.
+    their names; `in_dim` is about in, which chooses the `dot`, `operand` is the name of the
+    product, `reads` are those of other values that they read, a number for each unit, and `stored`
+    those of values that are kept.  The product is multiplied by a factor if `scaled`, before the
+    bias, if there is one, is added.
     """
-    product = f"{dot(functions)}(w + i * in, input, in)" + " * factor" * scaled
+    product = f"{dot(functions, in_dim)}(w + i * in, input, in)" + " * factor" * scaled
     lines = [
         "for (size_t i = 0; i < out; i++) {",
         *(f"  const real {name} = {name}_at[i];" for name in reads),
