@@ -30,6 +30,7 @@ COMMANDS = {
     "sweep": "Train a config with other settings, and find the best.",
     "evaluate": "Measure a trained model.",
     "predict": "Predict new rows with a trained model.",
+    "serve": "Answer HTTP requests with predictions of a trained model.",
     "explain": "Tell which columns drive the predictions of a model.",
     "report": "Show a run on one HTML page.",
     "diagnose": "Check a config before a long run, or explain how a run went.",

@@ -188,10 +188,16 @@ def prediction_columns(
     model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
-    preprocessor, task = model.preprocessor, model.task
     x = model.features(table)
-    output = model.forward(x)
-    added = _how_sure(model, x, output, sure)
+    return output_columns(model, model.forward(x), sure, x)
+
+
+def output_columns(
+    model: Model, output: Array, sure: Sure, x: Array | None = None
+) -> tuple[dict[str, Any], Array]:
+    """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
+    preprocessor, task = model.preprocessor, model.task
+    added = _how_sure(model, task, x, output, sure)
     if isinstance(task, Regression):
         columns: dict[str, Any] = {**task.columns(output), **added}
         return columns, np.stack([*columns.values()], axis=1)
@@ -209,18 +215,20 @@ def prediction_columns(
     return columns, np.column_stack(numbers)
 
 
-def _how_sure(model: Model, x: Array, output: Array, sure: Sure) -> dict[str, Array]:
+def _how_sure(
+    model: Model, task: Task, x: Array | None, output: Array, sure: Sure
+) -> dict[str, Array]:
     """Return the columns of intervals and of the spread over networks."""
     added: dict[str, Array] = {}
-    task, targets = model.task, model.target
+    targets = model.target
     if sure.level is not None:
-        ends = zip(("low", "high"), model.interval(x, sure.level), strict=True)
+        ends = zip(("low", "high"), model.interval_of(output, sure.level), strict=True)
         for end, values in ends:
             added |= {f"{name}_{end}": values[:, i] for i, name in enumerate(targets)}
-    if sure.with_spread:
+    if sure.with_spread and x is not None:
         spread = model.spread(x)
         if isinstance(task, Classification):
-            spread = spread[np.arange(len(x)), task.predict(output)][:, None]
+            spread = spread[np.arange(len(output)), task.predict(output)][:, None]
         added |= {f"{name}_spread": spread[:, i] for i, name in enumerate(targets)}
     return added
 

@@ -18,6 +18,7 @@ USES = {
     "sklearn": "import mlpengine.estimators",
     "onnx": "import mlpengine.export._onnx",
     "sweep": "import mlpengine_cli.study",
+    "serve": "import mlpengine_cli.service, uvicorn.supervisors",
     "docs": "import reference_pages as pages; pages.commands(), pages.config(), pages.python(); "
     "[__import__(name) for name in pages.MODULES]",
 }

@@ -258,17 +258,17 @@ class Model(KnownAttributes):
 
         Raises: UsageError for a model of classes, or one that was trained without folds.
         """
-        low, high = self.interval(self.features(self.table(data)), level)
+        low, high = self.interval_of(self.outputs(data), level)
         return (low[:, 0], high[:, 0]) if low.shape[1] == 1 else (low, high)
 
-    def interval(self, x: Array, level: float) -> tuple[Array, Array]:
-        """Return `predict_interval` (rows, targets) for features (rows, in_dim).
+    def interval_of(self, output: Array, level: float) -> tuple[Array, Array]:
+        """Return `predict_interval` (rows, targets) for outputs (rows, out_dim).
 
         The ends lie in the range of targets of the loss: not below 0 for counts.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
             raise self._without_folds("interval", "numbers")
-        low, high = self.residuals.interval(self._task.predict(self.forward(x)), level)
+        low, high = self.residuals.interval(self._task.predict(output), level)
         ends = self._task.loss.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 

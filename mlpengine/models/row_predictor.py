@@ -44,6 +44,14 @@ class RowPredictor:
             self._encoder = RowEncoder(preprocessor, self._features)
 
     def __call__(self, data: Any) -> Array | None:
+        """Return `output_of`; log a line for each column the first time that it is `unlike`."""
+        output = self.output_of(data)
+        if output is not None:
+            for line in self.unlike(self._reported):
+                _log.warning("warning: %s; later ones are not reported", line)
+        return output
+
+    def output_of(self, data: Any) -> Array | None:
         """Return the output (1, out_dim) for a table of one ordinary row, else None.
 
         It is a view that is valid until the next call.
@@ -58,20 +66,20 @@ class RowPredictor:
                 features[...] = self._features
         for run in self._runs:
             run()
-        if self._encoder.unknown or self._encoder.far:
-            self._report(self._encoder)
         return self._combined(self._outputs)
 
-    def _report(self, encoder: RowEncoder) -> None:
-        """Log a line for each column the first time that it holds what training did not see."""
-        reported = self._reported
-        texts = {name: (1, text) for name, text in encoder.unknown.items() if name not in reported}
-        far = {name: (1, f"{cell:g}") for name, cell in encoder.far.items() if name not in reported}
-        self._reported |= texts.keys() | far.keys()
-        lines = unknown_remarks(self._preprocessor, texts)
-        lines += far_remarks(self._preprocessor, far)
-        for line in lines:
-            _log.warning("warning: %s; later ones are not reported", line)
+    def unlike(self, but: set[str] | None = None) -> list[str]:
+        """Return a line for each column of the last row that holds what training did not see.
+
+        Columns in `but` are left out, and others added to it.
+        """
+        encoder, but = self._encoder, set() if but is None else but
+        if encoder is None or not (encoder.unknown or encoder.far):
+            return []
+        texts = {name: (1, text) for name, text in encoder.unknown.items() if name not in but}
+        far = {name: (1, f"{cell:g}") for name, cell in encoder.far.items() if name not in but}
+        but |= texts.keys() | far.keys()
+        return unknown_remarks(self._preprocessor, texts) + far_remarks(self._preprocessor, far)
 
     @staticmethod
     def _encode(encoder: RowEncoder, row: Any) -> bool:

@@ -195,8 +195,10 @@ def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
     """
     rows = held.rows.rows(evenly_spaced(len(held.rows), INTERVAL_ROWS))
 
+    output = model.forward(rows.x)
+
     def inside(level: float) -> Array:
-        low, high = model.interval(rows.x, level)
+        low, high = model.interval_of(output, level)
         return np.asarray((low <= rows.truth) & (rows.truth <= high))
 
     levels = [

@@ -25,6 +25,7 @@ CALLS = {
     "evaluate": ("evaluate", "żródło", DATA),
     "predict": ("predict", "żródło", DATA),
     "predict a file": ("predict", "żródło", DATA, "-o", "p.csv"),
+    "serve no run": ("serve", "żaden"),
     "explain": ("explain", "żródło"),
     "report": ("report", "żródło"),
     "diagnose": ("diagnose", "żródło"),
@@ -34,7 +35,7 @@ CALLS = {
     "schema": ("schema",),
     "no such column": ("init", DATA, "--target", "wielkosc"),
 }
-FAILS = {"no such column": 2}
+FAILS = {"no such column": 2, "serve no run": 2}
 FILES = {"init on stdout", "predict", "schema"}
 """What is written to stdout as it would be to a file, in UTF-8."""
 
