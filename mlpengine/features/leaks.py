@@ -449,8 +449,8 @@ def share_of_classes(classes: Array, counts: Array) -> float:
     before = near[:, 0]
     for number in near.T:  # in their order
         run = np.where(number == before, run + 1, 1)
-        most = (run > votes) & (number >= 0)
-        guess[most], votes[most], before = number[most], run[most], number
+        more = (run > votes) & (number >= 0)
+        guess[more], votes[more], before = number[more], run[more], number
     base = counts.max()
     return float(((guess == classes).sum() - base) / (len(classes) - base))
 

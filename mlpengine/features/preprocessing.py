@@ -66,9 +66,9 @@ class Preprocessor:
     year, each by sine and cosine, unless all rows are at the same place.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories; those of five levels or more that say little of
-    the target are small, not 1 (`Category.weigh`). A feature that is constant in training is 0
-    everywhere.
+    their bins, their indicators, then the one-hot categories; those of five levels or more that say
+    little of the target are small, not 1 (`Category.weigh`). A feature that is constant in training
+    is 0 everywhere.
 
     Raises: DataError for invalid options.
     """

@@ -22,6 +22,7 @@ DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("si
 """The parts of a date that a `Source` may read."""
 
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
+_ROWS_AT_ONCE = 256  # at least; each column takes a call, so more slices of many columns are one
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,12 @@ def read_slices(
         check_numeric(table, name)
     count = table.n_rows if rows is None else len(rows)
     size = max(1, _CHUNK // max(1, len(sources)))
+    at_once = size * -(-_ROWS_AT_ONCE // size)
     for start in range(0, count, size):
-        part = slice(start, min(start + size, count))
-        index = part if rows is None else rows[part]
-        values = read_block(table, sources, index)
+        if start % at_once == 0:
+            part = slice(start, min(start + at_once, count))
+            block = read_block(table, sources, part if rows is None else rows[part])
+        values = np.ascontiguousarray(block[start % at_once :][:size])
         # one pass detects any invalid value: NaN fails every comparison
         if values.size and values.max() <= LIMIT and values.min() >= -LIMIT:
             yield start, values, None
@@ -116,14 +119,11 @@ def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> 
     if block is not None and all(source.column in block.positions for source in sources):
         columns = [block.positions[source.column] for source in sources]
         return block.matrix[rows][:, columns].astype(np.float64, order="C")
-    values: Array | None = None
-    for i, source in enumerate(sources):
-        column = source.read(table, rows)
-        if values is None:
-            values = np.empty((len(column), len(sources)))
-        values[:, i] = column
     count = len(range(table.n_rows)[rows]) if isinstance(rows, slice) else len(rows)
-    return np.empty((count, 0)) if values is None else values
+    values = np.empty((len(sources), count))
+    for column, source in zip(values, sources, strict=True):
+        column[:] = source.read(table, rows)
+    return values.T
 
 
 def _floats(table: Table, name: str, rows: slice | Array) -> Array:

@@ -287,7 +287,7 @@ class _Pass:
                 self._expect(source, source.offset - begin, readers)
                 convert = partial(self._convert, cells, readers, deque(enumerate(readers)))
                 if cutter.is_fast:
-                    source.size = _FAST_BLOCK
+                    source.size = max(_FAST_BLOCK, source.size)  # of many columns it is larger
                 if not cutter.is_fast or self.spill is not None:
                     convert()
                     del cells, convert  # before the next ones are there

@@ -151,8 +151,10 @@ class Table:
         Raises: DataError naming every missing column and the nearest name that exists, which is
             neither one of the others nor `taken`, such as the target.
         """
-        problems = []
         wanted = dict.fromkeys(names)
+        if wanted.keys() <= self.columns.keys():
+            return  # before anything that takes a time by the columns of the table
+        problems = []
         free = [name for name in self.names if name not in wanted and name not in taken]
         for name in wanted:
             if name not in self.columns:
@@ -162,11 +164,10 @@ class Table:
                     continue
                 free = [other for other in free if other != near]
                 problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
-        if problems:
-            have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
-            hint = self.header_hint
-            what = f"{purpose} needs column" if purpose else "no column"
-            raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}{hint}")
+        have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
+        hint = self.header_hint
+        what = f"{purpose} needs column" if purpose else "no column"
+        raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}{hint}")
 
     @property
     def header_hint(self) -> str:

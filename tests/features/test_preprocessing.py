@@ -9,6 +9,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 from mlpengine.errors import CheckpointError, DataError
 from mlpengine.features import Preprocessor, gather_rows, split_rows
 from mlpengine.features.categories import variance_ratio
+from mlpengine.features.sources import Source, read_slices
 from mlpengine.tables import Column, Table, read_table
 from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.table import column_of
@@ -527,3 +528,19 @@ def test_long_tables_take_the_same_statistics_in_slices(monkeypatch):
     np.testing.assert_array_equal(
         sliced.transform(table).features[:, 0], whole.transform(table).features[:, 0]
     )
+
+
+@pytest.mark.parametrize("chosen", [None, np.arange(599, -1, -2)])
+def test_slices_of_many_columns_hold_every_row(chosen):
+    values = np.random.default_rng(0).normal(size=(600, 3000))
+    table = Table({f"x{i}": Column(column) for i, column in enumerate(values.T)})
+    sources = [Source(name) for name in table.names]
+    wanted = values if chosen is None else values[chosen]
+    slices = [*read_slices(table, sources, True, chosen)]
+    assert max(part.nbytes for _, part, _ in slices) <= 1 << 20
+    ends = np.cumsum([len(part) for _, part, _ in slices]).tolist()
+    assert [start for start, *_ in slices] == [0, *ends[:-1]]
+    np.testing.assert_array_equal(np.concatenate([part for _, part, _ in slices]), wanted)
+    values[431, 2000] = np.nan
+    with pytest.raises(DataError, match="row 432, column 'x2000'"):
+        [*read_slices(Table({f"x{i}": Column(c) for i, c in enumerate(values.T)}), sources, True)]
