@@ -47,7 +47,7 @@ def seconds_to_compile(mlp: TabularNetwork) -> float:
     Sizes and features do not count: the program has loops over them.
     """
     each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * bool(mlp.groups["alphas"])
-    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len(mlp.dense_sizes)
+    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len({*mlp.dense_sizes})
 
 
 def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:

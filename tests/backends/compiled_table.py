@@ -28,7 +28,7 @@ class StepCase:
     name: str
     sizes: tuple[int, ...] = (5, 9, 3)
     batch: int = 12
-    activation: str = "tanh"
+    activation: str | tuple[str, ...] = "tanh"
     loss: object = field(default_factory=SoftmaxCrossEntropy)
     optimizer: object = Adam
     options: dict[str, object] = field(default_factory=dict)
@@ -124,6 +124,13 @@ CASES = (
     StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
     StepCase("dropout of gelu", (64, 5, 37, 3), dropout=0.3, activation="gelu", short=True),
     StepCase("dropout by layer", (5, 33, 9, 8, 3), dropout=[0.0, 0.3, 0.5], activation="relu"),
+    StepCase(
+        "layers alike",
+        (*[19] * 8, 3),
+        activation=("relu", "relu", "tanh", "relu", "tanh", "tanh", "relu"),
+        dropout=[0.0, 0.3, 0.5, 0.3, 0.0, 0.3, 0.3],
+        short=True,
+    ),
     StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
     StepCase("one count", (6, 12, 1), 20, loss=Poisson(), weighted=True, short=True),
     StepCase("one mean and variance", (6, 12, 2), 20, loss=GaussianNll(), weighted=True),

@@ -85,19 +85,36 @@ def overlap(one, other):
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
-def source_of_step(activation, *, learned):
-    mlp = Mlp([5, 64, 64, 1], activation=activation, learned_activation=learned, seed=0)
+def source_of_step(activation="relu", *, sizes=(5, 64, 64, 1), learned=False):
+    mlp = Mlp(sizes, activation=activation, learned_activation=learned, seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp, lr=0.1), 32, backend="compiled")
-    step(np.ones((32, 5), "f4"), np.ones((32, 1), "f4"))
+    step(np.ones((32, sizes[0]), "f4"), np.ones((32, 1), "f4"))
     return step._bound[32].fused.source.text
+
+
+def tiles_of(source):
+    return re.findall(r"^INLINE void \w+_tile\(.*?^}$", source, re.M | re.S)
 
 
 def inlined(activation, *, learned):
     """Return the tiles of a step in which an elementary function is computed."""
-    source = source_of_step(activation, learned=learned)
-    tiles = re.findall(r"^INLINE void \w+_tile\(.*?^}$", source, re.M | re.S)
+    tiles = tiles_of(source_of_step(activation, learned=learned))
     assert len(tiles) > 6
     return [tile for tile in tiles if re.search(r"= v_\w+\(", tile)]
+
+
+@pytest.mark.parametrize("width", [64, 19])
+def test_layers_of_one_shape_share_their_functions(width):
+    three, twelve = (
+        tiles_of(source_of_step(sizes=(5, *[width] * layers, 1))) for layers in (3, 12)
+    )
+    assert len(three) == len(twelve) > 6
+
+
+def test_functions_that_differ_in_more_than_names_are_not_shared():
+    alike = source_of_step(["relu", "relu", "relu"], sizes=(5, 64, 64, 64, 1))
+    other = source_of_step(["relu", "tanh", "relu"], sizes=(5, 64, 64, 64, 1))
+    assert len(tiles_of(alike)) == len(tiles_of(other)) - 2  # a layer's forward and backward
 
 
 def test_tiles_of_all_heights_share_a_long_epilogue():

@@ -353,9 +353,10 @@ def realmlp_network(features):
     [
         (Mlp([64, 256, 128, 10], dropout=0.3), 32, 1.34, 2_850),
         (Mlp([784, 256, 128, 10]), 128, 1.53, 435),
-        (realmlp_network(10), 256, 2.19, 500),
+        (realmlp_network(10), 256, 1.92, 410),
+        (Mlp([20, *[64] * 32, 1]), 32, 0.9, 1_850),
     ],
-    ids=["digits", "medium", "realmlp"],
+    ids=["digits", "medium", "realmlp", "deep"],
 )
 def test_auto_weighs_the_time_to_compile(mlp, batch, seconds, too_few):
     """`seconds` are what the compiler took, as `benchmarks/compiling.py` prints them."""

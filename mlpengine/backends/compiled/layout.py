@@ -130,15 +130,27 @@ class Layout:
         """Return the C expression of the address of `name`."""
         return self._pointers[name][1]
 
-    def declare(self, names: Iterable[str]) -> Iterator[str]:
-        """Yield the C declarations of the buffers `names`."""
+    def kind(self, name: str) -> str:
+        """Return the C type of the numbers of a buffer."""
+        return self._pointers[name][0]
+
+    def table_of(self, name: str) -> list[str]:
+        """Return the names of a buffer and of what is declared with it."""
+        limit = self._limits.get(name)
+        return [each for each in (name, limit) if each is not None and self.knows(each)]
+
+    def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
+        """Yield the C declarations of the buffers `names`, with a `table` of these places in it."""
+        pointers = {name: pointer for name, (_, pointer) in self._pointers.items()}
+        if table:
+            pointers = {n: f"({self.kind(n)} *)table[{i}]" for i, n in enumerate(table)}
         wanted = set(names)
-        for name, (kind, pointer) in self._pointers.items():
+        for name, pointer in pointers.items():
             if name in wanted:
-                yield f"{kind} *restrict {name} = {pointer};"
+                yield f"{self.kind(name)} *restrict {name} = {pointer};"
                 if name in self._limits:
                     limit = self._limits[name]
-                    yield f"const bits {limit} = (bits)*{self.pointer(limit)};"
+                    yield f"const bits {limit} = (bits)*{pointers[limit]};"
                     yield f"const real scale_{name} = (real)256 / (real)(256 - {limit});"
                     yield f"(void){limit}, (void)scale_{name};"
 

@@ -151,7 +151,6 @@ class Product(MatrixProduct, Kernel):
             writer.claimable += [count] * group_count(product, tiling, layout)
         elif claims:
             writer.claimable.append(panels)
-        list_number = number if claimed else None
         body = product_statements(
             product,
             tiling,
@@ -160,7 +159,7 @@ class Product(MatrixProduct, Kernel):
             slices,
             times=times,
             by_columns=by_columns,
-            claims=list_number,
+            claimed=claimed,
         )
         if turned is not None:
             ld = layout.stride(turned.c)

@@ -1,6 +1,6 @@
 """The C text of a whole program."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -15,6 +15,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.compiled.products import Product
+from mlpengine.backends.compiled.sharing import find_shared
 from mlpengine.backends.compiled.statements import (
     CFunction,
     If,
@@ -142,7 +143,9 @@ def make_source(
         *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
         *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
         *_in_first_unit(map(_header, ("update", "norm", "clip") if update else ())),
-        *_in_units(functions, layout, REST + POOL * (threads > 1)),
+        *_in_units(
+            functions, layout, {v.name for v in lowered.values}, REST + POOL * (threads > 1)
+        ),
         *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
     ]
     return CSource(
@@ -323,22 +326,34 @@ def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CF
     return CFunction(phase, phase, (), calls, text, parameters)
 
 
-def _in_units(functions: Sequence[CFunction], layout: Layout, others: int) -> Iterator[str]:
+def _in_units(
+    functions: Sequence[CFunction], layout: Layout, values: Container[str], others: int
+) -> Iterator[str]:
     """Yield the functions; the second unit has the first products, the first unit all others.
 
     Each unit takes about as long to compile: what the first one has beside products takes as long
     as `others` of them.
     """
-    products = [function for function in functions if function.tile is not None]
+    shared = find_shared(functions, layout, values)
+    own = [f for f in functions if f not in shared or shared[f].function is f]
+    products = [function for function in own if function.tile is not None]
     second = products[: (len(products) + others) // 2]
     for function in functions:
+        one = shared.get(function)
+        table = one.table if one else ()
+        printed = replace(function, name=one.name) if one else function
         if function in second:
-            shared = replace(function, qualifiers="ACROSS")
+            printed = replace(printed, qualifiers="ACROSS")
             yield "#if IN_UNIT(1)"
-            yield from _printed([shared], layout)
-            yield f"#else\n{print_head(shared)};\n#endif"
-        else:
-            yield from _in_first_unit(_printed([function], layout))
+            yield from _printed(printed, layout, table)
+            yield f"#else\n{print_head(printed)};\n#endif"
+        elif function in own:
+            yield from _in_first_unit(_printed(printed, layout, table))
+        if one:
+            calls = replace(
+                function, body=one.call(layout), buffers=(), tile=None, qualifiers="INLINE"
+            )
+            yield from _in_first_unit(_printed(calls, layout))
 
 
 def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
@@ -347,8 +362,8 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
     yield "#endif"
 
 
-def _printed(functions: Sequence[CFunction], layout: Layout) -> Iterator[str]:
-    for function in functions:
-        if function.tile is not None:
-            yield from _printed([function.tile], layout)
-        yield print_function(function, layout.declare(function.buffers))
+def _printed(function: CFunction, layout: Layout, table: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a function, with a table of its own if there is one, below those that only it calls."""
+    if function.tile is not None:
+        yield from _printed(function.tile, layout, table)
+    yield print_function(function, layout.declare(function.buffers, table))

@@ -100,7 +100,7 @@ class CFunction:
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
         takes_part: whether it needs to know which thread calls it.
         claims: how the threads divide `count` things: statically, by claiming them before a call
-            from the list `number`, or within it.
+            from the list `number`, or within it from this list and, if need be, those after it.
         trains: whether it is called to train only, and not to compute outputs.
     """
 
@@ -148,7 +148,7 @@ class CFunction:
             return f"{self.name}(table, workspace, {part}{self._times('first', end)});"
         more = f", {self._times('begin', 'end')}" if self.phase == "reduce" else ""
         if self.claims == "within":
-            return f"{self.name}(table, workspace, part{more});"
+            return f"{self.name}(table, workspace, part, {self.number}{more});"
         if self.claims == "before":
             call = f"{self.name}(table, workspace, {part}from, to{more});"
             return f"for (int64_t from = 0, to = 0; claim(part, {self.number}, &from, &to);) {call}"
@@ -159,7 +159,7 @@ class CFunction:
 def print_function(function: CFunction, declarations: Iterable[str]) -> str:
     """Return the C text of a function; `declarations` are those of its buffers."""
     effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
-    maybe_unused = ", ".join(f"(void){name}" for name in _names(function))
+    maybe_unused = ", ".join(f"(void){name}" for name in parameter_names(function))
     body = [f"{maybe_unused};", *declarations, *effects, *function.body]
     lines = [f"/* {function.text} */"] if function.text else []
     lines.append(f"{print_head(function)} {{")
@@ -177,8 +177,8 @@ def _parameters(function: CFunction) -> str:
     )
 
 
-def _names(function: CFunction) -> Iterator[str]:
-    """Yield the names of the parameters."""
+def parameter_names(function: CFunction) -> Iterator[str]:
+    """Yield the names of the parameters, first those of `MEMORY_PARAMETERS`."""
     for parameter in _parameters(function).split(","):
         yield parameter.split()[-1].partition("[")[0].lstrip("*")
 

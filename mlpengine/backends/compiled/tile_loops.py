@@ -149,12 +149,12 @@ def product_statements(
     *,
     times: int = 1,
     by_columns: bool = False,
-    claims: int | None = None,
+    claimed: bool = False,
 ) -> Sequence[Statement]:
     """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
 
-    With `claims`, the number of a list, the threads claim the tiles of the first group of panels
-    from it, and those of further groups from the lists after it.
+    If they are `claimed`, the threads claim the tiles of the first group of panels from the list of
+    the number ``list``, and those of further groups from the lists after it.
 
     `slices` are the numbers of rows with which the program calls them; `times` of them belong to
     each row of the batch.  Panels are packed and read
@@ -196,17 +196,17 @@ def product_statements(
     depth = of_batch if across else product.depth
     a, a_ld = product.a.name, layout.stride(product.a)
     rows_at = f"{a} + i" if across else f"{a} + i * {a_ld}"
-    below = "bottom" if claims is None else str(product.rows)
+    below = str(product.rows) if claimed else "bottom"
     tiles: list[Statement] = [f"h = tile_height({below} - i, {tiling.height});"]
     if tiling.pack_rows:
-        size = row_copy_size(product, tiling, layout, claimed=claims is not None)
-        own = f" + part.index * {size}" if by_columns or claims is not None else ""
-        if claims is None:
+        size = row_copy_size(product, tiling, layout, claimed=claimed)
+        own = f" + part.index * {size}" if by_columns or claimed else ""
+        if not claimed:
             own += f" + i * {block}"
         entries = f"{rows_at} + k0 * {a_ld}, 1, {a_ld}" if across else f"{rows_at} + k0, {a_ld}, 1"
         rows_at = f"{name}_rows{own}"
         pack = f"pack_tile({rows_at}, {entries}, h, k1 - k0);"
-        tiles.append(If("left == from", [pack]) if grouped and claims is None else pack)
+        tiles.append(If("left == from", [pack]) if grouped and not claimed else pack)
     tiles += loops(
         lambda wide, part: Switch(
             "h",
@@ -221,10 +221,10 @@ def product_statements(
         )
     )
     over_tiles = ForLoop("i", "top, h", "stop", tiles, step="h")
-    if claims is None:
+    if not claimed:
         body.append(over_tiles)
     else:
-        number = f"{claims} + (left - from) / {width}" if grouped else str(claims)
+        number = f"list + (left - from) / {width}" if grouped else "list"
         span = "const int64_t top = tops[first], bottom = tops[last], stop = bottom;"
         body.append(ClaimLoop(number, [span, over_tiles]))
     if grouped:
@@ -241,7 +241,7 @@ def product_statements(
         columns = "0", f"{spans[-1][2]}"
     names = ("from", "to") if grouped else ("left", "right")
     head = [f"const int64_t {rows};"]
-    if claims is not None:
+    if claimed:
         tops = ", ".join(map(str, tile_tops(product.rows, tiling.height)))
         head = [f"static const int64_t tops[] = {{{tops}}};"]
     if bounded:

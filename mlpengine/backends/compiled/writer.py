@@ -81,7 +81,11 @@ class Writer:
         if phase == "rows" and not by_columns:
             times = self.times(count)
         parameters = ["const struct part part"] if takes_part else []
-        parameters += ["const int64_t first, const int64_t last"] if claims != "within" else []
+        parameters += [
+            "const int64_t list"
+            if claims == "within"
+            else "const int64_t first, const int64_t last"
+        ]
         parameters += ["const int64_t begin, const int64_t end"] if phase == "reduce" else []
         written = _in_memory(writes)
         self.functions.append(

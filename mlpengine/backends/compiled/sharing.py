@@ -1,0 +1,85 @@
+"""Functions that differ in nothing but names, as one function: layers of one shape compile once.
+
+Its table has the addresses of its own buffers; each of the others calls it with those of its own.
+"""
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
+
+from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.statements import (
+    CFunction,
+    Statement,
+    parameter_names,
+    print_statements,
+)
+
+_WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
+"""A name, or what is named after it: a vector, limit and scale of a dropout, an intermediate."""
+
+
+class Shared(NamedTuple):
+    """The function that several share, the first of them.
+
+    Attributes:
+        function: the first one.
+        table: the names of the buffers of one of them, in the order of those of the first.
+    """
+
+    function: CFunction
+    table: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """The name of the shared function; the first one keeps its own, as all others do."""
+        return f"{self.function.name}_shared"
+
+    def call(self, layout: Layout) -> list[Statement]:
+        """Return the statements that call it."""
+        own = ", ".join(map(layout.pointer, self.table))
+        _, *given = parameter_names(self.function)
+        return [f"void *const own[] = {{{own}}};", f"{self.name}({', '.join(['own', *given])});"]
+
+
+def find_shared(
+    functions: Sequence[CFunction], layout: Layout, values: Container[str]
+) -> dict[CFunction, Shared]:
+    """Return the functions that are like another one; `values` are names as those of buffers are.
+
+    Single statements, which call a function that is shared anyway, are left as they are.
+    """
+    alike: dict[tuple[object, ...], list[tuple[CFunction, list[str]]]] = {}
+    for function in functions:
+        chain = [*_chain(function)]
+        lines = [line for each in chain for line in print_statements(each.body, "")]
+        if len(lines) == 1:
+            continue
+        names = {each.name for each in chain}
+        numbers: dict[str, int] = {}
+
+        def numbered(
+            word: re.Match[str], names: set[str] = names, numbers: dict[str, int] = numbers
+        ) -> str:
+            before, name, after = word.groups()
+            if not (name in names or name in values or layout.knows(name)):
+                return word[0]
+            return f"{before}#{numbers.setdefault(name, len(numbers))}{after}"
+
+        text = _WORD.sub(numbered, "\n".join([*(each.parameters for each in chain), *lines]))
+        buffers = {name for each in chain for name in each.buffers}
+        table = [place for name in numbers if name in buffers for place in layout.table_of(name)]
+        alike.setdefault((text, *map(layout.kind, table)), []).append((function, table))
+    return {
+        function: Shared(group[0][0], table)
+        for group in alike.values()
+        if len(group) > 1
+        for function, table in group
+    }
+
+
+def _chain(function: CFunction | None) -> Iterator[CFunction]:
+    """Yield a function, and those that only it calls."""
+    while function is not None:
+        yield function
+        function = function.tile
