@@ -87,7 +87,7 @@ def export(
     Raises: UsageError for an unknown format; MissingExtraError for ONNX or WebAssembly without its
         packages; NumericalError where the file and our own forward differ.
     """
-    path, chosen = Path(path), format_of(path, format)
+    chosen, path = format_of(path, format), Path(path)
     if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
         raise UsageError(f"export: a network must have one input (got {', '.join(model.in_shape)})")
     if isinstance(model, Network) and isinstance(model.outputs, Mapping):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.wording import plural
 from mlpengine.errors import NumericalError
 from mlpengine.export._compare import checked, label_array, largest_difference, largest_error
 from mlpengine.export._onnx_feed import RANDOM_ROWS, probe_table
@@ -59,7 +60,7 @@ def verified(
         answers = run_node(files, row_objects(model.preprocessor, table))
         difference = largest_difference(model, table, _outputs(model, answers))
         count = table.n_rows
-    which = f"{count:,} {'made-up' if made_up else 'held-out'} rows in Node"
+    which = f"{plural(count, 'made-up row' if made_up else 'held-out row')} in Node"
     return replace(exported, difference=checked(difference, "Node"), compared=which)
 
 

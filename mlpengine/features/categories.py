@@ -16,8 +16,8 @@ UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 MAX_ONE_HOT = 1_000
 """A category with more levels than this is not one-hot encoded: drop it."""
 
-FEW_LEVELS = 5
-"""A category of at most so many codes has features of 0 and 1, whatever it says of the target."""
+WEIGHED_CODES = 5
+"""A category has features of 0 and 1, whatever it says of the target, up to so many codes."""
 
 SAYS_MUCH, SMALLEST_VALUE = 10.0, 0.05
 """How far above 1 `variance_ratio` is where features have the value 1, and their smallest value."""
@@ -74,7 +74,7 @@ class Category:
         Weights of many levels with few rows each learn noise, and Adam moves those of a small
         feature by as much as others, which changes the output less.
         """
-        if self.size > FEW_LEVELS:
+        if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
             self.value = float(np.clip((ratio - 1) / SAYS_MUCH, SMALLEST_VALUE, 1))
 

@@ -113,8 +113,11 @@ def test_wrong_usage_ends_with_2_and_one_message(case, mlpengine):
 
 def test_help_names_every_format_of_export(mlpengine):
     shown = mlpengine("export", "--help").out
-    assert all(f"\n    {name} " in shown for name in ("c", "npz", "onnx", "safetensors"))
-    assert main.COMMANDS["export"].endswith("ONNX, safetensors, npz or C.")
+    assert all(
+        f"\n    {name} " in shown
+        for name in ("c", "c-train", "html", "js", "npz", "onnx", "safetensors", "wasm")
+    )
+    assert main.COMMANDS["export"].endswith("ONNX, C, JavaScript or other formats.")
 
 
 def test_help_of_schema_keeps_the_line_for_editors_whole(mlpengine):

@@ -969,7 +969,8 @@ BY_LIBRARY = {
     **dict.fromkeys(("Model.features", "Model.forward", "Model.interval"), "of arrays within"),
     **dict.fromkeys(("Model.outputs", "Model.scorer", "Model.spread"), "of arrays within"),
     **dict.fromkeys(
-        ("Model.set_of", "Model.table", "Model.task_with", "Model.with_mean"), "of arrays within"
+        ("Model.interval_of", "Model.set_of", "Model.table", "Model.task_with", "Model.with_mean"),
+        "of arrays within",
     ),
     **dict.fromkeys(("Loop.abandon", "Loop.callback", "Loop.fill"), "the trainer calls it"),
     **dict.fromkeys(("Loop.finish", "Loop.load_state_dict"), "the trainer calls it"),

@@ -239,5 +239,5 @@ def test_without_zig_the_error_names_the_extra(flats, tmp_path, monkeypatch):
 def test_rows_of_one_s_own_are_compared(flats, tmp_path):
     cells = {"area": [50.0], "rooms": [2], "kind": ["old"], "sold": ["2024-01-01"], "lift": [True]}
     exported = export(flats, tmp_path / "m.mjs", rows=flats.table(cells))
-    assert exported.compared == "1 held-out rows in Node"
+    assert exported.compared == "1 held-out row in Node"
     assert isinstance(flats.table(cells), Table)
