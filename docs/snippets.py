@@ -87,9 +87,6 @@ def run_console(block: Block, page: Path) -> list[str]:
             command += "\n" + more.removeprefix("> ")
         code = EXIT.search(expected)
         environment = dict(os.environ, COLUMNS="100", NO_COLOR="1", PYTHONUNBUFFERED="1")
-        environment["PATH"] = os.pathsep.join(
-            [str(Path(sys.executable).parent), os.environ["PATH"]]
-        )
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             stdout=subprocess.PIPE,
@@ -158,6 +155,7 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> list[str]:
 
 def main(pages: list[Path]) -> int:
     """Run pages, by default all; print the failures and return how many pages have some."""
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     count = 0
     for page in pages or sorted(Path(__file__).parent.rglob("*.md")):
         path = page.resolve()
