@@ -66,7 +66,7 @@ class Preprocessor:
     year, each by sine and cosine, unless all rows are at the same place.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories; those of five levels or more that say
+    their bins, their indicators, then the one-hot categories; those of over five codes that say
     little of the target are small, not 1 (`Category.weigh`). A feature that is constant in training
     is 0 everywhere.
 
@@ -139,9 +139,9 @@ class Preprocessor:
             part = _part(table, options.target, rows)
             log = options.transform_target == "log"
             self.target = self._fitted_target(part, log=log)
+            truth = self.target.encode(part)
             for category in self.categories:
-                columns = _part(table, [category.column], rows)
-                category.weigh(columns, self.target.encode(part))
+                category.weigh(_part(table, [category.column], rows), truth)
             if options.transform_target == "auto" and self._log_is_better(table, rows):
                 self.target = self._fitted_target(part, log=True)
         self.operands = {
