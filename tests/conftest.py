@@ -27,6 +27,18 @@ def _one_blas_thread():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk():
+    """Flush nothing: no test cuts the power, and a run waits for the disk twenty times.
+
+    A descriptor that is closed is an error all the same, and tests that count or break flushes
+    put their own function in this place.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _program_cache(tmp_path_factory):
     """Compile each program once for all workers, away from the user's own programs."""
     base = tmp_path_factory.getbasetemp()
