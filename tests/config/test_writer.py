@@ -29,74 +29,12 @@ PUNCTUATION = [
     "|",
 ]
 BRACKETS = [">", "{", "[", "]", "}", ",", "'", '"', "\\", "=", "<<", "\\x41"]
-MARKS = [
-    "-",
-    "- ",
-    "--",
-    "---",
-    "--- a",
-    "...",
-    "%YAML",
-    "% a",
-    "?",
-    "? a",
-    ": ",
-    ":",
-    "#",
-    "*",
-    "&",
-    "!",
-]
-WORDS = [
-    "~",
-    "null",
-    "Null",
-    "true",
-    "yes",
-    "YES",
-    "off",
-    "1",
-    "1e3",
-    "0x1F",
-    "1:30",
-    "2020-01-01",
-    ".inf",
-]
-SPACES = [
-    "",
-    " a",
-    "a ",
-    "a\nb",
-    "\ta",
-    "a\r",
-    "a\t",
-    "a   ",
-    "\r\n",
-    "\x85",
-    "a\x85b",
-    "\u2028",
-    "\u2029a",
-    "\xa0",
-    "\ufeff",
-    "\ufeffa",
-    "\x00",
-    "\x07",
-    "\x7f",
-    "\x9b",
-    "\x1b[31m",
-]
-LETTERS = [
-    "Łódź",
-    "é",
-    "\u200b",
-    "\ue000",
-    "\ufffe",
-    "\U0001f600",
-    "\U0010ffff",
-    "a" * 10_500,
-    "a b" * 4_000,
-]
-
+MARKS = "-|- |--|---|--- a|...|%YAML|% a|?|? a|: |:|#|*|&|!".split("|")
+WORDS = "~ null Null true yes YES off 1 1e3 0x1F 1:30 2020-01-01 .inf".split()
+SPACES = ["", " a", "a ", "a\nb", "\ta", "a\r", "a\t", "a   ", "\r\n", "\x85", "a\x85b", "\u2028"]
+SPACES += ["\u2029a", "\xa0", "\ufeff", "\ufeffa", "\x00", "\x07", "\x7f", "\x9b", "\x1b[31m"]
+LETTERS = ["Łódź", "é", "\u200b", "\ue000", "\ufffe", "\U0001f600", "\U0010ffff"]
+LETTERS += ["a" * 10_500, "a b" * 4_000]
 
 NAMED = [*PUNCTUATION, *BRACKETS, *MARKS, *WORDS, *SPACES, *LETTERS]
 
@@ -111,9 +49,7 @@ def texts(count):
     return [*NAMED, *drawn]
 
 
-TEXTS = texts(1000 - len(NAMED))
-PARTS = 4
-"""Tests that share the configs."""
+TEXTS = texts(100)
 SCHEMA = Config.model_json_schema()
 
 
@@ -154,7 +90,7 @@ FIELDS = text_fields(SCHEMA)
 
 
 def config_of(number):
-    """Return a config with a text of its own in every text field; 1,000 have all texts in each."""
+    """Return a config with a text of its own in every field; as many as texts have all in each."""
     return filled(FIELDS, islice(cycle(TEXTS), number, None))
 
 
@@ -179,9 +115,8 @@ def test_the_text_fields_are_those_of_configs():
     assert tree["data"]["target"] == ["13"]
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_text_field_is_read_back(part):
-    assert unlike(range(part, len(TEXTS), PARTS)) == []
+def test_every_text_field_is_read_back():
+    assert unlike(range(len(TEXTS))) == []
 
 
 def test_a_thousand_texts_are_read_back():
@@ -208,7 +143,7 @@ def config(tmp_path):
 
 
 def test_a_resolved_config_loads_as_it_was(config, tmp_path):
-    for text in [t for t in texts(20) if t and len(t) < 100]:
+    for text in [t for t in texts(20)[::6] if t and len(t) < 100]:
         data = config.config.data.model_copy(
             update={"target": [text], "categorical": [text], "na_values": [text]}
         )
