@@ -159,10 +159,10 @@ def print_model(
         parameters = sum((a + 1) * b for a, b in pairwise(sizes))
         times = {count: expected(alone, parameters, count) for count in COUNTS}
         best = min(times, key=lambda count: times[count])
-        seen = [fastest(sizes, batch, n, budget) for n in COUNTS if n <= cores()]
+        measured = [fastest(sizes, batch, n, budget) for n in COUNTS if n <= cores()]
         title = f"{'-'.join(map(str, sizes)):>18}, batch {batch:<3}"
         print(title, *(f"{us:9.1f}" for us in times.values()), f"{best:6}", flush=True)
-        print(f"{'measured':>27}", *(f"{us:9.1f}" for us in seen), flush=True)
+        print(f"{'measured':>27}", *(f"{us:9.1f}" for us in measured), flush=True)
 
 
 def main() -> None:
