@@ -60,7 +60,7 @@ report: false
 each other's memory, or in messages where they are ``apart``, and share out a compiled update of
 them.  Two ranks have the bits of one with
 ``reduce: fast``, too, since a sum of two numbers has no order.  The batches of ``classes`` and
-``shared`` are whole, so that one program each is compiled; `rank_runs.updates` makes shorter ones."""
+``shared`` are whole, so that one program each is compiled; `updates` makes shorter ones."""
 
 RUNS_OF = {
     1: ["classes 1 2", "numbers 1", "folds 1 2", "wide 1", "shared 1", "stream 1"],
@@ -128,9 +128,8 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     assert [getattr(rank_runs, name)() for name in of_two] == [0, 0, 0]
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     expected = printed(capsys.readouterr().out)
-    assert {kind: len(lines) for kind, lines in expected.items()} == {
-        **{"update": len(rank_runs.CLIPS), "network": 8, "estimator": 2}
-    }
+    counts = {"update": len(rank_runs.CLIPS), "network": 8, "estimator": 2}
+    assert {kind: len(lines) for kind, lines in expected.items()} == counts
     assert all(re.search("row 60 of the .*row 14 of the batch", one) for one in expected["update"])
     for ranks, first, last in ((2, of_two, ["apart shared 1", "lost"]), (4, ["updates"], [])):
         commands = [*first, *(f"bits {one}" for one in RUNS_OF[ranks]), "apart wide 1", *last]

@@ -12,31 +12,17 @@ from mlpengine.config.schema import Config
 from mlpengine.config.writer import quoted_yaml, with_short_lists, yaml_text
 from mlpengine.errors import ConfigError
 
-PUNCTUATION = [
-    ": a",
-    "??",
-    "?x",
-    "- a",
-    "#x",
-    "a #b",
-    "a: b",
-    "&x",
-    "*x",
-    "!x",
-    "%x",
-    "@",
-    "`",
-    "|",
-]
-BRACKETS = [">", "{", "[", "]", "}", ",", "'", '"', "\\", "=", "<<", "\\x41"]
-MARKS = "-|- |--|---|--- a|...|%YAML|% a|?|? a|: |:|#|*|&|!".split("|")
-WORDS = "~ null Null true yes YES off 1 1e3 0x1F 1:30 2020-01-01 .inf".split()
-SPACES = ["", " a", "a ", "a\nb", "\ta", "a\r", "a\t", "a   ", "\r\n", "\x85", "a\x85b", "\u2028"]
-SPACES += ["\u2029a", "\xa0", "\ufeff", "\ufeffa", "\x00", "\x07", "\x7f", "\x9b", "\x1b[31m"]
-LETTERS = ["Łódź", "é", "\u200b", "\ue000", "\ufffe", "\U0001f600", "\U0010ffff"]
-LETTERS += ["a" * 10_500, "a b" * 4_000]
+PUNCTUATION = [": a", "??", "?x", "- a", "#x", "a #b", "a: b", "&x", "*x", "!x", "%x", "@", "`"]
+BRACKETS = ["|", ">", "{", "[", "]", "}", ",", "'", '"', "\\", "=", "<<", "\\x41"]
+MARKS = ["-", "- ", "--", "---", "--- a", "...", "%YAML", "% a", "?", "? a", ": ", ":", "#", "*"]
+WORDS = ["&", "!", "~", "null", "Null", "true", "yes", "YES", "off", "1", "1e3", "0x1F", "1:30"]
+SPACES = ["2020-01-01", ".inf", "", " a", "a ", "a\nb", "\ta", "a\r", "a\t", "a   ", "\r\n", "\x85"]
+LINES = ["a\x85b", "\u2028", "\u2029a", "\xa0", "\ufeff", "\ufeffa", "\x00", "\x07", "\x7f", "\x9b"]
+LETTERS = ["\x1b[31m", "Łódź", "é", "\u200b", "\ue000", "\ufffe", "\U0001f600", "\U0010ffff"]
+LONG = ["a" * 10_500, "a b" * 4_000]
 
-NAMED = [*PUNCTUATION, *BRACKETS, *MARKS, *WORDS, *SPACES, *LETTERS]
+
+NAMED = [*PUNCTUATION, *BRACKETS, *MARKS, *WORDS, *SPACES, *LINES, *LETTERS, *LONG]
 
 
 def texts(count):
