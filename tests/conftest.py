@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from mlpengine.settings import recipes
 from mlpengine.step.population import PopulationStep
 from mlpengine.step.step import TrainingStep
 
@@ -58,6 +59,12 @@ def numpy_steps(monkeypatch):
     for made in (TrainingStep, PopulationStep):
         defaults = inspect.unwrap(made.__init__).__kwdefaults__
         monkeypatch.setitem(defaults, "backend", "numpy")
+
+
+@pytest.fixture
+def two_folds(monkeypatch):
+    """Let tables have two folds where the recipe gives them eight, for what is not about that."""
+    monkeypatch.setattr(recipes, "FOLDS", 2)
 
 
 @functools.cache

@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from mlpengine.settings import recipes
-
 
 @pytest.fixture(autouse=True)
-def two_folds(monkeypatch):
-    """Let estimators choose two folds where they choose eight: most tests are about something else.
-
-    A test that is about the number puts it back.
-    """
-    monkeypatch.setattr(recipes, "FOLDS", 2)
+def _two_folds(two_folds):
+    """A test that is about the number of folds puts it back."""
 
 
 @pytest.fixture(scope="session")
