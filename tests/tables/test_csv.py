@@ -156,7 +156,8 @@ def test_refuses_with_the_place_and_the_fix(name):
         caught, peak = traced(pytest.raises, DataError, read, content)
         assert peak < 512 << 20
     else:
-        caught = pytest.raises(DataError, read, content)
+        with pytest.raises(DataError) as caught:
+            read(content)
     assert message in str(caught.value)
     assert str(caught.value).startswith("standard input: ")
 
