@@ -205,9 +205,8 @@ def worker_count(section: SweepSection, given: int | None) -> int:
         return 1 if alone or learns else min(cores(), section.count)
     if given > 1 and alone:
         raise UsageError(
-            f"--workers: SQLite is for one worker (got {given}): it locks the whole file for "
-            "each write, and on network file systems not reliably; use storage: journal, or "
-            "PostgreSQL"
+            f"--workers: SQLite is for one worker (got {given}): it locks the whole file for each "
+            "write, and on network file systems not reliably; use storage: journal, or PostgreSQL"
         )
     return given
 

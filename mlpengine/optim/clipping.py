@@ -189,9 +189,8 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         n = len(values)
         if n > self.history or not all(isfinite(v) and v >= 0.0 for v in values.tolist()):
             raise CheckpointError(
-                f"PercentileClip: saved 'norms' must be at most "
-                f"{plural(self.history, 'finite number')} of at least 0 "
-                f"(got {plural(n, 'number')})"
+                "PercentileClip: saved 'norms' must be at most "
+                f"{plural(self.history, 'finite number')} of at least 0 (got {plural(n, 'number')})"
             )
         self._counts[:] = n, 0
         self._norms[:n] = values
