@@ -21,6 +21,7 @@ from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 
 from . import device
+from .options import AS_JSON, FILE_PATH, MODEL_ARGUMENT
 from .streams import say
 
 EPILOG = """\b
@@ -73,19 +74,14 @@ HELD_OUT_ROWS = 500
 
 
 @click.command("export", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
     "--format",
     "form",
     type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT, PAGE_FORMAT])),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file; by default beside the model.",
-)
+@click.option("-o", "--out", type=FILE_PATH, help="The file; by default beside the model.")
 @click.option(
     "--optimizer",
     type=click.Choice(device.OPTIMIZER_NAMES),
@@ -120,7 +116,7 @@ HELD_OUT_ROWS = 500
 @click.option(
     "--name", help="c: what its functions and macros begin with; a header is written, too."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     run: Path,
     form: str | None,
