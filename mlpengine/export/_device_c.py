@@ -6,7 +6,13 @@ import numpy as np
 
 from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import comment_text, constants, indented, real_constant
+from mlpengine.backends.scalar.text import (
+    IN_FLASH,
+    comment_text,
+    constants,
+    indented,
+    real_constant,
+)
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
@@ -100,13 +106,13 @@ SOURCE = """\
 
 #include <string.h>
 {include}
-{mathematics}
+{in_flash}{mathematics}
 {body}"""
 
 FLASH = """\
 #if !{upper}_DOUBLE && defined(__ARM_ARCH_6M__)
 #define {upper}_FLASH_BYTES {m0}
-#elif !{upper}_DOUBLE
+#elif !{upper}_DOUBLE && !defined(__AVR__)
 #define {upper}_FLASH_BYTES {m4f}
 #endif
 """
@@ -347,13 +353,15 @@ def source(step: DeviceStep) -> str:
     return SOURCE.format(
         name=step.name,
         include="#include <math.h>\n" if step.libm else "",
+        in_flash=IN_FLASH,
         mathematics=mathematics(body, step.upper, libm=step.libm),
         body=body,
     )
 
 
 def _initial(step: DeviceStep) -> Iterator[str]:
-    yield constants("initial", step.layer_values(step.trained).tolist()) + "\n"
+    weights = step.layer_values(step.trained).tolist()
+    yield constants("initial", weights, "IN_FLASH real") + "\n"
     for i in step.frozen:
         yield constants(f"frozen_{i}", step.layer_values([i]).tolist()) + "\n"
 
@@ -391,7 +399,7 @@ def _init(step: DeviceStep) -> str:
     update = step.update
     lines = [
         "memset(state, 0, sizeof *state);",
-        "memcpy(state->params, initial, sizeof initial);",
+        "copy_flash(state->params, initial, sizeof initial);",
         *(f"state->{n} = {real_constant(v)};" for n, v in update.carried.items() if v),
         f"state->lr = {real_constant(step.optimizer.lr)};",
         "state->norm_limit = R(INFINITY);",
