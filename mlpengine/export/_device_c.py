@@ -7,7 +7,6 @@ import numpy as np
 from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import (
-    IN_FLASH,
     comment_text,
     constants,
     indented,
@@ -106,7 +105,7 @@ SOURCE = """\
 
 #include <string.h>
 {include}
-{in_flash}{mathematics}
+{mathematics}
 {body}"""
 
 FLASH = """\
@@ -353,7 +352,6 @@ def source(step: DeviceStep) -> str:
     return SOURCE.format(
         name=step.name,
         include="#include <math.h>\n" if step.libm else "",
-        in_flash=IN_FLASH,
         mathematics=mathematics(body, step.upper, libm=step.libm),
         body=body,
     )
@@ -399,7 +397,7 @@ def _init(step: DeviceStep) -> str:
     update = step.update
     lines = [
         "memset(state, 0, sizeof *state);",
-        "copy_flash(state->params, initial, sizeof initial);",
+        f"for (size_t i = 0; i < {step.parameters}; i++) state->params[i] = initial[i];",
         *(f"state->{n} = {real_constant(v)};" for n, v in update.carried.items() if v),
         f"state->lr = {real_constant(step.optimizer.lr)};",
         "state->norm_limit = R(INFINITY);",

@@ -59,7 +59,7 @@ __attribute__((destructor)) static void end(void)
 
 def avr_object(folder, file, *flags, board="atmega328p"):
     """Compile a file for an AVR; return its bytes of code, of variables with values, and others."""
-    dialect = ["avr-g++"] if file.endswith(".cpp") else ["avr-gcc", "-std=c99", "-pedantic"]
+    dialect = ["avr-g++"] if file.endswith(".cpp") else ["avr-gcc", "-std=gnu99"]
     name = f"{Path(file).stem}.o"
     command(folder, *dialect, f"-mmcu={board}", "-Os", *WARNINGS, *flags, "-c", file, "-o", name)
     return size_of(folder, name)

@@ -163,7 +163,7 @@ def test_files_are_the_same_each_time_and_need_no_allocator(tmp_path):
     assert set(texts[0]) == {"net.c", "net.h", "net_test.c"}
     source = texts[0]["net.c"].decode() + texts[0]["net.h"].decode()
     included = {line for line in source.splitlines() if line.startswith("#include")}
-    headers = ("<avr/pgmspace.h>", "<math.h>", "<stddef.h>", "<stdint.h>", "<string.h>", '"net.h"')
+    headers = ("<math.h>", "<stddef.h>", "<stdint.h>", "<string.h>", '"net.h"')
     assert included == {f"#include {name}" for name in headers}
 
 

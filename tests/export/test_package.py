@@ -213,7 +213,8 @@ def test_the_sketch_trains_on_an_avr(model, tmp_path):
 def test_the_sketch_predicts_on_an_avr(model, tmp_path):
     folder = tmp_path / "pump"
     export(model, folder, "c", package="platformio")
-    avr_object(folder, "src/pump.c", "-Isrc")
+    _, data, _ = avr_object(folder, "src/pump.c", "-Isrc")
+    assert data == 4 * 65  # the weights are in RAM, what the preprocessing learned is in flash
     numbers = [*map(float, on_avr(folder, "pump.o", sketch_object(folder)))]
     np.testing.assert_allclose(numbers, model.predict(rows_of_sketch(20)), atol=1e-4)
 

@@ -13,16 +13,13 @@ TEXT_WIDTH = 96
 
 
 IN_FLASH = """\
-#ifdef __AVR__ /* which copies constants to RAM otherwise */
-#include <avr/pgmspace.h>
-#define IN_FLASH PROGMEM
-#define copy_flash memcpy_P
+#if defined(__FLASH) && !defined(__STRICT_ANSI__) && !defined(__cplusplus)
+#define IN_FLASH __flash /* GNU C for an AVR, whose other constants are copied to RAM */
 #else
 #define IN_FLASH
-#define copy_flash memcpy
 #endif
 """
-"""What a file needs for constants that stay in flash on an AVR, too; after ``string.h``."""
+"""The qualifier of constants that are read by their names, not through pointers to RAM."""
 
 
 def identifier(text: str, *, upper: bool = False) -> str:
