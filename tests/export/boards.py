@@ -29,6 +29,8 @@ def command(folder, *words):
 
 
 # ---------------------------------------------------------------- AVR
+FLASH, RAM = (".text", ".progmem"), (".data", ".rodata", ".bss")
+
 AVR = """\
 #include <avr/io.h>
 #include <avr/interrupt.h>
@@ -58,7 +60,7 @@ __attribute__((destructor)) static void end(void)
 
 
 def avr_object(folder, file, *flags, board="atmega328p"):
-    """Compile a file for an AVR; return its bytes of code, of variables with values, and others."""
+    """Compile a file for an AVR; return its bytes of flash and, beside those, of RAM."""
     dialect = ["avr-g++"] if file.endswith(".cpp") else ["avr-gcc", "-std=gnu99"]
     name = f"{Path(file).stem}.o"
     command(folder, *dialect, f"-mmcu={board}", "-Os", *WARNINGS, *flags, "-c", file, "-o", name)
@@ -66,9 +68,14 @@ def avr_object(folder, file, *flags, board="atmega328p"):
 
 
 def size_of(folder, name):
-    """Return the bytes of an object or a program for an AVR: text, data, bss."""
-    shown = command(folder, "avr-size", name).splitlines()[1].split()
-    return tuple(map(int, shown[:3]))
+    """Return the bytes of an object or a program for an AVR: flash alone, and RAM.
+
+    A linker puts constants, too, into RAM, with their values in flash.
+    """
+    lines = command(folder, "avr-size", "-A", name).splitlines()
+    sections = [line.split()[:2] for line in lines if line.startswith(".")]
+    sizes = [sum(int(n) for name, n in sections if name.startswith(p)) for p in (FLASH, RAM)]
+    return sizes[0], sizes[1]
 
 
 def on_avr(folder, *objects, board="atmega328p"):
