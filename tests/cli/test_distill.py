@@ -19,6 +19,7 @@ optimizer: {name: adam, lr: 0.01}
 report: false
 """
 QUICK = ("--hidden", "6", "--made", "300", "--set", "training.epochs=8")
+REPORTED = ("--set", "report={plots: false, tensorboard: false}")
 QUICK = (*QUICK, "--set", "optimizer.lr=0.01", "-q")
 
 
@@ -30,7 +31,7 @@ def train_teacher(mlpengine, source="penguins", target="species"):
 
 def test_a_student_is_a_run_as_any_other(mlpengine):
     train_teacher(mlpengine)
-    done = mlpengine("distill", "t", "-o", "s", *QUICK, "--json")
+    done = mlpengine("distill", "t", "-o", "s", *QUICK, *REPORTED, "--json")
     assert done.code == 0, done.err
     result = json.loads(done.out)
     # the teacher is measured on the very test rows that its own run held out
@@ -44,6 +45,15 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     assert agree.mean() > 0.95
     assert student.predict_set("penguins").shape == (344, 3)
     bits = Path("s/model.safetensors").read_bytes()
+    # the page shows the three beside each other, on these rows
+    page = Path("s/report.html").read_text(encoding="utf-8")
+    shown = json.loads(mlpengine("report", "s", "--json").out)["score"]["predictions"]
+    assert [*shown] == ["model", "teacher", "direct", "linear", "constant"]
+    for title in ("teacher", "direct"):
+        measured = result["spread"]["test"][title]["accuracy"]
+        assert shown[title]["accuracy"]["value"] == pytest.approx(measured, rel=1e-4)
+    for text in ("Its teacher has accuracy", "its teacher</th>", "trained directly</th>"):
+        assert text in page
     assert mlpengine("evaluate", "s", "--json").code == 0
     for form in ("onnx", "c", "c-train"):
         assert mlpengine("export", "s", "--format", form, "-o", f"m.{form[0]}").code == 0
