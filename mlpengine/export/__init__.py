@@ -11,6 +11,7 @@ from pathlib import Path
 from mlpengine.common.files import checked_path, write_atomically
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._cost import RowCost, row_cost
 from mlpengine.export._javascript import description, to_js, to_wasm
 from mlpengine.export._model_c import to_c
 from mlpengine.export._node import verified
@@ -21,7 +22,17 @@ from mlpengine.models.model import Model
 from mlpengine.nn import Network
 from mlpengine.tables import Table
 
-__all__ = ["FORMATS", "Exported", "description", "export", "format_of", "onnx_inputs", "to_js"]
+__all__ = [
+    "FORMATS",
+    "Exported",
+    "RowCost",
+    "description",
+    "export",
+    "format_of",
+    "onnx_inputs",
+    "row_cost",
+    "to_js",
+]
 
 
 def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
