@@ -12,6 +12,7 @@ from pathlib import Path
 from mlpengine.common.files import checked_path
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._cost import RowCost, row_cost
 from mlpengine.export._javascript import description, to_js, to_wasm
 from mlpengine.export._model_c import to_c
 from mlpengine.export._node import verified
@@ -27,10 +28,12 @@ __all__ = [
     "FORMATS",
     "Exported",
     "Package",
+    "RowCost",
     "description",
     "export",
     "format_of",
     "onnx_inputs",
+    "row_cost",
     "to_js",
 ]
 
