@@ -94,40 +94,45 @@ def test_settings_that_do_not_fit(case, mlpengine, config):
 
 
 OPTIONS = [
-    "schedule={name: step, every_epochs: 1}",
-    "schedule={name: exponential, warmup_epochs: 0.5}",
-    "schedule=linear",
-    "schedule=one_cycle",
-    "schedule=flat_cosine",
-    "schedule=coslog",
-    "schedule={name: coslog, cycles: 2}",
-    "schedule={name: plateau, patience: 1}",
-    "optimizer=rmsprop",
-    "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
-    "data.class_weights=balanced",
-    "data.encoding=piecewise",
-    "training.batch_size=1000",
-    "training.threads=2",
-    "training.clip_norm=0.1",
-    "training.clip_norm={max_norm: 0.1}",
-    "training.clip_norm={name: percentile, history: 20}",
-    "training.clip_norm=adaptive",
-    "training.on_nonfinite=skip",
-    "training.checkpoint={every_epochs: 1}",
-    "diagnostics=false",
-    "diagnostics={every: 2}",
-    "report={plots: true, tensorboard: false}",
-    "report={plots: false, tensorboard: true}",
-    "model.hidden=[]",
-    "model.initializer=glorot_normal",
-    "loss={name: softmax_cross_entropy, label_smoothing: 0.1}",
+    (
+        "schedule={name: step, every_epochs: 1}",
+        "training.clip_norm=0.1",
+        "report={plots: true, tensorboard: false}",
+    ),
+    (
+        "schedule={name: exponential, warmup_epochs: 0.5}",
+        "optimizer=rmsprop",
+        "training.clip_norm={max_norm: 0.1}",
+        "training.checkpoint={every_epochs: 1}",
+    ),
+    ("schedule=linear", "data.class_weights=balanced", "training.clip_norm=adaptive"),
+    (
+        "schedule=one_cycle",
+        "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
+        "training.on_nonfinite=skip",
+    ),
+    ("schedule=flat_cosine", "data.encoding=piecewise", "diagnostics={every: 2}"),
+    ("schedule=coslog", "training.batch_size=1000", "model.initializer=glorot_normal"),
+    (
+        "schedule={name: coslog, cycles: 2}",
+        "training.threads=2",
+        "report={plots: false, tensorboard: true}",
+        "training.clip_norm={name: percentile, history: 20}",
+    ),
+    (
+        "schedule={name: plateau, patience: 1}",
+        "model.hidden=[]",
+        "diagnostics=false",
+        "loss={name: softmax_cross_entropy, label_smoothing: 0.1}",
+    ),
 ]
 
 
-@pytest.mark.parametrize("setting", OPTIONS)
-def test_option(setting, mlpengine, tmp_path):
+@pytest.mark.parametrize("settings", OPTIONS, ids=" ".join)
+def test_options(settings, mlpengine, tmp_path):
     (tmp_path / "c.yaml").write_text(SMALL)
-    found = mlpengine("train", "c.yaml", "-q", "--json", "--set", setting)
+    given = [f"--set={setting}" for setting in settings]
+    found = mlpengine("train", "c.yaml", "-q", "--json", *given)
     assert (found.code, found.err) == (0, "")
 
 
