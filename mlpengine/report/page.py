@@ -16,6 +16,7 @@ from mlpengine.config.standing import PART_PHRASES
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.training.measure import DIRECT, TEACHER
 
 from .chart_types import DASHES, SHADES, array_of, opacity
 from .charts import (
@@ -122,7 +123,7 @@ def score_section(data: Data) -> Markup:
     unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
     text = with_error(first["value"], first["error"])
     value, _, error = text.partition(" ± ")
-    sentence += [" ", _compared(known)]
+    sentence += [" ", _taught(known), _compared(known)]
     lead = tag(
         "div",
         tag(
@@ -153,6 +154,18 @@ def _trained(model: Data, verb: str) -> str:
     )
 
 
+def _taught(known: Data) -> str:
+    metric, rows = known["metric"], known["predictions"]
+    if DIRECT not in rows:
+        return ""
+    value = score_text(rows[DIRECT][metric]["value"])
+    text = f"a network of this size that learned the targets of the rows has {value}. "
+    if TEACHER not in rows:
+        return text[0].upper() + text[1:]
+    name, value = shown_name(metric), score_text(rows[TEACHER][metric]["value"])
+    return f"Its teacher has {name} {value}, {text}"
+
+
 def _compared(known: Data) -> str:
     metric, rows = known["metric"], known["predictions"]
     if "constant" not in rows:
@@ -177,7 +190,13 @@ def _compared(known: Data) -> str:
 
 def _scores_table(known: Data) -> Markup:
     metric, rows = known["metric"], known["predictions"]
-    titles = {"model": "this model", "linear": "linear prediction", "constant": "constant"}
+    titles = {
+        "model": "this model",
+        TEACHER: "its teacher",
+        DIRECT: "trained directly",
+        "linear": "linear prediction",
+        "constant": "constant",
+    }
     names = [name for name in rows["model"] if name != "ahead"]
     highest = max(one[metric]["value"] or 0.0 for one in rows.values())
     lines = []

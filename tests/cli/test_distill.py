@@ -1,6 +1,7 @@
 """`mlpengine distill` and `mlpengine.distill`: one network that predicts what a teacher does."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ import pandas as pd
 import pytest
 
 from mlpengine import distill, fit, load
-from mlpengine.errors import UsageError
+from mlpengine.errors import CompileError, UsageError
+from mlpengine.export import RowCost, row_cost
 from mlpengine.training.transfer import TransferSet
 
 TEACHER = """\
@@ -19,6 +21,7 @@ optimizer: {name: adam, lr: 0.01}
 report: false
 """
 QUICK = ("--hidden", "6", "--made", "300", "--set", "training.epochs=8")
+REPORTED = ("--set", "report={plots: false, tensorboard: false}")
 QUICK = (*QUICK, "--set", "optimizer.lr=0.01", "-q")
 
 
@@ -30,7 +33,7 @@ def train_teacher(mlpengine, source="penguins", target="species"):
 
 def test_a_student_is_a_run_as_any_other(mlpengine):
     train_teacher(mlpengine)
-    done = mlpengine("distill", "t", "-o", "s", *QUICK, "--json")
+    done = mlpengine("distill", "t", "-o", "s", *QUICK, *REPORTED, "--json")
     assert done.code == 0, done.err
     result = json.loads(done.out)
     # the teacher is measured on the very test rows that its own run held out
@@ -44,6 +47,15 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     assert agree.mean() > 0.95
     assert student.predict_set("penguins").shape == (344, 3)
     bits = Path("s/model.safetensors").read_bytes()
+    # the page shows the three beside each other, on these rows
+    page = Path("s/report.html").read_text(encoding="utf-8")
+    shown = json.loads(mlpengine("report", "s", "--json").out)["score"]["predictions"]
+    assert [*shown] == ["model", "teacher", "direct", "linear", "constant"]
+    for title in ("teacher", "direct"):
+        measured = result["spread"]["test"][title]["accuracy"]
+        assert shown[title]["accuracy"]["value"] == pytest.approx(measured, rel=1e-4)
+    for text in ("Its teacher has accuracy", "its teacher</th>", "trained directly</th>"):
+        assert text in page
     assert mlpengine("evaluate", "s", "--json").code == 0
     for form in ("onnx", "c", "c-train"):
         assert mlpengine("export", "s", "--format", form, "-o", f"m.{form[0]}").code == 0
@@ -89,6 +101,46 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
     assert "there is no such file or data set" in missing.err
     for done in (changed, resumed, missing):
         assert "Traceback" not in done.err
+
+
+def test_the_size_may_follow_from_what_a_row_costs(mlpengine, monkeypatch):
+    train_teacher(mlpengine)
+    monkeypatch.setattr("mlpengine.config.sizing.WIDTHS", (24, 4))
+    quick = ("--made", "0", "--set", "training.epochs=1")
+    done = mlpengine("distill", "t", "-o", "s", "--budget", "1s", "--flash", "5.5k", *quick)
+    assert done.code == 0, done.err
+    assert re.search(r"size: 4-4 takes [\d.e-]+ us a row and [\d,]+ bytes in C \(", done.err)
+    student = load("s")
+    # the weights alone of 24-24 are more than that
+    inputs, units, outputs = student.mlp.sizes[0], 24, student.mlp.sizes[-1]
+    assert 4 * (inputs * units + units * units + units * outputs) > 5_632
+    assert 4 * student.params.size < row_cost(student).flash <= 5_632
+
+
+def test_a_size_that_nothing_meets_is_said(mlpengine, monkeypatch):
+    train_teacher(mlpengine)
+    cost = RowCost(2.5e-7, 3_465, "cc for x86_64")
+    monkeypatch.setattr("mlpengine.config.sizing.row_cost", lambda _: cost)
+    smallest = "the smallest, 2-2 takes 0.25 us a row and 3,465 bytes in C (cc for x86_64)"
+    for given, message in (
+        (("--budget", "1ns"), f"no network fits into 0.001 us: with 60 features {smallest}"),
+        (("--flash", "3kB"), f"into 3,072 bytes of flash: with 60 features {smallest}"),
+        (("--budget", "10"), "a number above zero and its unit (ns, us, ms, s), such as 10us"),
+        (("--flash", "-3k"), "a number above zero and its unit (k, m), such as 16k (got '-3k')"),
+        (("--flash", "3k", "--hidden", "3"), "--hidden chooses the size, or --budget and"),
+    ):
+        refused = mlpengine("distill", "t", *given)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    with pytest.raises(UsageError, match="no network fits into 1 us and 10 bytes"):
+        distill(frame_of(), "y", predict=by_formula, made=10, flash=10, budget=1e-6)
+
+
+def test_a_size_needs_a_compiler(monkeypatch):
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("mlpengine.backends.compiled.target.find_spec", lambda _: None)
+    with pytest.raises(CompileError, match="a C compiler must be on PATH or named by"):
+        distill(frame_of(), "y", predict=by_formula, made=10, flash="16k")
 
 
 def frame_of(rows=240):

@@ -211,7 +211,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>\+\+|--|[-+*/%<>=!&|]=|&&|\|\||[-+*/%<>=!&|?:;,()\[\]{}]))",
     re.DOTALL,
 )
-_ARRAY = re.compile(r"static const ([\w ]+?) (\w+)\[\d+\] = \{([^{}]*)\};")
+_ARRAY = re.compile(r"static const (?:IN_FLASH )?([\w ]+?) (\w+)\[\d+\] = \{([^{}]*)\};")
 _BASES: Mapping[str, ValueType] = {
     "real": "real",
     "void": "void",
