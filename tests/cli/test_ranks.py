@@ -77,7 +77,8 @@ report: false
 """
 
 LONG_SHARED = LONG.replace("numpy", "compiled").replace("every_steps: 4", "every_steps: 6")
-"""With a call of several steps before a checkpoint, and after it."""
+LONG_SHARED = LONG_SHARED.replace("penguins", "penguins, split: {validation: 0.2, test: 0.103}")
+"""Of whole batches, with a call of several steps before a checkpoint, and after it."""
 
 LONG_FOLDS = LONG.replace("shards: 4", "folds: 3").replace("every_steps: 4", "every_epochs: 1")
 

@@ -274,14 +274,7 @@ def test_errors_name_what_is_wrong(iris, name):
 
 def test_all_optimizers_learn(iris):
     x, y = iris
-    rates = {
-        "adam": 1e-2,
-        "adamw": 1e-2,
-        "lion": 3e-3,
-        "nadam": 1e-2,
-        "rmsprop": 3e-3,
-        "sgd": 0.1,
-    }
+    rates = {"adam": 1e-2, "adamw": 1e-2, "lion": 3e-3, "nadam": 1e-2, "rmsprop": 3e-3, "sgd": 0.1}
     assert rates.keys() == OPTIMIZERS.keys()
     scores = {
         name: MlpClassifier(optimizer=name, lr=lr, epochs=60, random_state=0, **ALONE)

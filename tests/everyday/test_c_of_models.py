@@ -51,10 +51,7 @@ MODELS = {
         {"y": PRICE},
         {"model": {"network": "residual", "width": 6, "blocks": 2, "front": {"scaling": True}}},
     ),
-    "several networks": (
-        {"y": KIND},
-        {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}},
-    ),
+    "several networks": ({"y": KIND}, {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}}),
 }
 
 
