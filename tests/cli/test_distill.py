@@ -105,7 +105,7 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
 
 def test_the_size_may_follow_from_what_a_row_costs(mlpengine, monkeypatch):
     train_teacher(mlpengine)
-    monkeypatch.setattr("mlpengine.config.sizing.WIDTHS", (24, 4))
+    monkeypatch.setattr("mlpengine.config.sizing.LAYER_UNITS", (24, 4))
     quick = ("--made", "0", "--set", "training.epochs=1")
     done = mlpengine("distill", "t", "-o", "s", "--budget", "1s", "--flash", "5.5k", *quick)
     assert done.code == 0, done.err
