@@ -19,8 +19,8 @@ from mlpengine.training.trainer import front_of, make_network
 LAYER_UNITS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 2)
 """Units of each of two hidden layers to choose from."""
 
-SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-BYTES = {"": 1.0, "k": 1024.0, "m": 1024.0**2}
+TIME_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+SIZE_UNITS = {"": 1.0, "k": 1024.0, "m": 1024.0**2}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Limits:
         Raises: UsageError for another text, or a number that is not above zero.
         """
         return cls(
-            _quantity("budget", budget, SECONDS, "10us"), _quantity("flash", flash, BYTES, "16k")
+            _quantity("budget", budget, TIME_UNITS, "10us"),
+            _quantity("flash", flash, SIZE_UNITS, "16k"),
         )
 
     def __bool__(self) -> bool:
