@@ -23,6 +23,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RunDirectory
 from mlpengine.training.transfer import TRANSFER_FILE
 
+from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
 from .progress import progress
 from .session import Session, resolved_config
 from .stopping import leave, stops
@@ -52,12 +53,9 @@ def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
 
 
 @click.command("distill", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Run directory; by default runs/<name>-student.",
+    "-o", "--out", type=DIRECTORY_PATH, help="Run directory; by default runs/<name>-student."
 )
 @click.option(
     "--hidden",
@@ -82,15 +80,9 @@ def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     metavar="N",
     help="Rows to make; by default twenty of each training row, at most 100,000.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override, as in training.epochs=9",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@overrides_like("training.epochs=9")
+@QUIET_OPTION
+@AS_JSON
 def command(
     run: Path,
     out: Path | None,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from mlpengine.settings import recipes
 from mlpengine.step.population import PopulationStep
 from mlpengine.step.step import TrainingStep
 
@@ -23,6 +24,18 @@ logging.getLogger("matplotlib").setLevel(logging.ERROR)
 def _one_blas_thread():
     """Keep parallel runs from competing for cores."""
     with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk():
+    """Flush nothing: no test cuts the power, and a run waits for the disk twenty times.
+
+    A descriptor that is closed is an error all the same, and tests that count or break flushes
+    put their own function in this place.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
         yield
 
 
@@ -46,6 +59,12 @@ def numpy_steps(monkeypatch):
     for made in (TrainingStep, PopulationStep):
         defaults = inspect.unwrap(made.__init__).__kwdefaults__
         monkeypatch.setitem(defaults, "backend", "numpy")
+
+
+@pytest.fixture
+def two_folds(monkeypatch):
+    """Let tables have two folds where the recipe gives them eight, for what is not about that."""
+    monkeypatch.setattr(recipes, "FOLDS", 2)
 
 
 @functools.cache

@@ -79,24 +79,28 @@ def page(
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":  # so that no text of the data ends the element
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", style()),
-    )
-    body = tag(
-        "body",
+    return html_page(
+        title, POLICY, style(),
         tag("header", lead, tag("nav", tag("ul", *links), aria_label="Sections")),
         tag("main", *bodies),
         tag("footer", "All numbers of this page are in it as JSON, in the element ",
             tag("code", "report-data"), "."),
         tag("script", Markup(text), type="application/json", id="report-data"),
     )  # fmt: skip
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
+    """Return an HTML document with its content security policy."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", styles),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
 def score_section(data: Data) -> Markup:
