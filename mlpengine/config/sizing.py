@@ -16,11 +16,11 @@ from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS
 from mlpengine.models.model import Model
 from mlpengine.training.trainer import front_of, make_network
 
-WIDTHS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 2)
+LAYER_UNITS = (64, 48, 32, 24, 16, 12, 8, 6, 4, 2)
 """Units of each of two hidden layers to choose from."""
 
-SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-BYTES = {"": 1.0, "k": 1024.0, "m": 1024.0**2}
+TIME_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+SIZE_UNITS = {"": 1.0, "k": 1024.0, "m": 1024.0**2}
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Limits:
         Raises: UsageError for another text, or a number that is not above zero.
         """
         return cls(
-            _quantity("budget", budget, SECONDS, "10us"), _quantity("flash", flash, BYTES, "16k")
+            _quantity("budget", budget, TIME_UNITS, "10us"),
+            _quantity("flash", flash, SIZE_UNITS, "16k"),
         )
 
     def __bool__(self) -> bool:
@@ -76,12 +77,12 @@ def with_size(file: ConfigFile, fitted: Preprocessor, limits: Limits) -> tuple[C
         costs[units] = row_cost(Model(network, fitted, loss.name, options))
         return limits.allow(costs[units])
 
-    place = bisect_left(WIDTHS, True, key=fits)
-    units = WIDTHS[min(place, len(WIDTHS) - 1)]
+    place = bisect_left(LAYER_UNITS, True, key=fits)
+    units = LAYER_UNITS[min(place, len(LAYER_UNITS) - 1)]
     cost = costs[units]
     text = f"{units}-{units} takes {cost.seconds * 1e6:.3g} us a row and {cost.flash:,} bytes in C"
     text += f" ({cost.machine})"
-    if place == len(WIDTHS):
+    if place == len(LAYER_UNITS):
         features = plural(ends[0], "feature")
         raise UsageError(
             f"distill: no network fits into {limits}: with {features} the smallest, {text}; allow "

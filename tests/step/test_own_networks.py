@@ -211,7 +211,7 @@ def test_many_steps_are_the_steps_one_by_one(name, backend):
     ],
 )
 def test_a_number_that_is_not_finite_is_located_by_the_layers_name(place, text, backend):
-    step = make_step("residual", backend=backend)
+    step = make_step("residual with dropout", backend=backend)
     x, y = rows(BATCH)
     before = step.mlp.params.flat.copy()
     if place == "input":
