@@ -152,33 +152,6 @@ def test_columns_that_split_are_no_features(split, features, mlpengine, tmp_path
     assert f", {features} features" in found.err  # of which c is three: u, v and unknown
 
 
-LOSSES = ["mse", "mae", "huber", "{name: huber, delta: 0.5}"]
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_loss_of_a_regression(loss, mlpengine, tmp_path):
-    (tmp_path / "rows.csv").write_text(CSV)
-    content = "data: {source: rows.csv, target: [a, b], task: regression}\ntraining: {epochs: 2}\n"
-    content += "report: false\n"
-    (tmp_path / "c.yaml").write_text(content + f"loss: {loss}\n")
-    result = json.loads(mlpengine("train", "c.yaml", "-q", "--json").out)
-    assert list(result["test"]) == ["loss", "r2", "mae", "rmse"]
-
-
-def test_labels_weights_and_files_of_their_own(mlpengine, tmp_path):
-    rows = [f"{i},{i % 2},{i % 3 == 0:d},{1 + i % 4}" for i in range(30)]
-    for name in ("train", "validation", "test"):
-        (tmp_path / f"{name}.csv").write_text("\n".join(["a,s,t,w", *rows]) + "\n")
-    (tmp_path / "c.yaml").write_text(
-        "data: {source: train.csv, validation_source: validation.csv, test_source: test.csv,\n"
-        "       target: [s, t], task: multilabel, weight: w}\ntraining: {epochs: 2}\n"
-        "report: false\n"
-    )
-    found = mlpengine("train", "c.yaml", "--json")
-    assert "90 rows (30 train, 30 validation, 30 test), 1 feature\n" in found.err
-    assert list(json.loads(found.out)["test"]) == ["loss", "accuracy", "macro_f1"]
-
-
 @pytest.fixture(params=[("matplotlib", "plots"), ("tensorboard", "tensorboard")])
 def not_imported(request, monkeypatch):
     """Give a package and its extra, which nothing has imported yet."""

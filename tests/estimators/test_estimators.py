@@ -7,6 +7,7 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -270,6 +271,15 @@ def test_errors_name_what_is_wrong(iris, name):
     call, error, message = BAD_CALLS[name]
     with pytest.raises(error, match=message), np.errstate(all="ignore"):
         call(*iris)
+
+
+def test_tables_of_pandas_are_refused_by_the_name_of_a_column():
+    frame = pd.DataFrame({"area": [50.5, 60.0, 70.0] * 9, "town": ["Ulm", "Bonn", "Jena"] * 9})
+    with pytest.raises(ValueError, match=r"column .town. has .Ulm."):
+        MlpRegressor(epochs=2).fit(frame, frame["area"])
+    frame["area"] = frame["area"].where(frame["area"] < 70)
+    with pytest.raises(ValueError, match="NaN"):
+        MlpRegressor(epochs=2).fit(frame[["area"]], np.arange(27))
 
 
 def test_all_optimizers_learn(iris):
