@@ -57,6 +57,7 @@ def write(path):
     path.write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", CASES)
 def test_from_config_to_predictions(name, mlpengine, tmp_path):
     data, metric, least = CASES[name]

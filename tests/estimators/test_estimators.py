@@ -62,6 +62,7 @@ def test_the_scale_of_features_is_that_of_scikit_learn_and_goes_on():
             scaler.partial_fit(features[150:])
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("default")  # the checks provoke warnings on purpose
 @pytest.mark.parametrize(("estimator", "least"), [(MlpClassifier, 66), (MlpRegressor, 60)])
 def test_scikit_learn_finds_nothing_wrong(estimator, least):
@@ -73,6 +74,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, least):
     assert {name.split(":")[0] for name in found["skipped"]} <= allowed
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_whole_weights_are_repetitions_at_the_defaults(estimator, kind):
@@ -140,6 +142,7 @@ def test_dtypes(estimator, given, asked, got):
     assert np.isfinite(model.predict(x)).all()
 
 
+@pytest.mark.no_cover
 def test_a_pipeline_in_a_grid_search_in_a_cross_validation(iris):
     x, y = iris
     classifier = MlpClassifier(epochs=60, lr=1e-2, folds=3, random_state=0)
