@@ -317,6 +317,79 @@ def test_all_threads_are_not_tried_while_other_programs_have_the_cores(library):
     assert together > 20 * alone
 
 
+FILES = """\
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+static long priority;
+static int open_fake(const char *path, int flags) {
+  return open(!strcmp(path, "/proc/stat") ? "STAT" : "LOAD", flags);
+}
+static int fake_priority(int which, id_t who) {
+  (void)which, (void)who;
+  return (int)priority;
+}
+static long two_cores(int name) {
+  (void)name;
+  return 2;
+}
+#define open open_fake
+#define getpriority fake_priority
+#define sysconf two_cores
+"""
+"""A machine of two cores with a priority and with other files in place of those of /proc."""
+
+HAS_CORES = """
+#if IN_UNIT(0)
+int mlpengine_has_cores(long own) {
+  priority = own;
+  passed += 0.2; /* in which this thread works */
+  return has_cores(2);
+}
+#endif
+"""
+
+LONG_AGO = "cpu  5498955 3875751 975255 1852459 28224 0 10943 7730 0 0"
+"""The first line of /proc/stat on a machine with two cores."""
+
+
+NEIGHBORS = {
+    "of low priority": ("cpu  5498975 3875771 975255 1852459 28224 0 10943 7730 0 0", 2, 0, 1),
+    "several of those": ("cpu  5498975 3875771 975255 1852459 28224 0 10943 7730 0 0", 9, 0, 1),
+    "that do little": ("cpu  5498976 3875768 975256 1852460 28224 0 10943 7730 0 0", 2, 0, 1),
+    "that waited": ("cpu  5498975 3875751 975255 1852475 28228 0 10943 7730 0 0", 2, 0, 1),
+    "of ours": ("cpu  5498995 3875751 975255 1852459 28224 0 10943 7730 0 0", 2, 0, 0),
+    "of both": ("cpu  5498993 3875753 975255 1852459 28224 0 10943 7730 0 0", 3, 0, 0),
+    "the system": ("cpu  5498975 3875751 975275 1852459 28224 0 10943 7730 0 0", 2, 0, 0),
+    "another guest": ("cpu  5498975 3875751 975255 1852459 28224 0 10943 7750 0 0", 2, 0, 0),
+    "as low as we are": ("cpu  5498955 3875791 975255 1852459 28224 0 10943 7730 0 0", 2, 5, 0),
+    "not known yet": (LONG_AGO, 2, 0, 0),
+    "not all told": ("cpu  5498975 3875771 975255", 2, 0, 0),
+    "not told": ("", 2, 0, 0),
+    "none": (LONG_AGO, 1, 0, 1),
+}
+"""What /proc/stat says 0.2 s later, threads that want a core, our priority, and whether there are
+two cores for us."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the files are those of Linux")
+def test_neighbors_of_low_priority_leave_their_cores(monkeypatch, tmp_path, many_threads):
+    stat, load = tmp_path / "stat", tmp_path / "load"
+    fakes = FILES.replace("STAT", str(stat)).replace("LOAD", str(load))
+    (tmp_path / "fakes.h").write_text(fakes + SIMULATED_CLOCK)
+    monkeypatch.setenv("CC", f"cc -include {tmp_path}/fakes.h")
+    text = LONG.step("compiled", threads=2).emit_c() + HAS_CORES
+    library = load_library(text, chosen_target(), functions=["mlpengine_has_cores"])
+    for name, (later, runnable, priority, has_both) in NEIGHBORS.items():
+        load.write_text(f"8.62 6.97 5.52 {runnable}/165 4005\n")
+        stat.write_text(LONG_AGO)
+        library.mlpengine_has_cores(priority)
+        stat.write_text(later)
+        assert library.mlpengine_has_cores(priority) == has_both, name
+
+
 def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):
     text, library = pool()
     tiles = int(text.split("#define CLAIMABLE {")[1].split("}")[0].split(",")[0])
