@@ -204,10 +204,13 @@ int mlpengine_choose(const double seconds[2]) {
 """Access to the functions of a program's pool."""
 
 
+LONG = StepCase("long", (40, 400, 10), 8)
+"""Its products have tiles to claim."""
+
+
 def text_of_pool():
-    """Return the C of a step of two threads whose products have tiles to claim."""
     with uncompiled():
-        return StepCase("long", (40, 400, 10), 8).step("compiled", threads=2).emit_c()
+        return LONG.step("compiled", threads=2).emit_c()
 
 
 def pool():
@@ -380,7 +383,7 @@ def test_neighbors_of_low_priority_leave_their_cores(monkeypatch, tmp_path, many
     fakes = FILES.replace("STAT", str(stat)).replace("LOAD", str(load))
     (tmp_path / "fakes.h").write_text(fakes + SIMULATED_CLOCK)
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/fakes.h")
-    text = LONG.step("compiled", threads=2).emit_c() + HAS_CORES
+    text = text_of_pool() + HAS_CORES
     library = load_library(text, chosen_target(), functions=["mlpengine_has_cores"])
     for name, (later, runnable, priority, has_both) in NEIGHBORS.items():
         load.write_text(f"8.62 6.97 5.52 {runnable}/165 4005\n")
