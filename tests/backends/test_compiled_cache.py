@@ -76,9 +76,10 @@ def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, mon
         text = damage if isinstance(damage, str) else json.dumps({**fields, **damage})
         path.write_text(text)
     cache._targets.clear()
-    if damage is None:
-        monkeypatch.setattr(cache, "find_target", None)  # asking again would fail
+    asked = []
+    monkeypatch.setattr(cache, "find_target", lambda *args: asked.append(args) or target)
     assert chosen_target() == target
+    assert len(asked) == (damage is not None)
 
 
 def is_sound(folder):

@@ -182,8 +182,7 @@ def growth(**options: object) -> int:
         {"clip_norm": AdaptiveClip(0.001)},
         {"backend": "numpy", "activation": "relu"},
         {"rematerialization": "balanced", "activation": "gelu"},
-        {"backend": "compiled"},
-        {"backend": "compiled", "dropout": 0.0, "clip_norm": PercentileClip(50)},
+        {"backend": "compiled", "clip_norm": PercentileClip(50)},
     ],
     ids=lambda o: "-".join(v if isinstance(v, str) else name_of(v) for v in o.values()),
 )
