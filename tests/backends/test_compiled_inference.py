@@ -4,7 +4,7 @@ import ctypes
 import gc
 import subprocess
 import weakref
-from itertools import cycle, product
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -103,10 +103,8 @@ PARTS = {
 }
 
 
-EXPORTED = [
-    *zip(PARTS, cycle(["float32", "float64"])),
-    *product(["all parts"], ["float32", "float64"]),
-]
+DTYPES = ("float32", "float64")
+EXPORTED = [*zip(PARTS, cycle(DTYPES)), *(("all parts", dtype) for dtype in DTYPES)]
 
 
 @pytest.mark.parametrize(("parts", "dtype"), [*dict.fromkeys(EXPORTED)])
