@@ -21,7 +21,7 @@ from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 
 from . import device
-from .options import AS_JSON, FILE_PATH, MODEL_ARGUMENT
+from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EPILOG = """\b
@@ -82,7 +82,12 @@ HELD_OUT_ROWS = 500
     type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT, PAGE_FORMAT])),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
-@click.option("-o", "--out", type=FILE_PATH, help="The file; by default beside the model.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The file; by default beside the model.",
+)
 @click.option(
     "--optimizer",
     type=click.Choice(device.OPTIMIZER_NAMES),
