@@ -267,9 +267,13 @@ def test_what_has_no_javascript_is_refused(tmp_path):
 
 
 def test_size_is_under_three_times_that_of_the_weights(tmp_path):
+    """With the columns of a table, too."""
     mlp = Mlp([20, 64, 64, 1], seed=1)
-    export(mlp, tmp_path / "net.js")
-    assert (tmp_path / "net.js").stat().st_size < 3 * mlp.params.flat.nbytes
+    x = np.random.default_rng(4).standard_normal((50, 20))
+    table = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
+    for model in (mlp, Model(mlp, table, "mse")):
+        export(model, tmp_path / "net.js")
+        assert (tmp_path / "net.js").stat().st_size < 2 * mlp.params.flat.nbytes
 
 
 def test_webassembly_gives_our_predictions(flats, tmp_path):
@@ -282,7 +286,9 @@ def test_webassembly_gives_our_predictions(flats, tmp_path):
         exported = export(model, tmp_path / "a b.wasm")
         assert 0 < exported.difference <= 1e-5
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a b.mjs", "a b.wasm"]
-        assert (tmp_path / "a b.wasm").read_bytes()[:4] == b"\0asm"
+        data = (tmp_path / "a b.wasm").read_bytes()
+        assert data[:4] == b"\0asm"
+        assert len(data) < 2 * model.params.nbytes + 20_000  # in double for dates
 
 
 def test_without_zig_the_error_names_the_extra(flats, tmp_path, monkeypatch):
