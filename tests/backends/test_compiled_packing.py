@@ -3,10 +3,10 @@
 import ctypes
 from functools import cache
 from importlib.resources import files
+from itertools import product
 
 import numpy as np
-import pytest
-from test_compiled_math import PROGRAMS, TARGETS, TYPES
+from test_compiled_math import TARGETS, TYPES, each_type
 
 import mlpengine.backends.compiled
 from mlpengine.backends.compiled.cache import load_library
@@ -53,42 +53,47 @@ def aligned(count, dtype):
     return memory[start : start + count + 16]
 
 
-@pytest.mark.parametrize(("dtype", "level"), PROGRAMS)
-def test_vectors_are_transposed(dtype, level):
-    lanes = TARGETS[level].vector_bytes // np.dtype(dtype).itemsize
-    block = aligned(lanes * lanes, dtype)[: lanes * lanes]
-    block[:] = np.arange(lanes * lanes)
-    program(dtype, level).call_transpose(address(block))
-    assert (block.reshape(lanes, lanes) == np.arange(lanes * lanes).reshape(lanes, lanes).T).all()
+def lane_count(dtype, level):
+    return TARGETS[level].vector_bytes // np.dtype(dtype).itemsize
 
 
-@pytest.mark.parametrize(("dtype", "level"), PROGRAMS)
-def test_panels_hold_columns_of_a_transposed_matrix(dtype, level):
-    lanes = TARGETS[level].vector_bytes // np.dtype(dtype).itemsize
-    for columns in (1, lanes - 1, lanes, 2 * lanes, 2 * lanes + 3):
-        for depth in (*range(1, 10), 15, 16, 17, 33):
-            w = np.arange(1, columns * (depth + 2) + 1, dtype=dtype).reshape(columns, depth + 2)
-            for vectors, j in ((1, 0), (2, 0), (1, 2 * lanes)):
-                if j >= columns:
-                    continue
-                width = vectors * lanes
-                panel = aligned(depth * width, dtype)
-                place = sizes(depth + 2, depth, columns, j, vectors)
-                program(dtype, level).call_panel(address(panel), address(w), *place)
-                part = w[j : j + width, :depth].T
-                wanted = np.pad(part, ((0, 0), (0, width - part.shape[1])))
-                assert (panel[: depth * width].reshape(depth, width) == wanted).all()
+@each_type
+def test_vectors_are_transposed(dtype):
+    for level in TARGETS:
+        lanes = lane_count(dtype, level)
+        block = aligned(lanes * lanes, dtype)[: lanes * lanes]
+        block[:] = np.arange(lanes * lanes)
+        wanted = block.reshape(lanes, lanes).T.copy()
+        program(dtype, level).call_transpose(address(block))
+        assert (block.reshape(lanes, lanes) == wanted).all(), level
 
 
-@pytest.mark.parametrize(("dtype", "level"), PROGRAMS)
-def test_tiles_hold_the_terms_of_rows(dtype, level):
-    for rows in range(1, 15):
-        for terms in (*range(1, 10), 16, 31):
-            a = np.arange(1, 41 * 41 + 1, dtype=dtype).reshape(41, 41)
-            for part, steps in ((a[:rows, :terms], (41, 1)), (a[:terms, :rows].T, (1, 41))):
-                tile = aligned(rows * terms, dtype)
-                program(dtype, level).call_tile(
-                    address(tile), address(a), *sizes(*steps, rows, terms)
-                )
-                assert (tile[: rows * terms].reshape(terms, rows) == part.T).all()
-                assert not tile[rows * terms :].any()  # nothing is stored beyond the tile
+@each_type
+def test_panels_hold_columns_of_a_transposed_matrix(dtype):
+    for level in TARGETS:
+        lanes = lane_count(dtype, level)
+        columns = (1, lanes - 1, lanes, 2 * lanes, 2 * lanes + 3)
+        depths = (*range(1, 10), 15, 16, 17, 33)
+        for count, depth, (vectors, j) in product(columns, depths, ((1, 0), (2, 0), (1, lanes))):
+            w = np.arange(1, count * (depth + 2) + 1, dtype=dtype).reshape(count, depth + 2)
+            width = vectors * lanes
+            part = w[j : j + width, :depth].T
+            if not part.size:
+                continue
+            panel = aligned(depth * width, dtype)
+            place = sizes(depth + 2, depth, count, j, vectors)
+            program(dtype, level).call_panel(address(panel), address(w), *place)
+            wanted = np.pad(part, ((0, 0), (0, width - part.shape[1])))
+            assert (panel[: depth * width].reshape(depth, width) == wanted).all(), level
+
+
+@each_type
+def test_tiles_hold_the_terms_of_rows(dtype):
+    a = np.arange(1, 41 * 41 + 1, dtype=dtype).reshape(41, 41)
+    for level, rows, terms in product(TARGETS, range(1, 15), (*range(1, 10), 16, 31)):
+        for part, steps in ((a[:rows, :terms], (41, 1)), (a[:terms, :rows].T, (1, 41))):
+            tile = aligned(rows * terms, dtype)
+            call = program(dtype, level).call_tile
+            call(address(tile), address(a), *sizes(*steps, rows, terms))
+            assert (tile[: rows * terms].reshape(terms, rows) == part.T).all(), level
+            assert not tile[rows * terms :].any()  # nothing is stored beyond the tile
