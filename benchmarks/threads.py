@@ -6,7 +6,8 @@ Each window follows a pause, in which threads that still look for work go to sle
 that are not timed.  A compiled step starts no more threads than its multiplications make up for,
 and makes its steps on one unless two are clearly faster; here it uses both for every step.
 
-``--busy N``: what that choice makes of two threads beside so many busy loops, for compiled steps.
+``--busy N``: what that choice makes of two threads beside so many busy loops, for compiled steps;
+``--nice 19``: loops of a lower priority.
 
 ``--model``: microseconds of a compiled step that a model expects of 1 to 64 threads, and where the
 machine has that many cores, those that were measured.  Three things are measured: what a step takes
@@ -169,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two networks, short windows")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside N busy loops")
+    parser.add_argument("--nice", type=int, default=0, help="how much lower their priority is")
     parser.add_argument("--model", action="store_true", help="what 1 to 64 threads would take")
     args = parser.parse_args()
     describe()
@@ -181,7 +183,7 @@ def main() -> None:
     if args.model:
         print_model(networks, budget)
         return
-    with threadpool_limits(1, user_api="blas"), busy_loops(args.busy):
+    with threadpool_limits(1, user_api="blas"), busy_loops(args.busy, args.nice):
         for backend in ("compiled",) if args.busy else ("compiled", "numpy"):
             print(f"{backend}: network, multiplications of the largest layer and of a step")
             for sizes, batch in networks:

@@ -10,7 +10,7 @@ import click
 
 from mlpengine.config import load_config
 from mlpengine.errors import UsageError
-from mlpengine.export.device import MakeOptimizer, Real, export_training
+from mlpengine.export.device import MakeOptimizer, Package, Real, export_training
 from mlpengine.models.model import Model
 from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
 from mlpengine.training.run_directory import RESOLVED
@@ -45,9 +45,17 @@ class DeviceOptions:
             )
 
 
-def write(run: Path, model: Model, path: Path, options: DeviceOptions, *, as_json: bool) -> None:
-    """Write source, header and self-test, and say what they need on a device."""
-    if path.suffix != ".c":
+def write(
+    run: Path,
+    model: Model,
+    path: Path,
+    options: DeviceOptions,
+    package: Package | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Write source, header and self-test, or a library; say what they need on a device."""
+    if path.suffix != ".c" and package is None:
         raise UsageError(f"{path}: the name must end in .c")
     config = run / RESOLVED if run.is_dir() else None
     make, clip_norm = _settings(config if config and config.is_file() else None, options)
@@ -60,12 +68,12 @@ def write(run: Path, model: Model, path: Path, options: DeviceOptions, *, as_jso
         freeze=None if options.freeze is None else _layers(options.freeze),
         libm=options.libm != "none",
         real=options.real,
+        package=package,
     )
     if as_json:
-        fields = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(written).items()}
-        click.echo(json.dumps({"format": DEVICE_FORMAT, **fields}))
+        click.echo(json.dumps({"format": DEVICE_FORMAT, **asdict(written)}, default=str))
         return
-    for file in (written.source, written.header, written.test):
+    for file in (written.source, written.header, written.test, *written.others):
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     say(written.title)
     flash = "".join(f", {size:,} of flash on a {board}" for board, size in written.flash.items())

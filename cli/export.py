@@ -13,7 +13,7 @@ from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
 from mlpengine.errors import MlpEngineError, RunError, UsageError
-from mlpengine.export import FORMATS, export, format_of
+from mlpengine.export import FORMATS, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
@@ -21,6 +21,7 @@ from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 
 from . import device
+from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EPILOG = """\b
@@ -52,6 +53,7 @@ Examples:
   mlpengine export runs/pump --format js -o pump.mjs
   mlpengine export runs/pump --format c-train -o pump.c
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
+  mlpengine export runs/pump --format c-train --package arduino -o libraries/pump
 """
 
 PAGE_FORMAT = "html"
@@ -73,7 +75,7 @@ HELD_OUT_ROWS = 500
 
 
 @click.command("export", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
     "--format",
     "form",
@@ -83,7 +85,7 @@ HELD_OUT_ROWS = 500
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="The file; by default beside the model.",
 )
 @click.option(
@@ -118,14 +120,20 @@ HELD_OUT_ROWS = 500
     help="c-train: the type of all numbers; by default that of the run.",
 )
 @click.option(
+    "--package",
+    type=click.Choice(["arduino", "platformio"]),
+    help="c, c-train: a library that this tool installs, in the folder --out.",
+)
+@click.option(
     "--name", help="c: what its functions and macros begin with; a header is written, too."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     run: Path,
     form: str | None,
     out: Path | None,
     name: str | None,
+    package: Package | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -142,26 +150,32 @@ def command(
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     given = device.DeviceOptions(**options)
+    if package is None and path.is_dir():
+        raise UsageError(f"{path}: is a directory; name a file by --out")
+    if package is not None and out is None:
+        path = path.with_suffix("")
     if form == device.DEVICE_FORMAT:
         if name is not None:
             raise UsageError(f"export: --name is for --format c ({form} takes that of its file)")
-        device.write(run, Model.load(source), path, given, as_json=as_json)
+        device.write(run, Model.load(source), path, given, package, as_json=as_json)
         return
+    if package is not None and form is None:
+        raise UsageError("export: --package is for --format c or c-train; give --format")
     is_page = form == PAGE_FORMAT or (form is None and path.suffix == ".html")
     form = PAGE_FORMAT if is_page else format_of(path, form)
     given.refuse(form)
     model = Model.load(source)
     if is_page:
-        _write_form(model, path, name, as_json=as_json)
+        _write_form(model, path, name or package, as_json=as_json)
         return
     rows = held_out_rows(run, model) if form in ("js", "wasm") else None
-    exported = export(model, path, form, name=name, rows=rows)
+    exported = export(model, path, form, name=name, package=package, rows=rows)
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")
         shown = {name: getattr(exported, name) for name in fields}
         click.echo(json.dumps({"path": str(path), **shown}))
         return
-    for file in (path, *map(path.with_suffix, exported.beside)):
+    for file in exported.paths:
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
@@ -176,8 +190,8 @@ def command(
 def _write_form(model: Model, path: Path, name: str | None, *, as_json: bool) -> None:
     """Write the page that predicts."""
     if path.suffix != ".html" or name is not None:
-        what = f"{path}: the name must end in .html" if name is None else "export: --name is for c"
-        raise UsageError(what)
+        wrong = f"{path}: the name must end in .html"
+        raise UsageError(wrong if name is None else "export: --name and --package are for c")
     write_page(path, form_page(model))
     if as_json:
         click.echo(json.dumps({"path": str(path), "format": PAGE_FORMAT}))

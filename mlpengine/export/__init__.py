@@ -6,22 +6,36 @@ It is run and compared with mlpengine's predictions before the file is written.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from mlpengine.common.files import checked_path, write_atomically
+from mlpengine.common.files import checked_path
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._cost import RowCost, row_cost
 from mlpengine.export._javascript import description, to_js, to_wasm
 from mlpengine.export._model_c import to_c
 from mlpengine.export._node import verified
 from mlpengine.export._onnx_feed import onnx_inputs
+from mlpengine.export._package import Package, checked_folder, predicting_library, write_folder
 from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
 from mlpengine.tables import Table
 
-__all__ = ["FORMATS", "Exported", "description", "export", "format_of", "onnx_inputs", "to_js"]
+__all__ = [
+    "FORMATS",
+    "Exported",
+    "Package",
+    "RowCost",
+    "description",
+    "export",
+    "format_of",
+    "onnx_inputs",
+    "row_cost",
+    "to_js",
+]
 
 
 def _to_onnx(model: Model | Network) -> tuple[bytes, Exported]:
@@ -70,6 +84,7 @@ def export(
     format: str | None = None,
     *,
     name: str | None = None,
+    package: Package | None = None,
     rows: Table | None = None,
 ) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
@@ -82,6 +97,8 @@ def export(
         format: one of `FORMATS`; None goes by the suffix of `path`.
         name: of C, what its functions and macros begin with, so that a program may have several
             models; a header that declares them is written beside the file.
+        package: of C, the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
+            library with file, header and a sketch; its name is that of the folder, or `name`.
         rows: on which Node compares a module with our own predictions; by default made-up ones.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX or WebAssembly without its
@@ -94,11 +111,18 @@ def export(
         raise UsageError(f"export: a network must have one output (got {', '.join(model.outputs)})")
     if name is not None and chosen != "c":
         raise UsageError(f"export: name is for the format c (the format is {chosen})")
+    if package is not None:
+        if chosen != "c":
+            raise UsageError(f"export: package is for the format c (the format is {chosen})")
+        checked_folder(path)
+        name = name or path.name
     options: dict[str, list[str | None]] = {"c": [name], "wasm": [path.name]}
     data, exported = FORMATS[chosen](model, *options.get(chosen, []))
     files = {path.name: data} | {path.with_suffix(s).name: d for s, d in exported.beside.items()}
     if chosen in ("js", "wasm"):
         exported = verified(files, model, rows, exported)
-    for file, content in files.items():
-        write_atomically(path.with_name(file), content)
-    return exported
+    if package is None:
+        paths = write_folder(path.parent, files)
+    else:
+        paths = write_folder(path, predicting_library(package, str(name), model, data, exported))
+    return replace(exported, paths=paths)

@@ -19,6 +19,7 @@ from mlpengine.errors import UsageError
 from mlpengine.export._table_c import TableCode, table_code
 from mlpengine.export.network_c import PredictionCode, Real, forward_of
 from mlpengine.models.model import Model
+from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
 from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
@@ -141,6 +142,13 @@ class DeviceStep:
         if self.model is None:
             return None
         return table_code(self.model, self.name, self.functions, real=self.real, trains=True)
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether targets are classes: their numbers, or 0 and 1."""
+        if self.model is None:
+            return self.target_spec.dtype.kind == "i"
+        return not isinstance(self.model.task, Regression)
 
     @property
     def inputs(self) -> int:

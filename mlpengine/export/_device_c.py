@@ -6,7 +6,12 @@ import numpy as np
 
 from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import comment_text, constants, indented, real_constant
+from mlpengine.backends.scalar.text import (
+    comment_text,
+    constants,
+    indented,
+    real_constant,
+)
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
@@ -106,7 +111,7 @@ SOURCE = """\
 FLASH = """\
 #if !{upper}_DOUBLE && defined(__ARM_ARCH_6M__)
 #define {upper}_FLASH_BYTES {m0}
-#elif !{upper}_DOUBLE
+#elif !{upper}_DOUBLE && !defined(__AVR__)
 #define {upper}_FLASH_BYTES {m4f}
 #endif
 """
@@ -353,7 +358,8 @@ def source(step: DeviceStep) -> str:
 
 
 def _initial(step: DeviceStep) -> Iterator[str]:
-    yield constants("initial", step.layer_values(step.trained).tolist()) + "\n"
+    weights = step.layer_values(step.trained).tolist()
+    yield constants("initial", weights, "IN_FLASH real") + "\n"
     for i in step.frozen:
         yield constants(f"frozen_{i}", step.layer_values([i]).tolist()) + "\n"
 
@@ -391,7 +397,7 @@ def _init(step: DeviceStep) -> str:
     update = step.update
     lines = [
         "memset(state, 0, sizeof *state);",
-        "memcpy(state->params, initial, sizeof initial);",
+        f"for (size_t i = 0; i < {step.parameters}; i++) state->params[i] = initial[i];",
         *(f"state->{n} = {real_constant(v)};" for n, v in update.carried.items() if v),
         f"state->lr = {real_constant(step.optimizer.lr)};",
         "state->norm_limit = R(INFINITY);",

@@ -90,7 +90,9 @@ COEFFICIENTS: dict[str, tuple[float, float]] = {
 
 def constant_bytes(source: str) -> int:
     """Return the bytes of the constant arrays of a file."""
-    arrays = re.findall(r"static const (real|unsigned short|unsigned char) \w+\[(\d+)\]", source)
+    arrays = re.findall(
+        r"static const (?:IN_FLASH )?(real|unsigned short|unsigned char) \w+\[(\d+)\]", source
+    )
     return sum(int(count) * _BYTES[kind] for kind, count in arrays)
 
 

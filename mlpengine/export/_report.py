@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -11,7 +12,8 @@ class Exported:
     `inputs` and `outputs` map names to dtypes; for files of weights there are no inputs, and
     outputs are the arrays.  `difference` is the largest difference between the file's outputs and
     mlpengine's; None if the file was not run.  `compared` are the rows and the program with which
-    it was, or why it was not.  `beside` are further files, by the suffix of their names.
+    it was, or why it was not.  `beside` are further files, by the suffix of their names;
+    `paths` says where all of them are.
     """
 
     format: str
@@ -20,3 +22,4 @@ class Exported:
     difference: float | None = None
     compared: str = ""
     beside: Mapping[str, bytes] = field(default_factory=dict)
+    paths: tuple[Path, ...] = ()

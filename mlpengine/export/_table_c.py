@@ -5,7 +5,7 @@ that of the preprocessor, operation by operation, except that a center is subtra
 so that nothing is lost in float32.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import pi
 
@@ -128,13 +128,13 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
     loop = f"  for (size_t i = 0; i < {len(target.columns)}; i++)"
     if task.scaled:
         text = _split("target_center", target.center, real)
-        text += constants("target_scale", _fitting(target.scale, "a target's scale", real))
+        text += _constants("target_scale", _fitting(target.scale, "a target's scale", real))
         given = "v_log(vmax(y[i], target_low[i]))" if target.log else "y[i]"
         unscaled = f"{given} - target_center[i] - target_center_low[i]"
         learned = f"{loop}\n    t[i] = ({unscaled}) / target_scale[i];\n"
     if target.bounds is not None:
         for name, values in zip(("low", "high"), target.bounds, strict=True):
-            text += constants(f"target_{name}", _fitting(values, "a bound", real))
+            text += _constants(f"target_{name}", _fitting(values, "a bound", real))
     leaves = {leaf: f"o{k}" for k, leaf in enumerate(loss.formulas.outputs)}
     values = {f"p{k}": one.formula for k, one in enumerate(loss.predictions)}
     lines = [
@@ -154,11 +154,16 @@ def _units(task: Regression, real: str) -> tuple[str, str, str]:
     return text, f"{loop} {{\n{body}  }}\n", learned
 
 
+def _constants(name: str, values: Iterable[float]) -> str:
+    """Return the definition of a constant array that statements read by its name."""
+    return constants(name, values, "IN_FLASH real")
+
+
 def _split(name: str, values: Array, real: str) -> str:
     """Return two arrays that sum to `values`: the numbers rounded to float32, and what is left."""
     high = np.array(_fitting(values, name, real))
     high = high.astype(np.float32).astype(np.float64) if real == "float" else high
-    return constants(name, high.tolist()) + constants(f"{name}_low", (values - high).tolist())
+    return _constants(name, high.tolist()) + _constants(f"{name}_low", (values - high).tolist())
 
 
 def _fitting(values: Array, what: str, real: str) -> list[float]:
@@ -243,7 +248,7 @@ def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[s
     count, bins, flags = len(numbers.sources), len(numbers.bins), len(numbers.flagged)
     tables, body = _gathered(numbers.sources, columns)
     if flags:
-        tables += array("unsigned short", "flagged", map(str, numbers.flagged))
+        tables += array("IN_FLASH unsigned short", "flagged", map(str, numbers.flagged))
         body.append(f"for (size_t i = 0; i < {flags}; i++)")
         body.append(f"  f[{count + bins} + i] = R(is_nan(f[flagged[i]]));")
     if bins:
@@ -252,7 +257,7 @@ def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[s
     scaled = "f[i]"
     if numbers.center.any() or (numbers.factor != 1.0).any():
         tables += _split("column_center", numbers.center, real)
-        tables += constants("column_factor", _fitting(numbers.factor, "a factor", real))
+        tables += _constants("column_factor", _fitting(numbers.factor, "a factor", real))
         scaled = "(f[i] - column_center[i] - column_center_low[i]) * column_factor[i]"
     body.append(f"for (size_t i = 0; i < {count}; i++) {{")
     if numbers.strict:
@@ -261,7 +266,7 @@ def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[s
             body.append(f"  f[i] = {scaled};")
     else:
         filled = (numbers.fill - numbers.center) * numbers.factor
-        tables += constants("column_filled", _fitting(filled, "a filled value", real))
+        tables += _constants("column_filled", _fitting(filled, "a filled value", real))
         body.append(f"  f[i] = is_nan(f[i]) ? column_filled[i] : {scaled};")
     body.append("  if (!is_finite(f[i])) usable = 0;")
     if numbers.clip:
@@ -286,7 +291,7 @@ def _gathered(sources: Sequence[Source], columns: Mapping[str, str]) -> tuple[st
         body.append(f"for (size_t i = 0; i < {len(sources)}; i++) f[i] = x[i];")
     elif plain:
         places = [str(plain.get(i, 0)) for i in range(len(sources))]
-        tables += array("unsigned short", "column_of", places)
+        tables += array("IN_FLASH unsigned short", "column_of", places)
         body.append(f"for (size_t i = 0; i < {len(sources)}; i++) f[i] = x[column_of[i]];")
     for i, source in enumerate(sources):
         if i not in plain:
@@ -315,10 +320,10 @@ def _special(source: Source, columns: Mapping[str, str], out: str) -> list[str]:
 def _components(numbers: Numbers, real: str) -> tuple[str, list[str]]:
     """Return the constants and the statements of the components of bins."""
     bins, count = numbers.bins, len(numbers.sources)
-    tables = array("unsigned short", "bin_of", map(str, bins.columns.tolist()))
+    tables = array("IN_FLASH unsigned short", "bin_of", map(str, bins.columns.tolist()))
     tables += _split("bin_left", bins.left, real)
     for name, values in (("low", bins.low), ("high", bins.high), ("width", bins.width)):
-        tables += constants(f"bin_{name}", _fitting(values, "an edge of a bin", real))
+        tables += _constants(f"bin_{name}", _fitting(values, "an edge of a bin", real))
     lines = [
         f"for (size_t i = 0; i < {len(bins)}; i++) {{",
         "  const real value = f[bin_of[i]], past = value - bin_left[i] - bin_left_low[i];",
@@ -328,7 +333,7 @@ def _components(numbers: Numbers, real: str) -> tuple[str, list[str]]:
     if not numbers.strict:
         filled = np.empty((1, len(bins)))
         bins.encode(numbers.fill[None, :], filled)
-        tables += constants("bin_filled", filled[0].tolist())
+        tables += _constants("bin_filled", filled[0].tolist())
         lines.insert(3, f"  if (is_nan(value)) f[{count} + i] = bin_filled[i];")
     return tables, lines
 

@@ -12,12 +12,18 @@ from pathlib import Path
 import numpy as np
 
 from mlpengine.backends.scalar.text import identifier
-from mlpengine.common.files import write_atomically
 from mlpengine.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
 from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
+from mlpengine.export._package import (
+    Package,
+    checked_folder,
+    library_files,
+    training_sketch,
+    write_folder,
+)
 from mlpengine.export.network_c import Real, real_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
@@ -25,7 +31,7 @@ from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.ops import Loss
 from mlpengine.optim import Sgd
 
-__all__ = ["DeviceFiles", "MakeOptimizer", "Real", "export_training"]
+__all__ = ["DeviceFiles", "MakeOptimizer", "Package", "Real", "export_training"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class DeviceFiles:
 
     Attributes:
         source, header, test: paths.
+        others: paths of what a library has beside them: its manifest, and a sketch.
         state: bytes of a state, in RAM.
         scratch: bytes of stack of a training step or a prediction, beside 512 for registers.
         flash: estimated bytes of code and constants by processor, without libm; none for double.
@@ -43,6 +50,7 @@ class DeviceFiles:
     source: Path
     header: Path
     test: Path
+    others: tuple[Path, ...]
     state: int
     scratch: int
     flash: dict[str, int]
@@ -60,6 +68,7 @@ def export_training(
     freeze: Iterable[int] | None = None,
     libm: bool = True,
     real: Real | None = None,
+    package: Package | None = None,
 ) -> DeviceFiles:
     """Write a training step as C: `path`, and beside it its header and self-test.
 
@@ -76,10 +85,14 @@ def export_training(
             are frozen in the network.
         libm: False for own functions in place of those of math.h.
         real: type of all numbers, by default that of the model; a compiler may choose the other.
+        package: the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
+            library, with a sketch that trains in a loop that reads sensors.
 
     Raises: UsageError for what has no C, or for options that do not fit the model.
     """
     path = Path(path)
+    if package is not None:
+        checked_folder(path)
     mlp = model.mlp if isinstance(model, Model) else model
     real = real or real_of(mlp)
     step = device_step(
@@ -93,24 +106,27 @@ def export_training(
         real=real,
         name=path.stem,
     )
-    text = source(step)
+    text, name, title = source(step), step.name, network_title(step)
+    src, extras = ("src/", "extras/") if package else ("", "")
     texts = {
-        path.with_name(f"{path.stem}.h"): header(step, text),
-        path.with_name(f"{path.stem}_test.c"): self_test(step),
-        path: text,
+        f"{src}{name}.h": header(step, text),
+        f"{extras}{name}_test.c": self_test(step),
+        f"{src}{name}.c": text,
     }
-    for target, content in texts.items():
-        write_atomically(target, content.encode())
-    head, test, file = texts
+    if package:
+        sketch = training_sketch(name, classes=step.has_classes)
+        texts |= library_files(package, name, title, sketch, trains=True)
+    head, test, file, *others = write_folder(path if package else path.parent, texts)
     size, counters = (4, 12) if real == "float" else (8, 16)  # doubles end on multiples of 8
     return DeviceFiles(
         file,
         head,
         test,
+        tuple(others),
         reals(step) * size + counters,
         scratch(step) * size,
         flash_bytes(text) if real == "float" else {},
-        network_title(step),
+        title,
     )
 
 

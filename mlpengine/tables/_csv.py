@@ -24,8 +24,8 @@ from mlpengine.spec import Array
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import Opener, readable
 from mlpengine.tables._lines import (
-    Block,
     Header,
+    LineBlock,
     TextSource,
     line_count,
     long_cells,
@@ -269,7 +269,7 @@ class _Pass:
         cutter = Cutter(self.header.delimiter, len(readers))
         begin = source.offset
 
-        def next_block() -> tuple[Block, Cells | None]:
+        def next_block() -> tuple[LineBlock, Cells | None]:
             block = source.block()
             return block, cutter.cut(block, source.count) if block else None
 

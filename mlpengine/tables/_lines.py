@@ -58,7 +58,7 @@ class EncodingError(DataError):
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class LineBlock:
     """Whole lines, `buffer[PAD:stop]`, between newlines; valid until the next but one is read."""
 
     buffer: bytearray
@@ -101,7 +101,7 @@ class TextSource:
         self.text = io.StringIO()
         self._buffers = [bytearray(), bytearray()]  # new ones for each block are slow to allocate
 
-    def block(self) -> Block:
+    def block(self) -> LineBlock:
         """Return the next whole lines, about `size` bytes unless a line is longer."""
         limit, stop = self.size, PAD
         buffer = self._buffers.pop(0)
@@ -127,7 +127,7 @@ class TextSource:
         self.unused = bytes(memoryview(buffer)[end:stop]) + self.unused
         buffer[end : end + PAD] = _PADDING
         self._buffers.append(buffer)
-        block = Block(buffer, end)
+        block = LineBlock(buffer, end)
         if not buffer.isascii():
             self._check_encoding(bytes(block))
         self.count = line_count(buffer, PAD, end)

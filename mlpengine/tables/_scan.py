@@ -21,7 +21,7 @@ from mlpengine.common.fork_locks import cached_property
 from mlpengine.spec import Array
 from mlpengine.tables import _native
 from mlpengine.tables import cells as _cells
-from mlpengine.tables._lines import MAX_LINE, PAD, Block
+from mlpengine.tables._lines import MAX_LINE, PAD, LineBlock
 
 _NEWLINE, _RETURN, _POINT, _MINUS, _PLUS, _QUOTE, _ZERO = b'\n\r.-+"0'
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -98,7 +98,7 @@ class Cutter:
         """Whether blocks may be large: no step takes temporary arrays for each byte."""
         return self.loops is not None
 
-    def cut(self, lines: Block, line_count: int) -> Cells | None:
+    def cut(self, lines: LineBlock, line_count: int) -> Cells | None:
         """Return the cells of so many whole lines, or None if the lines need a full CSV parser.
 
         The result is None for quotes that do not enclose a whole cell, NUL bytes, lines that end

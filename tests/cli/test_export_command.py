@@ -79,6 +79,19 @@ def test_training_for_a_device(mlpengine, run, tmp_path):
     assert result["source"] == str(run / "training.c")
 
 
+@pytest.mark.parametrize("form", ["c", "c-train"])
+def test_a_library_is_a_folder(mlpengine, run, tmp_path, form):
+    options = ("--format", form, "--package", "arduino")
+    done = mlpengine("export", run, *options, "-o", "libraries/pump")
+    assert (done.code, done.err) == (0, "")
+    folder = tmp_path / "libraries" / "pump"
+    files = [path.relative_to(tmp_path) for path in folder.rglob("*") if path.is_file()]
+    assert all(f"wrote {path} (" in done.out for path in files)
+    assert {"pump.c", "pump.h", "library.properties"} <= {path.name for path in files}
+    assert mlpengine("export", run, *options).code == 0
+    assert (run / {"c": "network", "c-train": "training"}[form] / "library.properties").is_file()
+
+
 def test_training_for_a_device_takes_the_settings_of_the_run(mlpengine, config):
     settings = ["optimizer={name: adam, lr: 0.02}", "training.clip_norm=2.5"]
     options = [word for text in settings for word in ("--set", text)]
@@ -144,6 +157,15 @@ def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
         (["{run}", "-o", "x.npz", "--format", "c-train"], 2, "x.npz: the name must end in .c"),
         (["{run}", "--format", "c-train", "--freeze", "a"], 2, "such as 0,1 (got 'a')"),
         (["{run}", "--format", "c-train", "--lr", "-1"], 2, "lr must be"),
+        (["{run}", "--format", "c", "-o", "."], 2, ".: is a directory; name a file by --out"),
+        (["{run}", "--package", "arduino"], 2, "--package is for --format c or c-train"),
+        (["{run}", "--package", "arduino", "--format", "js"], 2, "package is for the format c"),
+        (["{run}", "--package", "arduino", "--format", "html"], 2, "are for c"),
+        (
+            ["{run}", "--package", "arduino", "--format", "c", "-o", "p.c"],
+            2,
+            "p.c: a library is a folder; give --out a name without suffix",
+        ),
         (["{run}", "-o", "no/such/folder/x.npz"], 1, "No such file or directory"),
         (["{broken}", "--format", "npz"], 1, "must be a readable safetensors file"),
     ],

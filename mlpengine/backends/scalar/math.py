@@ -2,14 +2,21 @@
 
 import re
 
+from mlpengine.backends.scalar.text import IN_FLASH
 from mlpengine.formula import SCALARS
 from mlpengine.formula.numpy_functions import TAIL_DOUBLE, TAIL_SINGLE
 
-PRELUDE = """\
+PRELUDE = (
+    """\
+#if {upper}_DOUBLE && defined(__SIZEOF_DOUBLE__) && __SIZEOF_DOUBLE__ < 8
+#error "double has fewer than 8 bytes here; an AVR needs avr-gcc 10 or later, with -mdouble=64"
+#endif
 typedef {upper}_REAL real;
 #define R(x) ((real)(x))
 """
-"""Needs the macro ``NAME_REAL``."""
+    + IN_FLASH
+)
+"""Needs the macros ``NAME_REAL`` and ``NAME_DOUBLE``."""
 
 BITS = """\
 #if {upper}_DOUBLE

@@ -12,6 +12,16 @@ TEXT_WIDTH = 96
 """Columns of generated text."""
 
 
+IN_FLASH = """\
+#if defined(__FLASH) && !defined(__STRICT_ANSI__) && !defined(__cplusplus)
+#define IN_FLASH __flash /* GNU C for an AVR, whose other constants are copied to RAM */
+#else
+#define IN_FLASH
+#endif
+"""
+"""The qualifier of constants that are read by their names, not through pointers to RAM."""
+
+
 def identifier(text: str, *, upper: bool = False) -> str:
     """Return a C identifier made from `text`; other characters than ASCII letters become ``_``."""
     name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
@@ -52,13 +62,13 @@ def array(kind: str, name: str, items: Iterable[str]) -> str:
     return f"static const {kind} {name}[{len(shown)}] = {{\n{rows}\n}};\n"
 
 
-def constants(name: str, values: Iterable[float]) -> str:
+def constants(name: str, values: Iterable[float], kind: str = "real") -> str:
     """Return the definition of a constant array of numbers; those that fit a float need no cast."""
     numbers = np.fromiter(values, np.float64)
     with np.errstate(over="ignore"):
         exact = np.isfinite(numbers) & (numbers == numbers.astype(np.float32))
     pairs = zip(numbers.tolist(), exact.tolist(), strict=True)
-    return array("real", name, (repr(v) if short else real_constant(v) for v, short in pairs))
+    return array(kind, name, (repr(v) if short else real_constant(v) for v, short in pairs))
 
 
 def _filled(items: Sequence[str]) -> Iterator[str]:

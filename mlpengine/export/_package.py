@@ -1,0 +1,195 @@
+"""C files as a library that Arduino or PlatformIO installs: the manifest and a sketch.
+
+Sources: Arduino library specification 1.5, revision 2.2; ``library.json`` of PlatformIO 6.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from mlpengine.backends.scalar.text import comment_text
+from mlpengine.common.files import make_directory, write_atomically
+from mlpengine.errors import UsageError
+from mlpengine.export._report import Exported
+from mlpengine.export.network_c import title_of
+from mlpengine.models.model import Model
+from mlpengine.nn import Network
+
+Package = Literal["arduino", "platformio"]
+"""The tool that installs a library."""
+
+MAX_NAME = 50
+"""Characters of a library's name, by the stricter of both tools."""
+
+MAX_DESCRIPTION = 255
+
+PROPERTIES = """\
+name={name}
+version=1.0.0
+author=mlpengine
+maintainer=mlpengine
+sentence={sentence}
+paragraph={about}
+category=Data Processing
+url=https://example.com/{name}
+architectures=*
+includes={name}.h
+"""
+
+READ_ROW = """\
+#include <{name}.h>
+
+{memory}
+/* Replace this: a row holds the columns of the table, in their units, as {name}.h names them. */
+static void read_row({real} *to)
+{{
+  for (int i = 0; i < {inputs}; i++) to[i] = analogRead(A0 + i % 5) / 1023.0f;
+}}
+
+"""
+
+PREDICTING_SKETCH = (
+    "/* A sensor loop: it reads a row and prints what is predicted. */\n"
+    + READ_ROW
+    + """\
+void setup()
+{{
+  Serial.begin(115200);
+}}
+
+void loop()
+{{
+  read_row(x);
+  if ({name}_predict(x, out)) {{
+    for (int i = 0; i < {outputs}; i++) Serial.println(out[i], 4);
+  }}
+  delay(100);
+}}
+"""
+)
+
+TRAINING_SKETCH = (
+    "/* A sensor loop that learns: it predicts a row, waits for the truth, and trains on both. */\n"
+    + READ_ROW
+    + """\
+/* Replace this, too: what was to be predicted{truth}. */
+static void read_target({real} *to)
+{{
+  for (int i = 0; i < {upper}_TARGETS; i++) to[i] = {read};
+}}
+
+void setup()
+{{
+  Serial.begin(115200);
+  {name}_init(&state); /* or {name}_load, with what {name}_save wrote before the power went off */
+}}
+
+void loop()
+{{
+  {real} *const now = x + row * {upper}_INPUTS;
+  read_row(now);
+  if ({name}_predict(&state, now, out)) {{
+    for (int i = 0; i < {upper}_OUTPUTS; i++) Serial.println(out[i], 4);
+  }}
+  read_target(y + row * {upper}_TARGETS);
+  if (++row == {upper}_BATCH) {{
+    row = 0;
+    Serial.println({name}_train(&state, x, y), 6); /* the loss before the step */
+  }}
+  delay(100);
+}}
+"""
+)
+
+TRAINING_MEMORY = """\
+static {name}_state state;
+static {real} x[{upper}_BATCH * {upper}_INPUTS], y[{upper}_BATCH * {upper}_TARGETS];
+static {real} out[{upper}_OUTPUTS];
+static int row;
+"""
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> tuple[Path, ...]:
+    """Write files by their paths in a folder, whose own folders are made; return where."""
+    paths = tuple(folder / name for name in files)
+    for path, content in zip(paths, files.values(), strict=True):
+        if path.parent != folder:
+            make_directory(path.parent)
+        write_atomically(path, content.encode() if isinstance(content, str) else content)
+    return paths
+
+
+def checked_folder(path: Path) -> None:
+    """Raise UsageError unless `path` can be the folder of a library."""
+    if path.suffix or path.is_file():
+        raise UsageError(
+            f"{path}: a library is a folder; give --out a name without suffix that is no file"
+        )
+
+
+def predicting_library(
+    package: Package, name: str, model: Model | Network, source: bytes, exported: Exported
+) -> dict[str, bytes | str]:
+    """Return the files of a library that only predicts, by paths in its folder.
+
+    Raises: UsageError for a network alone.
+    """
+    if not isinstance(model, Model):
+        raise UsageError(f"export: a library needs a model with its preprocessing (got {model})")
+    inputs, outputs = len(exported.inputs), len(exported.outputs)
+    real = next(iter(exported.outputs.values()))
+    memory = f"static {real} x[{inputs}], out[{outputs}];\n"
+    sketch = PREDICTING_SKETCH.format(
+        name=name, real=real, memory=memory, inputs=inputs, outputs=outputs
+    )
+    return {
+        f"src/{name}.c": source,
+        **{f"src/{name}{suffix}": content for suffix, content in exported.beside.items()},
+        **library_files(package, name, title_of(model.mlp), sketch),
+    }
+
+
+def training_sketch(name: str, *, classes: bool) -> str:
+    """Return a sketch for a file that trains; targets are numbers of `classes`, or values."""
+    names = {"name": name, "upper": name.upper(), "real": f"{name.upper()}_REAL"}
+    return TRAINING_SKETCH.format(
+        **names,
+        memory=TRAINING_MEMORY.format(**names),
+        inputs=f"{name.upper()}_INPUTS",
+        truth=", as the number of a class" if classes else "",
+        read="digitalRead(2)" if classes else "analogRead(A5) / 1023.0f",
+    )
+
+
+def library_files(
+    package: Package, name: str, title: str, sketch: str, *, trains: bool = False
+) -> dict[str, str]:
+    """Return what a library has beside its sources, by paths in its folder: manifest and sketch.
+
+    Raises: UsageError for a name that the tools do not take.
+    """
+    if len(name) > MAX_NAME or name.lower().startswith("arduino"):
+        raise UsageError(
+            f"export: the name of a library must have at most {MAX_NAME} characters and not begin "
+            f"with arduino (got {name!r}); name the folder otherwise"
+        )
+    example = f"{name}_{'online' if trains else 'predict'}"
+    sentence = f"A network that predicts{', and trains on the device' * trains}."
+    about = f"{comment_text(title)}; written by mlpengine."
+    files = {f"examples/{example}/{example}.ino": sketch}
+    if package == "arduino":
+        properties = PROPERTIES.format(name=name, sentence=sentence, about=about)
+        return {**files, "library.properties": properties}
+    manifest = {
+        "name": re.sub("_+", "-", name).strip("-").lower(),
+        "version": "1.0.0",
+        "description": f"{sentence} {about}"[:MAX_DESCRIPTION],
+        "keywords": ["neural-network", "prediction", *["training"] * trains],
+        "headers": f"{name}.h",
+        "frameworks": "*",
+        "platforms": "*",
+        "examples": [{"name": example, "base": f"examples/{example}", "files": [f"{example}.ino"]}],
+    }
+    return {**files, "library.json": json.dumps(manifest, indent=2) + "\n"}
