@@ -5,7 +5,6 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -57,12 +56,13 @@ class EncodingError(DataError):
     """A file has another encoding than it should."""
 
 
-@dataclass(frozen=True, eq=False)
 class LineBlock:
     """Whole lines, `buffer[PAD:stop]`, between newlines; valid until the next but one is read."""
 
-    buffer: bytearray
-    stop: int
+    __slots__ = "buffer", "stop"
+
+    def __init__(self, buffer: bytearray, stop: int) -> None:
+        self.buffer, self.stop = buffer, stop
 
     def __len__(self) -> int:
         return self.stop - PAD
