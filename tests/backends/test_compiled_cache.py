@@ -17,7 +17,7 @@ from compiled_table import CASES
 
 from mlpengine.backends.compiled import cache
 from mlpengine.backends.compiled import target as targets
-from mlpengine.backends.compiled.executor import chosen_target
+from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.backends.compiled.target import compiler_command, find_target
 from mlpengine.common import system
 from mlpengine.errors import CompileError

@@ -15,8 +15,7 @@ from compiled_table import StepCase
 from uncompiled import uncompiled
 
 from mlpengine import MeanSquaredError
-from mlpengine.backends.compiled.cache import cache_directory, load_library
-from mlpengine.backends.compiled.executor import chosen_target
+from mlpengine.backends.compiled.cache import cache_directory, chosen_target, load_library
 
 CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
 """Large enough for two threads."""
