@@ -13,6 +13,7 @@ import pytest
 from test_export import MODELS, mixed_model, mixed_table
 from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
 
+import mlpengine
 from mlpengine import Mlp
 from mlpengine.errors import MissingExtraError, NumericalError, UsageError
 from mlpengine.export import _node, export
