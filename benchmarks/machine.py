@@ -80,9 +80,13 @@ def describe() -> None:
 
 
 @contextmanager
-def busy_loops(count: int) -> Iterator[None]:
-    """Run endless loops beside the body, on the cores of this process; end them after it."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+def busy_loops(count: int, nice: int = 0) -> Iterator[None]:
+    """Run endless loops beside the body, on the cores of this process; end them after it.
+
+    Their priority is lower than that of this process by `nice`, from 0 to 19.
+    """
+    loop = f"import os; {nice} and os.nice({nice})\nwhile True: pass"
+    loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
     try:
         yield
     finally:

@@ -20,6 +20,7 @@ from mlpengine.tables import read_table
 from mlpengine.tables.progress import OnProgress
 from mlpengine.training.loading import load
 
+from .options import AS_JSON, overrides_like
 from .outcome import NOT_MET
 from .progress import Meter
 from .streams import say
@@ -43,10 +44,8 @@ Examples:
     metavar="SHARE",
     help="Exit with code 3 if a column of NEW differs by more than this share, such as 0.1.",
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in data.drop=[a, b]"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@overrides_like("data.drop=[a, b]")
+@AS_JSON
 def command(
     config: Path,
     new: Path | None,

@@ -10,6 +10,7 @@ from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.tables.stored import remove_prepared
 
+from .options import AS_JSON, DIRECTORY_PATH
 from .outcome import shortest
 from .streams import say
 
@@ -21,10 +22,8 @@ Examples:
 
 
 @click.command("clean", epilog=EPILOG)
-@click.argument(
-    "directory", type=click.Path(path_type=Path, file_okay=False), default="runs/prepared"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@click.argument("directory", type=DIRECTORY_PATH, default="runs/prepared")
+@AS_JSON
 def command(directory: Path, as_json: bool) -> None:
     """Remove the files that data.stream prepared in DIRECTORY (by default runs/prepared).
 

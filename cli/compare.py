@@ -16,6 +16,7 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.training.run_directory import RESULT_FILE
 
+from .options import AS_JSON, DIRECTORY_PATH
 from .outcome import SHOWN_PARTS, metric_text, part_title
 from .session import read_result, resolved_config
 from .streams import say
@@ -48,9 +49,9 @@ class Score(NamedTuple):
 
 
 @click.command("compare", epilog=EPILOG)
-@click.argument("first", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("second", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@click.argument("first", type=DIRECTORY_PATH)
+@click.argument("second", type=DIRECTORY_PATH)
+@AS_JSON
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 

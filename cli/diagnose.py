@@ -38,6 +38,7 @@ from mlpengine.training.diagnose import diagnostic_inputs, measure_recalls, meas
 from mlpengine.training.loading import load
 from mlpengine.training.samples import read_diagnostics
 
+from .options import AS_JSON, FILE_PATH, overrides_like
 from .profiling import dry_run
 from .session import resolved_config
 from .streams import say
@@ -54,9 +55,7 @@ Examples:
 
 @click.command("diagnose", epilog=EPILOG)
 @click.argument("target", metavar="CONFIG|RUN", type=click.Path(path_type=Path))
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
-)
+@overrides_like("optimizer.lr=0.1")
 @click.option(
     "--probe-steps",
     type=click.IntRange(0),
@@ -74,18 +73,16 @@ Examples:
     help="Hard rows of a RUN.",
 )
 @click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the dashboard of a RUN into this .png, .svg or .pdf file.",
+    "--plot", type=FILE_PATH, help="Draw the dashboard of a RUN into this .png, .svg or .pdf file."
 )
 @click.option(
     "--fix",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     metavar="FILE",
     help="Write the config with the settings that the verdicts ask for, commented.",
 )
 @click.option("--dark", is_flag=True, help="Draw the dashboard on a dark background.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     target: Path,
     settings: tuple[str, ...],

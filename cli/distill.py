@@ -14,6 +14,7 @@ from mlpengine.config import ConfigFile, Override, load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
+from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.tables import Tables, digests, read_source, read_tables
 from mlpengine.errors import RunError, UsageError
 from mlpengine.models.model import Model
@@ -22,6 +23,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RunDirectory
 from mlpengine.training.transfer import TRANSFER_FILE
 
+from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
 from .progress import progress
 from .session import Session, resolved_config
 from .stopping import leave, stops
@@ -33,6 +35,7 @@ Examples:
   mlpengine distill runs/price -o runs/price-small
   mlpengine distill runs/price --hidden 32
   mlpengine distill runs/price --hidden 32,16 --made 200000
+  mlpengine distill runs/price --budget 10us --flash 16k
   mlpengine distill runs/price --set training.epochs=40
   mlpengine export runs/price-student --format c-train -o price.c
 """
@@ -50,12 +53,9 @@ def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
 
 
 @click.command("distill", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Run directory; by default runs/<name>-student.",
+    "-o", "--out", type=DIRECTORY_PATH, help="Run directory; by default runs/<name>-student."
 )
 @click.option(
     "--hidden",
@@ -64,24 +64,31 @@ def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     help="Sizes of the hidden layers; by default 64,64.",
 )
 @click.option(
+    "--budget",
+    metavar="TIME",
+    help="Time for a row in C on this machine, such as 10us: the largest of two layers of up to "
+    "64 that is measured to take no longer.",
+)
+@click.option(
+    "--flash",
+    metavar="BYTES",
+    help="The same for bytes of code and constants, such as 16k (of 1,024 bytes).",
+)
+@click.option(
     "--made",
     type=click.IntRange(0),
     metavar="N",
     help="Rows to make; by default twenty of each training row, at most 100,000.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override, as in training.epochs=9",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@overrides_like("training.epochs=9")
+@QUIET_OPTION
+@AS_JSON
 def command(
     run: Path,
     out: Path | None,
     hidden: list[int] | None,
+    budget: str | None,
+    flash: str | None,
     made: int | None,
     settings: tuple[str, ...],
     quiet: bool,
@@ -95,6 +102,9 @@ def command(
     The new run is as any other: evaluate, predict, export, report, and train --resume and --from
     take it.
     """
+    limits = Limits.of(budget, flash)
+    if hidden is not None and limits:
+        raise UsageError("distill: --hidden chooses the size, or --budget and --flash do")
     teacher = load(run)
     file = load_config(resolved_config(run))
     if file.config.data.stream:
@@ -108,6 +118,10 @@ def command(
     student = student_config(file, teacher, known.rows["train"], GIVEN_CONFIG)
     student = with_overrides(student, overrides)
     tables = read_tables(student, source)
+    if limits:
+        student, cost = with_size(student, tables.preprocessor, limits)
+        if not quiet:
+            say(f"size: {cost}", err=True)
     _check_smaller(run, teacher, student, tables)
     _check_same_rows(tables, known)
     with stops() as state, ExitStack() as opened:

@@ -26,6 +26,7 @@ from mlpengine.tables.rows import usable_rows
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 
+from .options import AS_JSON, MODEL_ARGUMENT
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
 from .session import resolved_config
 from .streams import say
@@ -67,7 +68,7 @@ def read_requirement(text: str) -> Requirement:
 
 
 @click.command("evaluate", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.argument("file", type=str, required=False)
 @click.option(
     "--metric",
@@ -83,7 +84,7 @@ def read_requirement(text: str) -> Requirement:
     metavar="CONDITION",
     help='Exit with code 3 unless this holds, such as "r2 > 0.3"; may be repeated.',
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     run: Path, file: str | None, names: tuple[str, ...], required: tuple[str, ...], as_json: bool
 ) -> int:
@@ -110,16 +111,17 @@ def command(
         task = model.task_with([*loaded.file.config.training.metrics, *names])
         parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
     else:
-        part = read_part(model, file)
+        table = read_rows(model, file)
+        part = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         parts = [("data", part, model.forward(part.x))]
     measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}
-    table = {name: result["metrics"] for name, result in measured.items()}
+    scores = {name: result["metrics"] for name, result in measured.items()}
     name, part, output = parts[-1]
-    values = [table[name][one.metric] for one in requirements]
+    values = [scores[name][one.metric] for one in requirements]
     met = [one.is_met(value) for one, value in zip(requirements, values, strict=True)]
     if as_json:
-        shown: dict[str, Any] = {"run": str(run), "rows": sizes, **table}
+        shown: dict[str, Any] = {"run": str(run), "rows": sizes, **scores}
         if isinstance(task, Classification):
             shown["classes"] = model.preprocessor.classes
             shown["confusion_matrix"] = {n: f["confusion_matrix"] for n, f in measured.items()}
@@ -131,7 +133,7 @@ def command(
             ]
         click.echo(json.dumps(shown))
     else:
-        lines = metrics_table(table, sizes, task)
+        lines = metrics_table(scores, sizes, task)
         labels = model.preprocessor.classes
         lines += ["", *mistakes(task, part, output, labels, part_title(name))]
         say("\n".join(lines).rstrip())
@@ -167,12 +169,6 @@ def _watching(model: Model, option: str, names: Sequence[str]) -> None:
         model.task_with(names)
     except UsageError as error:
         raise UsageError(f"{option}: {error}") from None
-
-
-def read_part(model: Model, source: str) -> Split:
-    """Return the rows of a file as the model takes them, with their targets."""
-    table = read_rows(model, source)
-    return make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
 
 
 def read_rows(model: Model, source: str) -> Table:

@@ -24,6 +24,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
 
 from .evaluate import read_rows
+from .options import AS_JSON, FILE_PATH, MODEL_ARGUMENT
 from .session import resolved_config, uses_extra
 from .streams import say
 
@@ -40,7 +41,7 @@ Examples:
 
 
 @click.command("explain", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
     "--data",
     type=str,
@@ -65,10 +66,10 @@ Examples:
 )
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help="The picture of partial dependence (.png, .svg, .pdf); by default in the run's plots.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     run: Path, data: str | None, repeats: int, features: int, plot: Path | None, as_json: bool
 ) -> None:

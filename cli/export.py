@@ -23,6 +23,7 @@ from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 
 from . import device
+from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EPILOG = """\b
@@ -80,7 +81,7 @@ CALIBRATION_ROWS = 10_000
 
 
 @click.command("export", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
     "--format",
     "form",
@@ -137,7 +138,7 @@ CALIBRATION_ROWS = 10_000
     is_flag=True,
     help="c: 8-bit weights and integer sums, for processors without floats; prints their error.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     run: Path,
     form: str | None,

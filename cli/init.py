@@ -18,6 +18,7 @@ from mlpengine.settings.recipes import PRESETS
 from mlpengine.tables import DATASETS
 from mlpengine.tables.detect import detect
 
+from .options import AS_JSON
 from .progress import Meter
 from .schema import SCHEMA_FILE, write_schema
 from .streams import say, write_file
@@ -55,7 +56,7 @@ Examples:
     help="Recipe whose settings the config gets.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@AS_JSON
 def command(
     data: str,
     target: tuple[str, ...],

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
+from mlpengine import __version__
 from mlpengine.common.system import EXIT_CODES
 
 from .launcher import end_job, launched
@@ -128,28 +129,13 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        from mlpengine import __version__
-
-        click.echo(f"mlpengine {__version__}")
-        ctx.exit()
-
-
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EPILOG,
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version.",
-)
+@click.version_option(__version__, message="mlpengine %(version)s", help="Show the version.")
 def group(debug: bool) -> None:
     """Train multilayer perceptrons of fixed architecture in preallocated buffers."""
 

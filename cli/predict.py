@@ -26,6 +26,7 @@ from mlpengine.tables.cells import FIRST_INEXACT
 from mlpengine.tables.reader import table_format
 from mlpengine.training.loading import load
 
+from .options import MODEL_ARGUMENT
 from .streams import say, write_file
 from .tables import SUFFIXES, Coded, csv_text, plain_column, plain_text, write_table
 
@@ -43,7 +44,7 @@ Examples:
 
 
 @click.command("predict", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.argument("file", type=str)
 @click.option(
     "-o",
@@ -111,7 +112,8 @@ def command(
             write_file(csv_text(columns, header=not number))
         return
     columns, numbers = _joined(list(blocks))
-    if key and _may_be_whole(file, key):
+    form = table_format(file)
+    if key and (form is None or form.is_whole(file, key)):  # CSV has no types
         columns[key] = _numbered(columns[key])
     rows = len(numbers)
     if path is not None:
@@ -268,12 +270,6 @@ def _typed(column: Column) -> list[object]:
         return list(map(bool, values))
     whole = column.is_integer and (values.dtype.kind != "f" or np.abs(values).max() < FIRST_INEXACT)
     return list(map(int, values.tolist())) if whole else list(values.tolist())
-
-
-def _may_be_whole(file: str, name: str) -> bool:
-    """Return whether digits of a column are numbers: CSV has no types."""
-    known = table_format(file)
-    return known is None or known.is_whole(file, name)
 
 
 def _numbered(column: Coded) -> Coded:

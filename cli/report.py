@@ -24,6 +24,7 @@ from mlpengine.report import (
     write_page,
 )
 
+from .options import FILE_PATH
 from .outcome import shortest
 from .streams import say
 
@@ -47,7 +48,7 @@ Examples:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help=f"The page; by default {REPORT_FILE} in the run directory, or here for several runs or a "
     "model file.",
 )

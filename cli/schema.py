@@ -8,6 +8,7 @@ import click
 from mlpengine.common.files import write_atomically
 from mlpengine.config import json_schema
 
+from .options import AS_JSON, FILE_PATH
 from .streams import say, write_file
 
 SCHEMA_FILE = "mlpengine.schema.json"
@@ -24,13 +25,8 @@ An editor with a YAML language server reads it in files that begin with
 
 
 @click.command("schema", epilog=EPILOG)
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The file; by default stdout.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@click.option("-o", "--out", type=FILE_PATH, help="The file; by default stdout.")
+@AS_JSON
 def command(out: Path | None, as_json: bool) -> None:
     """Print the JSON Schema of configs, from which editors complete and check them."""
     if out is not None:

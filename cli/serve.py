@@ -17,6 +17,7 @@ from mlpengine.common.system import EXIT_CODES
 from mlpengine.errors import UsageError
 from mlpengine.training.loading import load
 
+from .options import MODEL_ARGUMENT
 from .stopping import handled
 from .streams import say
 
@@ -43,7 +44,7 @@ Another shell:
 
 
 @click.command("serve", epilog=EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@MODEL_ARGUMENT
 @click.option(
     "--host",
     default="127.0.0.1",

@@ -184,9 +184,8 @@ class Study:
             if self._study.user_attrs.get(DIRECTORY) is None:
                 raise RunError(
                     f"{shown_storage(self.sweep.storage)}: holds nothing of the sweep "
-                    f"{self.directory} "
-                    "(it was emptied, removed or replaced): the results are gone; restore it from "
-                    "a copy, or begin a new sweep"
+                    f"{self.directory} (it was emptied, removed or replaced): the results are "
+                    "gone; restore it from a copy, or begin a new sweep"
                 )
             known = len(self._study.get_trials(deepcopy=False))
         return sum(name.isdigit() and int(name) >= known for name in begun)

@@ -18,6 +18,7 @@ from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED
 from mlpengine.training.trainer import Trainer
 
+from .options import AS_JSON, overrides_like
 from .outcome import SHOWN_PARTS, part_title
 from .streams import say, write_file
 
@@ -36,10 +37,8 @@ Examples:
 
 @click.command("summary", epilog=EPILOG)
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@overrides_like("optimizer.lr=0.1")
+@AS_JSON
 @click.option("--emit-c", is_flag=True, help="Print the C of the compiled training step instead.")
 def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool) -> None:
     """Show the network that CONFIG, a config or a run directory, describes, without training it.
@@ -177,8 +176,9 @@ def summary_text(facts: dict[str, Any]) -> str:
     ]
     for layer in facts["layers"]:
         weight, output = (" x ".join(map(str, layer[key])) for key in ("weight", "output"))
+        name = (layer["activation"] or "-") + " (learned)" * layer.get("learned", False)
         lines.append(
-            f"{layer['layer']:>5}  {weight:<14}{_activation(layer):<17}{output:<14}"
+            f"{layer['layer']:>5}  {weight:<14}{name:<17}{output:<14}"
             f"{layer['parameters']:>12,}{layer['flops_per_step']:>16,}"
         )
     sizes = ", ".join(f"{name} {count:,}" for name, count in facts["bytes"].items())
@@ -198,11 +198,6 @@ def summary_text(facts: dict[str, Any]) -> str:
 
 def _rates(dropout: float | list[float]) -> str:
     return ", ".join(f"{rate:g}" for rate in (dropout if isinstance(dropout, list) else [dropout]))
-
-
-def _activation(layer: dict[str, Any]) -> str:
-    name = layer["activation"] or "-"
-    return f"{name} (learned)" if layer.get("learned") else name
 
 
 def _front_lines(front: dict[str, Any] | None) -> list[str]:

@@ -38,6 +38,7 @@ from mlpengine.tables import DATASETS
 from mlpengine.training.run_directory import RunDirectory
 
 from .launcher import launched
+from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import shortest
 from .pictures import PLOTS
 from .session import uses_extra
@@ -81,7 +82,7 @@ A config for it has one more section:
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--join",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DIRECTORY_PATH,
     metavar="SWEEP",
     help="Resume a sweep, or add workers to one that runs; takes no CONFIG.",
 )
@@ -94,14 +95,12 @@ A config for it has one more section:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DIRECTORY_PATH,
     help="Directory of the sweep; by default runs/<name>. One in use gets -002, -003, ... added.",
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in sweep.trials=9"
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@overrides_like("sweep.trials=9")
+@QUIET_OPTION
+@AS_JSON
 @click.option("--worker", is_flag=True, hidden=True)
 def command(
     config: Path | None,
@@ -205,9 +204,8 @@ def worker_count(section: SweepSection, given: int | None) -> int:
         return 1 if alone or learns else min(cores(), section.count)
     if given > 1 and alone:
         raise UsageError(
-            f"--workers: SQLite is for one worker (got {given}): it locks the whole file for "
-            "each write, and on network file systems not reliably; use storage: journal, or "
-            "PostgreSQL"
+            f"--workers: SQLite is for one worker (got {given}): it locks the whole file for each "
+            "write, and on network file systems not reliably; use storage: journal, or PostgreSQL"
         )
     return given
 

@@ -21,6 +21,7 @@ from mlpengine.training.run_directory import RESOLVED, RunDirectory
 from mlpengine.training.trainer import Trainer
 
 from .compare import comparison
+from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import outcome_data, shortest
 from .pictures import draw_run, write_run_page
 from .profiling import Profiler, dry_run
@@ -57,12 +58,12 @@ Examples:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DIRECTORY_PATH,
     help="Run directory; by default runs/<name>. One that is in use gets -002, -003, ... added.",
 )
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=DIRECTORY_PATH,
     metavar="RUN",
     help="Resume a run that was stopped or killed, bit for bit; takes no CONFIG.",
 )
@@ -73,9 +74,7 @@ Examples:
     metavar="RUN",
     help="Start from the weights and the preprocessing of RUN; without CONFIG with its config.",
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override, as in optimizer.lr=0.1"
-)
+@overrides_like("optimizer.lr=0.1")
 @click.option(
     "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
 )
@@ -100,8 +99,8 @@ Examples:
 @click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
+@QUIET_OPTION
+@AS_JSON
 def command(
     config: Path | None,
     out: Path | None,
@@ -192,14 +191,10 @@ def given_overrides(
     settings: Sequence[str], epochs: int | None, seed: int | None, seeds: int | None
 ) -> list[Override]:
     """Return the settings of the command line that replace those of the config."""
-    overrides = [parse_override(text) for text in settings]
-    if epochs is not None:
-        overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
-    if seed is not None:
-        overrides.append(Override("--seed", ("seed",), str(seed)))
-    if seeds is not None:
-        overrides.append(Override("--seeds", ("training", "seeds"), str(seeds)))
-    return overrides
+    short = {("training", "epochs"): epochs, ("seed",): seed, ("training", "seeds"): seeds}
+    given = {path: str(number) for path, number in short.items() if number is not None}
+    overrides = [Override(f"--{path[-1]}", path, text) for path, text in given.items()]
+    return [*map(parse_override, settings), *overrides]
 
 
 def _config_of(run: Path | None) -> Path:
@@ -385,19 +380,11 @@ def run_and_fix(
         if not shown.quiet and not state.code:
             say("fix      no verdict asks for a setting", err=True)
         return
-    if not shown.quiet:
-        texts = (f"{'.'.join(one.path)}={one.text}" for one in fixes)
-        say(f"fix      {' '.join(texts)}", err=True)
-    again = begin._replace(
-        overrides=[*begin.overrides, *fixes],
-        out=first.with_name(f"{first.name}-fixed"),
-    )
-    with ExitStack() as opened:
-        other = again.session(*again.load(), callbacks, opened)
-        run_session(other, state, None, shown)
+    begin = begin._replace(out=first.with_name(f"{first.name}-fixed"))
+    other = run_again(begin, "fix      ", fixes, state, callbacks, shown)
     if failure or state.code:
         return
-    data, lines = comparison(shortest(first), shortest(other.directory.path))
+    data, lines = comparison(shortest(first), shortest(other))
     with suppress(BrokenPipeError):
         say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
 
@@ -410,18 +397,29 @@ def run_and_refit(
     run_session(session, state, None, shown)
     if state.code or not session.loop.best_epoch:
         return
+    model = load(first / START_MODEL) if (first / START_MODEL).is_file() else None
+    begin = begin._replace(out=first.with_name(f"{first.name}-refit"), model=model)
     overrides = refit_overrides(session.loop.best_epoch)
+    run_again(begin, "\nrefit    ", overrides, state, callbacks, shown)
+
+
+def run_again(
+    begin: Start,
+    title: str,
+    overrides: list[Override],
+    state: Stopping,
+    callbacks: list[Progress],
+    shown: Shown,
+) -> Path:
+    """Run a session once more with other settings; return its directory."""
     if not shown.quiet:
         texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
-        say(f"\nrefit    {' '.join(texts)}", err=True)
-    again = Start(
-        begin.config,
-        [*begin.overrides, *overrides],
-        first.with_name(f"{first.name}-refit"),
-        load(first / START_MODEL) if (first / START_MODEL).is_file() else None,
-    )
+        say(f"{title}{' '.join(texts)}", err=True)
+    again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
     with ExitStack() as opened:
-        run_session(again.session(*again.load(), callbacks, opened), state, None, shown)
+        session = again.session(*again.load(), callbacks, opened)
+        run_session(session, state, None, shown)
+    return session.directory.path
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:

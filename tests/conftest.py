@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+import mlpengine
+from mlpengine.settings import recipes
 from mlpengine.step.population import PopulationStep
 from mlpengine.step.step import TrainingStep
 
@@ -23,6 +25,18 @@ logging.getLogger("matplotlib").setLevel(logging.ERROR)
 def _one_blas_thread():
     """Keep parallel runs from competing for cores."""
     with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk():
+    """Flush nothing: no test cuts the power, and a run waits for the disk twenty times.
+
+    A descriptor that is closed is an error all the same, and tests that count or break flushes
+    put their own function in this place.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
         yield
 
 
@@ -46,6 +60,32 @@ def numpy_steps(monkeypatch):
     for made in (TrainingStep, PopulationStep):
         defaults = inspect.unwrap(made.__init__).__kwdefaults__
         monkeypatch.setitem(defaults, "backend", "numpy")
+
+
+@pytest.fixture
+def two_folds(monkeypatch):
+    """Let tables have two folds where the recipe gives them eight, for what is not about that."""
+    monkeypatch.setattr(recipes, "FOLDS", 2)
+
+
+@pytest.fixture(scope="session")
+def flats():
+    """Return a model of numbers with folds, from categories, gaps, dates and booleans."""
+    rng, rows = np.random.default_rng(2), 300
+    area = rng.uniform(20, 200, rows)
+    cells = {
+        "area": area.round(1).tolist(),
+        "rooms": rng.integers(1, 6, rows).tolist(),
+        "kind": rng.choice(["old", "new", "</script>"], rows).tolist(),
+        "sold": [f"2024-{m:02}-{d:02}" for m, d in rng.integers(1, 13, (rows, 2)).tolist()],
+        "lift": rng.choice(["true", "false"], rows).tolist(),
+    }
+    for name in ("area", "kind", "lift"):
+        for row in rng.integers(0, rows, 20).tolist():
+            cells[name][row] = None
+    cells["price"] = (1000 * area + rng.normal(0, 5000, rows)).tolist()
+    few = {"folds": 3, "epochs": 5}
+    return mlpengine.fit(cells, target="price", model={"hidden": [8]}, training=few)[0]
 
 
 @functools.cache

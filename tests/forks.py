@@ -1,13 +1,12 @@
 """Forks at every lock that the modules of the package keep: a program, run by `test_forks`.
 
 It prints, for each lock, where it is, whether the fork waited for it, and whether it is free in the
-child.  With an argument it first makes locks that a fork leaves as they are.
+child.  It first makes locks that a fork leaves as they are, which must be found.
 """
 
 import functools
 import gc
 import os
-import sys
 import threading
 import types
 import weakref
@@ -146,10 +145,9 @@ PLANTED = {
 def main() -> None:
     """Fork at every lock."""
     loaded = modules()
-    if sys.argv[1:]:
-        Holder.__module__ = "mlpengine.spec"
-        for kind, make in PLANTED.items():
-            setattr(loaded["mlpengine.spec"], f"planted_{kind}", make())
+    Holder.__module__ = "mlpengine.spec"
+    for kind, make in PLANTED.items():
+        setattr(loaded["mlpengine.spec"], f"planted_{kind}", make())
     os.register_at_fork(before=lambda: [call() for call in first])
     for path, lock in locks(loaded):
         print(path, *forked(lock))

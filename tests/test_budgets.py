@@ -32,14 +32,3 @@ HEAVY = {"click", "pydantic", "rich", "ruamel", "numexpr", "matplotlib", "sklear
 def test_import_loads_nothing_heavy():
     assert loaded_by("import mlpengine; mlpengine.Mlp") & HEAVY == set()
     assert "click" in loaded_by("import click") & HEAVY  # the probe does see a module
-
-
-def test_help_loads_only_click():
-    code = (
-        "from mlpengine_cli.main import main\n"
-        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
-        "print()"
-    )
-    loaded = loaded_by(code)
-    assert "click" in loaded
-    assert loaded & (HEAVY - {"click"} | {"numpy"}) == set()

@@ -394,17 +394,17 @@ def copied(thing: Any, way: str) -> Any:
     return WAYS[way](thing)
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("uses", [0, 1])
 @pytest.mark.parametrize("name", ROWS)
-def test_a_copy_computes_what_the_original_would(name, uses, way):
+def test_a_copy_computes_what_the_original_would(name, uses):
     row = ROWS[name]
     original, other = row.make(), row.make()
     for _ in range(uses):
         row.use(original)
         row.use(other)
     expected = bits(row.use(original))
-    assert bits(row.use(copied(other, way))) == expected
+    for way in reversed(WAYS):  # a shallow copy, the last, is used in place of the object
+        assert bits(row.use(copied(other, way))) == expected, way
 
 
 def arrays_of(thing: Any) -> Iterator[np.ndarray]:

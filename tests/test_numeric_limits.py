@@ -45,8 +45,9 @@ def test_a_loss_of_no_rows_is_refused(name):
         tape.apply(loss, output, target)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("name", "backend"), [*((name, "numpy") for name in LOSSES), ("mse", "compiled")]
+)
 def test_a_step_on_no_rows_is_refused_and_changes_nothing(name, backend):
     step = step_of(LOSSES[name], backend)
     before = step.mlp.params.flat.copy()

@@ -6,13 +6,14 @@ check options by `check_fields` and `fitting`; configs, their schema, reference 
 are made from `options_of`.
 """
 
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from inspect import Parameter, cleandoc, signature
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
@@ -256,25 +257,28 @@ def _misfit(kind: Any, value: Any) -> _Misfit:
     return _Misfit(f"must be {expected(kind)} (got {value!r}){near}")
 
 
+LIMITS = {
+    Ge: ("ge", operator.ge, "at least {:g}"),
+    Gt: ("gt", operator.gt, "above {:g}"),
+    Le: ("le", operator.le, "at most {:g}"),
+    Lt: ("lt", operator.lt, "less than {:g}"),
+}
+"""The limits of numbers: the name of the bound, when a number is within, and words."""
+
+
 def _check_limit(kind: Any, limit: Any, value: Any) -> None:
-    match limit:
-        case Ge(ge=bound):
-            good = value >= bound
-        case Gt(gt=bound):
-            good = value > bound
-        case Le(le=bound):
-            good = value <= bound
-        case Lt(lt=bound):
-            good = value < bound
-        case Len(min_length=shortest, max_length=longest):
-            good = len(value) >= shortest and (longest is None or len(value) <= longest)
-        case _:
-            good = True
-            if callable(limit) and not isinstance(limit, type):
-                try:
-                    limit(value)
-                except UsageError as error:
-                    raise _Misfit(str(error)) from None
+    good = True
+    if type(limit) in LIMITS:
+        name, within, _ = LIMITS[type(limit)]
+        good = within(value, getattr(limit, name))
+    elif isinstance(limit, Len):
+        longest = inf if limit.max_length is None else limit.max_length
+        good = limit.min_length <= len(value) <= longest
+    elif callable(limit) and not isinstance(limit, type):
+        try:
+            limit(value)
+        except UsageError as error:
+            raise _Misfit(str(error)) from None
     if not good:
         raise _misfit(kind, value)
 
@@ -283,7 +287,7 @@ def expected(kind: Any) -> str:
     """Return what a value of a type must be, such as "a whole number, at least 1"."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        texts = [text for limit in args[1:] for text in _limit_texts(limit)]
+        texts = [text for limit in args[1:] if (text := _limit_text(limit))]
         joint = " of " if args[0] is int else ", "
         return joint.join([expected(args[0]), *([" and ".join(texts)] if texts else [])])
     if origin in (Union, UnionType):
@@ -303,16 +307,12 @@ def expected(kind: Any) -> str:
     return "None" if kind in (None, NoneType) else words.get(kind, kind.__name__)
 
 
-def _limit_texts(limit: Any) -> Iterator[str]:
-    match limit:
-        case Ge(ge=bound):
-            yield f"at least {bound:g}"
-        case Gt(gt=bound):
-            yield "above zero" if bound == 0 else f"above {bound:g}"
-        case Le(le=bound):
-            yield f"at most {bound:g}"
-        case Lt(lt=bound):
-            yield f"less than {bound:g}"
-        case Len(min_length=shortest, max_length=longest):
-            count = f"at least {shortest}" if longest is None else f"{shortest} to {longest}"
-            yield f"{count} of them"
+def _limit_text(limit: Any) -> str:
+    """Return a limit in words; "" for a function."""
+    if type(limit) in LIMITS:
+        name, _, words = LIMITS[type(limit)]
+        return "above zero" if limit == Gt(0) else words.format(getattr(limit, name))
+    if not isinstance(limit, Len):
+        return ""
+    shortest, longest = limit.min_length, limit.max_length
+    return f"{f'at least {shortest}' if longest is None else f'{shortest} to {longest}'} of them"

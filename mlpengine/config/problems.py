@@ -45,9 +45,9 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
         match issue["type"]:
             case "missing":
                 path = (*path, *issue["loc"][-1:])
-                document.report(
-                    path, f"this key is required ({_description(path, document.data, model)})"
-                )
+                field = _field_at(path, document.data, model)
+                about = (field and field.description) or "it has no default"
+                document.report(path, f"this key is required ({about})")
             case "extra_forbidden":
                 document.report(path, _unknown_key(path, document.data, model))
             case "rule":
@@ -160,7 +160,8 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     options = _section_at(tuple(parent), data, model)
     valid = list(options.model_fields) if options else []
     if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
-        if _takes(list, (*parent, before), data, model):
+        option = _field_at((*parent, before), data, model)
+        if option and any(get_origin(one) is list for one in _parts(option)):
             return f"a list needs brackets: write {before}: [{section[before]}, {key}]"
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
@@ -172,12 +173,6 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key (valid here: {', '.join(valid)}){near.partition(':')[0]}"
-
-
-def _takes(kind: type, path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
-    """Return whether an option may be a value of a type such as list."""
-    field = _field_at(path, data, model)
-    return field is not None and any(get_origin(one) is kind for one in _parts(field))
 
 
 def _is_switch(path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
@@ -201,11 +196,6 @@ def near_path(key: str, model: type[BaseModel]) -> KeyPath | None:
     """Return the path of the key whose name is nearest, or None."""
     near = nearest(key, (str(path[-1]) for path in _paths(model)))
     return path_of(near, model) if near else None
-
-
-def _description(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
-    field = _field_at(path, data, model)
-    return (field and field.description) or "it has no default"
 
 
 def _field_at(path: KeyPath, data: Any, model: type[BaseModel]) -> FieldInfo | None:

@@ -1,5 +1,6 @@
 """The shape of a config: settings of a run, and what only files have."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -206,26 +207,6 @@ class Config(Section):
         elsewhere = self.training.folds or self.data.validation_source
         return 0.0 if elsewhere else VALIDATION
 
-    @model_validator(mode="after")
-    def _leave_rows_to_train(self) -> "Config":
-        taken = self.validation_share + self.data.split.test
-        if taken >= 1:
-            text = f"validation and test must leave rows to train on (they take {taken:g})"
-            raise rule(text, "data", "split")
-        return self
-
-    @model_validator(mode="after")
-    def _folds_validate(self) -> "Config":
-        data = self.data
-        for key, given in (
-            (("split", "validation"), data.split.validation),
-            (("validation_source",), data.validation_source),
-        ):
-            if self.training.folds and given:
-                text = "leave this out: with training.folds each network has its fold to validate"
-                raise rule(text, "data", *key)
-        return self
-
     @property
     def settings(self) -> RunSettings:
         """What the config says of the run itself."""
@@ -240,37 +221,42 @@ class Config(Section):
         )
 
     @model_validator(mode="after")
-    def _kinds_differ(self) -> "Config":
-        kinds = self.training.settings.fold_kinds
-        needed = {
-            "piecewise": ("data.encoding: piecewise", self.data.encoding == "piecewise"),
-            "periodic": ("model.front.embedding", self.model.front.embedding != "none"),
-        }
-        for kind, (setting, given) in needed.items():
-            if kind in kinds and not given:
-                raise rule(f"{kind} needs {setting}; or leave it out", "training", "kinds")
+    def _keep_rules(self) -> "Config":
+        for broken, text, *at in self._rules():
+            if broken:
+                raise rule(text, *at)
         return self
 
-    @model_validator(mode="after")
-    def _refit_needs_validation(self) -> "Config":
+    def _rules(self) -> Iterator[tuple[Any, str, *tuple[str, ...]]]:
+        """Rules between sections: whether each is broken, what is wrong then, and at which keys."""
         training, data = self.training, self.data
-        if training.refit and (not self.validation_share or data.validation_source):
-            text = "needs validation rows of the same table (data.split.validation)"
-            raise rule(text, "training", "refit")
-        return self
+        taken = self.validation_share + data.split.test
+        text = f"validation and test must leave rows to train on (they take {taken:g})"
+        yield taken >= 1, text, "data", "split"
 
-    @model_validator(mode="after")
-    def _validated_parts_need_rows(self) -> "Config":
-        training = self.training
-        split = self.validation_share or self.data.validation_source or training.folds
+        text = "leave this out: with training.folds each network has its fold to validate"
+        yield training.folds and data.split.validation, text, "data", "split", "validation"
+        yield training.folds and data.validation_source, text, "data", "validation_source"
+
+        kinds = training.settings.fold_kinds
+        for kind, setting, given in (
+            ("piecewise", "data.encoding: piecewise", data.encoding == "piecewise"),
+            ("periodic", "model.front.embedding", self.model.front.embedding != "none"),
+        ):
+            text = f"{kind} needs {setting}; or leave it out"
+            yield kind in kinds and not given, text, "training", "kinds"
+
+        own_rows = self.validation_share and not data.validation_source
+        text = "needs validation rows of the same table (data.split.validation)"
+        yield training.refit and not own_rows, text, "training", "refit"
+
+        any_rows = self.validation_share or data.validation_source or training.folds
         for name, key, wanted in (
             ("early stopping", "early_stopping", training.early_stopping is not None),
             ("a temperature", "calibration", training.calibration != "none"),
         ):
-            if wanted and not split:
-                text = f"{name} needs validation rows (data.split.validation is 0)"
-                raise rule(text, "training", key)
-        return self
+            text = f"{name} needs validation rows (data.split.validation is 0)"
+            yield wanted and not any_rows, text, "training", key
 
 
 def sections_of(run: RunSettings) -> dict[str, Any]:

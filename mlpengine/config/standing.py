@@ -1,4 +1,4 @@
-"""How a model stands beside a constant and a linear prediction, on rows that did not train it."""
+"""How a model stands beside other predictions, on rows that did not train it."""
 
 from typing import Any, NamedTuple
 
@@ -71,6 +71,7 @@ def held_out(
 def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]:
     """Return the metrics of the model, of a linear and of a constant prediction.
 
+    Those of a student's teacher, and of a network that was trained directly, follow the model's.
     Standard errors are those of the mean over all rows of the part.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
@@ -78,6 +79,10 @@ def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]
     chances = task.probabilities(held.output)
     names = [first, *([] if chances is None else ["log_loss"]), *others]
     predictions = {"model": baselines.Guess(held.predicted, chances)}
+    beside = data.transfer.beside.get(held.part, {}) if data.transfer else {}
+    for title, outputs in beside.items():
+        output = outputs[held.numbers]
+        predictions[title] = baselines.Guess(task.predict(output), task.probabilities(output))
     blocks = None
     if held.part == OUT_OF_FOLD and folds is not None:
         of_rows = folds[held.numbers]

@@ -60,8 +60,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     behind = known.error - known.best
     finding = (
         f"the error on training rows is {two_digits(known.error)} of a constant prediction's "
-        "(should "
-        f"be {two_digits(known.best)}, by {known.best_name})"
+        f"(should be {two_digits(known.best)}, by {known.best_name})"
     )
     faster = faster_fix(diagnostics) if narrowest(diagnostics) > SMALL_LAYER else None
     if faster:
@@ -126,8 +125,7 @@ def unrelated(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"the validation loss stays at {two_digits(share)} times that of a constant prediction "
-        "(should "
-        f"be below {UNRELATED:g}), and simple models fail, too"
+        f"(should be below {UNRELATED:g}), and simple models fail, too"
     )
     advice, no_fix = "check that labels belong to their rows", "the data must be checked"
     return Verdict("labels", None, finding, share, UNRELATED, advice, no_fix=no_fix)

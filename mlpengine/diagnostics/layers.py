@@ -58,10 +58,6 @@ class NetworkFacts(NamedTuple):
         inputs = recording.tape.inputs
         return cls(tuple(layers), rates, sum(prod(node.spec.shape[1:]) for node in inputs))
 
-    def with_weights(self) -> list[int]:
-        """Return the numbers of the layers that have weights."""
-        return [number for number, layer in enumerate(self.layers) if layer.weights]
-
 
 def maker(records: Sequence[Record], value: Value) -> Record | None:
     """Return the record that computes a value; None of a leaf."""

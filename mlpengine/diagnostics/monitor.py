@@ -151,7 +151,8 @@ class Diagnostics(KnownAttributes, Uncopyable):
         indices = self.columns.indices
         self._update_indices = [*indices("update_ratio"), *indices("update_cosine")]
         gradients, dead = indices("gradient_rms"), indices("dead_share")
-        self._gradient_indices = [gradients[number] for number in facts.with_weights()]
+        weighted = [number for number, layer in enumerate(self.layers) if layer.weights]
+        self._gradient_indices = [gradients[number] for number in weighted]
         self._dead_indices = [(dead[n], window) for n, window in self.windows.items()]
         self.begin(0)
 

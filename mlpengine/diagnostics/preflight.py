@@ -69,8 +69,7 @@ def check_start(mlp: Network, loss: Loss, rows: Rows) -> Check:
     good = value < START_TIMES * max(constant, 1e-12)
     text = (
         f"loss at initialization {two_digits(value)}; outputs of 0 have {two_digits(zeros)}, the "
-        "best "
-        f"constant prediction {two_digits(constant)}"
+        f"best constant prediction {two_digits(constant)}"
     )
     if not good:
         text += f" - {start_advice(size)}"
@@ -158,10 +157,9 @@ def check_few_rows(mlp: Network, loss: Loss, rows: Rows) -> Check:
     )
     if not good:
         text = (
-            f"{plural(len(x), 'row')} cannot be memorized: loss {two_digits(best)} "
-            f"after {TRIAL_STEPS} steps (wanted {two_digits(limit)}) - "
-            "look for equal rows with different targets, or for units "
-            "that pass nothing on; a larger network may help"
+            f"{plural(len(x), 'row')} cannot be memorized: loss {two_digits(best)} after "
+            f"{TRIAL_STEPS} steps (wanted {two_digits(limit)}) - look for equal rows with "
+            "different targets, or for units that pass nothing on; a larger network may help"
         )
     return Check("few_rows", good, text, {"loss": best, "constant": constant})
 

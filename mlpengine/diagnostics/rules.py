@@ -193,8 +193,7 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"the first loss was {two_digits(first)}, {two_digits(times)} times that of a constant "
-        "prediction "
-        f"({two_digits(usual)}; should be 1 to 3)"
+        f"prediction ({two_digits(usual)}; should be 1 to 3)"
     )
     size = input_size(diagnostics)
     fix = STANDARDIZE if size > UNUSUAL_INPUT else []
@@ -245,8 +244,7 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     times = f", {two_digits(gain)} times over by momentum" if driven else ""
     finding = (
         f"a step changed the weights by {two_digits(largest)} times their norm{times} (should be "
-        "about "
-        f"{GUIDE_RATIO})"
+        f"about {GUIDE_RATIO})"
     )
     advice = f"divide lr by {two_digits(start_ratio(diagnostics) / AIM)}, to begin with"
     fix = suited_lr_fix(diagnostics)
@@ -263,8 +261,7 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"{percent(share)} of the steps were clipped, to {two_digits(coefficient)} times the "
-        "gradient "
-        f"(should be {COEFFICIENT:g} or more)"
+        f"gradient (should be {COEFFICIENT:g} or more)"
     )
     advice = f"raise training.clip_norm (the norm is usually {two_digits(median(norms))})"
     fix = [Fix(TrainingSettings, "clip_norm", rounded(median(norms)))]
@@ -398,8 +395,7 @@ def outlier(diagnostics: Diagnostics) -> Verdict | None:
     largest = max(spikes, key=lambda spike: spike.times)
     finding = (
         f"step {largest.step} had {two_digits(largest.times)} times the usual gradient norm "
-        "(should be "
-        f"at most {OUTLIER_TIMES:g}), {percent(largest.share)} from "
+        f"(should be at most {OUTLIER_TIMES:g}), {percent(largest.share)} from "
         f"{diagnostics.name_row(largest.row)}"
     )
     advice = "look at that row for a wrong value, or clip the gradients"

@@ -199,8 +199,7 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"eps of {eps:g} is {two_digits(times)} times the usual gradient of a weight (should be at "
-        "most "
-        f"{LARGE_EPS:g})"
+        f"most {LARGE_EPS:g})"
     )
     advice, fix = "lower optimizer.eps to 1e-8", [Fix(Adam, "eps", 1e-8)]
     return Verdict("eps_large", None, finding, times, LARGE_EPS, advice, fix)
@@ -222,8 +221,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
         return None
     finding = (
         f"the training loss fell to {two_digits(diagnostics.epochs[-1][0])}, but the validation "
-        "loss "
-        f"stays at {two_digits(share * constant)} (should be below a constant prediction's "
+        f"loss stays at {two_digits(share * constant)} (should be below a constant prediction's "
         f"{two_digits(constant)})"
     )
     advice = "check that labels belong to their rows"
@@ -261,8 +259,7 @@ def overfitting(diagnostics: Diagnostics) -> Verdict | None:
         finding = (
             f"after epoch {half} the validation loss stays near {two_digits(final)}, "
             f"{two_digits(final / scale / max(last, 1e-9))} times the training loss (should be at "
-            "most "
-            f"{MEMORIZED:g})"
+            f"most {MEMORIZED:g})"
         )
     advice = "stop early, or use fewer units, dropout, decay"
     fix = [Fix(TrainingSettings, "early_stopping", EarlyStopping())]

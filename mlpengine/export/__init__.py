@@ -13,6 +13,7 @@ from typing import Any
 from mlpengine.common.files import checked_path
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError
+from mlpengine.export._cost import RowCost, row_cost
 from mlpengine.export._int8_c import integer_network
 from mlpengine.export._javascript import description, to_js, to_wasm
 from mlpengine.export._model_c import int8_report, to_c
@@ -30,10 +31,12 @@ __all__ = [
     "Exported",
     "Int8Report",
     "Package",
+    "RowCost",
     "description",
     "export",
     "format_of",
     "onnx_inputs",
+    "row_cost",
     "to_js",
 ]
 

@@ -181,22 +181,18 @@ class Mlp(TabularNetwork):
 
     @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """The names of the parameters by layer."""
         return [layer.names for layer in self.layers]
 
     @property
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
-        """The inputs and outputs of each product with a weight, the front not counted."""
         return [*pairwise(self.sizes)]
 
     @property
     def dropped_units(self) -> int:
-        """The number of units of a row that dropout may drop."""
         return sum(layer.out_dim for layer in self.layers if layer.dropout)
 
     @property
     def activations(self) -> Mapping[str, str]:
-        """The names of the activations, by the weight of the layer before."""
         ops = {layer.weight_name: layer.activation for layer in self.layers}
         return {weight: op.name for weight, op in ops.items() if op is not None}
 
@@ -233,7 +229,6 @@ class Mlp(TabularNetwork):
         self.params.flat[...] = wide.params.flat
 
     def describe(self) -> dict[str, Any]:
-        """Return `to_dict`."""
         return self.to_dict()
 
     def to_dict(self) -> dict[str, Any]:
@@ -273,7 +268,6 @@ class Mlp(TabularNetwork):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of the constructor that make such a network, but for the seed."""
         *hidden, last = (layer.activation for layer in self.layers)
         return {
             "sizes": self.sizes,

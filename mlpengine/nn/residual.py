@@ -161,7 +161,6 @@ class Residual(TabularNetwork):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of the constructor that make such a network, but for the seed."""
         names = ("blocks", "width", "expansion", "activation", "dropout", "residual_dropout")
         shared = ("initializer", "dtype", "front")
         return {
@@ -185,32 +184,27 @@ class Residual(TabularNetwork):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The names of the parameters that the outputs are proportional to."""
         names = (*(f"out.{of}" for of in WEIGHT_BIAS), "linear.weight")
         return tuple(name for name in names if name in self.params.specs)
 
     @property
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
-        """The inputs and outputs of each product with a weight, the front not counted."""
         width, inner = self.width, self.width * self.expansion
         blocks = [(width, inner), (inner, width)] * self.blocks
         return [(self.in_dim, width), *blocks, (width, self.sizes[-1])]
 
     @property
     def dropped_units(self) -> int:
-        """The number of units of a row that dropout may drop."""
         each = self.expansion * (self.dropout > 0) + (self.residual_dropout > 0)
         return self.blocks * self.width * each
 
     @property
     def activations(self) -> Mapping[str, str]:
-        """The names of the activations, by the weight of the layer or norm before."""
         weights = (*(f"blocks.{k}.up.weight" for k in range(self.blocks)), "norm.weight")
         return dict.fromkeys(weights, self.activation.name) if self.activation else {}
 
     @property
     def title(self) -> str:
-        """Its sizes in words."""
         first, *_, last = self.sizes
         return f"residual {first}-{self.width}x{self.blocks}-{last}"
 
@@ -232,7 +226,6 @@ class Residual(TabularNetwork):
         return self.can_be_linear and not self.params.views["out.weight"].any()
 
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Residual":
-        """Return a network like this one that computes x @ projection @ weight.T + bias."""
         network = self.like_linear(initializer="zeros")
         views = network.params.views
         views["linear.weight"][:, : len(projection)] = weight @ projection.T
@@ -240,7 +233,6 @@ class Residual(TabularNetwork):
         return network
 
     def describe(self) -> dict[str, Any]:
-        """Return class and settings as JSON-able data, which `restored` reads."""
         settings = self.options | {
             "activation": activation_to_dict(self.activation),
             "dtype": self.dtype.name,
@@ -261,7 +253,6 @@ class Residual(TabularNetwork):
         return {**options, "initializer": "zeros"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the architecture as JSON-able data."""
         description = self.describe()
         return {"network": description["name"], **description["settings"]}
 

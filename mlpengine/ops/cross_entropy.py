@@ -52,14 +52,46 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
     ignore_index: Annotated[int | None, Given] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
-        return _target_spec(self, output, target)
+        indices = Spec(output.shape[:1], WIDE)
+        if target is None or np.issubdtype(target.dtype, np.integer):
+            expected = indices
+        elif target.is_float and self.ignore_index is None:
+            expected = output
+        else:
+            raise DtypeError(
+                f"{self.name}: target must be class indices or, without ignore_index, "
+                f"probabilities ({listing(target=target)})"
+            )
+        if target is not None and target.shape != expected.shape:
+            raise ShapeError(
+                f"{self.name}: target needs one index, or one row of probabilities, per row of "
+                f"output ({listing(output=output, target=target)})"
+            )
+        return expected
 
     def check_target(self, target: Array) -> None:
         if target.ndim == 2 and target.dtype.kind == "f":
             _check_probabilities(self.name, target)
 
     def infer(self, output: Spec, target: Spec, weight: Spec | None = None) -> Spec:
-        _check_operands(self, output, target, weight)
+        need_floats(self.name, output=output, weight=weight)
+        if len(output.shape) != 2 or output.shape[1] < 2:
+            raise ShapeError(
+                f"{self.name}: output must be (batch, classes) with two classes or more "
+                f"({listing(output=output)}); one output takes bce_with_logits"
+            )
+        if target.dtype != self.target_spec(output, target).dtype:
+            raise DtypeError(
+                f"{self.name}: target must be int64 indices, or probabilities of the output's "
+                f"dtype ({listing(output=output, target=target)})"
+            )
+        weights = self.class_weights
+        if weights is not None and len(weights) != output.shape[1]:
+            raise ShapeError(
+                f"{self.name}: needs one class weight per class "
+                f"({listing(output=output)}, {plural(len(weights), 'class weight')})"
+            )
+        need_rows(self.name, output, weight)
         return VALUE
 
     def target_rows(self, target: Array, rows: Array, labels: Array, workspace: Array) -> Calls:
@@ -73,49 +105,6 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
 
     def column_scale(self, rows: Array) -> Array:
         return (1 - self.label_smoothing) * _column_scale(self, rows)
-
-
-def _target_spec(loss: SoftmaxCrossEntropy, output: Spec, target: Spec | None) -> Spec:
-    """Return the spec that a target of this kind must have; raise if there is none."""
-    indices = Spec(output.shape[:1], WIDE)
-    if target is None or np.issubdtype(target.dtype, np.integer):
-        expected = indices
-    elif target.is_float and loss.ignore_index is None:
-        expected = output
-    else:
-        raise DtypeError(
-            f"{loss.name}: target must be class indices or, without ignore_index, probabilities "
-            f"({listing(target=target)})"
-        )
-    if target is not None and target.shape != expected.shape:
-        raise ShapeError(
-            f"{loss.name}: target needs one index, or one row of probabilities, per row of output "
-            f"({listing(output=output, target=target)})"
-        )
-    return expected
-
-
-def _check_operands(
-    loss: SoftmaxCrossEntropy, output: Spec, target: Spec, weight: Spec | None
-) -> None:
-    need_floats(loss.name, output=output, weight=weight)
-    if len(output.shape) != 2 or output.shape[1] < 2:
-        raise ShapeError(
-            f"{loss.name}: output must be (batch, classes) with two classes or more "
-            f"({listing(output=output)}); one output takes bce_with_logits"
-        )
-    if target.dtype != _target_spec(loss, output, target).dtype:
-        raise DtypeError(
-            f"{loss.name}: target must be int64 indices, or probabilities of the output's dtype "
-            f"({listing(output=output, target=target)})"
-        )
-    weights = loss.class_weights
-    if weights is not None and len(weights) != output.shape[1]:
-        raise ShapeError(
-            f"{loss.name}: needs one class weight per class "
-            f"({listing(output=output)}, {plural(len(weights), 'class weight')})"
-        )
-    need_rows(loss.name, output, weight)
 
 
 def _column_scale(loss: SoftmaxCrossEntropy, rows: Array) -> Array:

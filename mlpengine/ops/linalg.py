@@ -132,7 +132,8 @@ class BatchMatMul(GradOp, name="batch_matmul"):
     ) -> Calls:
         da, db = out
         if _is_single(b.shape):
-            yield from MatMul().backward(_rows(dy), _rows(a), _rows(b), out=_all_rows(out))
+            slots = [None if slot is None else _rows(slot) for slot in out]
+            yield from MatMul().backward(_rows(dy), _rows(a), _rows(b), out=slots)
             return
         if da is not None:
             yield from _product(dy, b.swapaxes(-1, -2), wide_da, da)
@@ -177,10 +178,6 @@ class Transpose(GradOp, name="transpose"):
 def _rows(x: Array) -> Array:
     """Return `x` as a matrix of its last axis: a view, as buffers are contiguous."""
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
-
-
-def _all_rows(slots: Slots) -> Slots:
-    return [None if slot is None else _rows(slot) for slot in slots]
 
 
 def _is_single(shape: tuple[int, ...]) -> bool:

@@ -149,13 +149,10 @@ class Extreme(Reduction):
     ufunc: ClassVar[Any]
 
     def work(self, x: Spec) -> dict[str, Spec]:
-        moved = Spec((0,) if self.is_trailing(x) else x.shape, x.dtype)
+        axes, rank = self.axes(x), len(x.shape)
+        are_last = axes == tuple(range(rank - len(axes), rank))
+        moved = Spec((0,) if are_last else x.shape, x.dtype)
         return {"moved": moved, "winner": Spec(self.infer(x).shape, np.dtype(np.int64))}
-
-    def is_trailing(self, x: Spec | Array) -> bool:
-        """Return whether the reduced axes are the last ones."""
-        axes = self.axes(x)
-        return axes == tuple(range(len(x.shape) - len(axes), len(x.shape)))
 
     def forward(self, x: Array, *, out: Array) -> Calls:
         yield call(self.ufunc.reduce, x, self.axes(x), None, self.kept(out, x), True)

@@ -135,7 +135,6 @@ class NormClip(_ScaledByNorm, name="norm"):
     max_norm: Positive
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for backends other than NumPy."""
         return Clipping("norm", (self.max_norm,))
 
     def _coefficient(self, norm: float) -> float:
@@ -181,7 +180,6 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         return {"norms": np.roll(self._norms, -oldest)[:n]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Set the state that `state_dict` returned; raise CheckpointError if it does not fit."""
         norms = state.get("norms")
         kept = np.zeros(len(norms) if isinstance(norms, np.ndarray) and norms.ndim else 0)
         matching_state("PercentileClip", {"norms": kept}, state)
@@ -189,9 +187,8 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         n = len(values)
         if n > self.history or not all(isfinite(v) and v >= 0.0 for v in values.tolist()):
             raise CheckpointError(
-                f"PercentileClip: saved 'norms' must be at most "
-                f"{plural(self.history, 'finite number')} of at least 0 "
-                f"(got {plural(n, 'number')})"
+                "PercentileClip: saved 'norms' must be at most "
+                f"{plural(self.history, 'finite number')} of at least 0 (got {plural(n, 'number')})"
             )
         self._counts[:] = n, 0
         self._norms[:n] = values
@@ -243,7 +240,6 @@ class AdaptiveClip(Clip, name="adaptive"):
     eps: Positive = 1e-3
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for backends other than NumPy."""
         shapes = [_units(view).shape for view in params.views.values()]
         starts = accumulate((count * length for count, length in shapes), initial=0)
         units = [(start, *shape) for start, shape in zip(starts, shapes, strict=False)]

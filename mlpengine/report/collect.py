@@ -124,7 +124,10 @@ def read_run(path: Path) -> RunData:
         loaded = attempt("the data cannot be read", lambda: load_data(file, preprocessor))
     trained = model is not None
     if loaded is not None and model is None:
-        model = attempt("the config does not fit the data", lambda: _untrained(loaded))
+        model = attempt(
+            "the config does not fit the data",
+            lambda: trainer_of(loaded).model(loaded.tables.preprocessor),
+        )
     series = None
     if (path / DIAGNOSTICS_FILE).is_file():
         series = attempt("diagnostics", lambda: read_series(path / DIAGNOSTICS_FILE))
@@ -132,10 +135,6 @@ def read_run(path: Path) -> RunData:
     return RunData(
         path, result, loaded, model, trained, series, failure=failure, notes=tuple(notes)
     )
-
-
-def _untrained(loaded: LoadedData) -> Model:
-    return trainer_of(loaded).model(loaded.tables.preprocessor)
 
 
 def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:

@@ -12,7 +12,7 @@ from mlpengine.models.model import Model
 from mlpengine.tables.table import number_text
 
 from .markup import Content, Markup, joined, number, shortened, tag
-from .page import style
+from .page import html_page, style
 
 FORM_POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
@@ -29,24 +29,15 @@ def form_page(model: Model) -> str:
     Raises: UsageError for what has no JavaScript.
     """
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
-    target = " and ".join(shortened(name) for name in model.target)
-    text = _asset("form.js")
-    script = Markup(f"\n{to_js(model)[0].decode()}\n{text}")
+    title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"
+    script = Markup(f"\n{to_js(model)[0].decode()}\n{_asset('form.js')}")
     styles = Markup(style() + _asset("form.css"))
-    policy = FORM_POLICY.format(script=_digest(script), style=_digest(styles))
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", f"Prediction of {target}"),
-        tag("style", styles),
-    )
     fields = [_field(i, one, summary.get(one["name"])) for i, one in enumerate(columns)]
-    body = tag(
-        "body",
-        tag("header", tag("h1", f"Prediction of {target}")),
+    return html_page(
+        title,
+        FORM_POLICY.format(script=_digest(script), style=_digest(styles)),
+        styles,
+        tag("header", tag("h1", title)),
         tag(
             "main",
             tag("div", id="prediction", role="status", aria_live="polite"),
@@ -55,7 +46,6 @@ def form_page(model: Model) -> str:
         tag("footer", "The page computes the prediction itself: nothing that is typed leaves it."),
         tag("script", script, type="module"),
     )
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def _field(place: int, column: Mapping[str, Any], known: ColumnState | None) -> Markup:

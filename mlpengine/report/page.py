@@ -16,6 +16,7 @@ from mlpengine.config.standing import PART_PHRASES
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.training.measure import DIRECT, TEACHER
 
 from .chart_types import DASHES, SHADES, array_of, opacity
 from .charts import (
@@ -78,24 +79,28 @@ def page(
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":  # so that no text of the data ends the element
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", title),
-        tag("style", style()),
-    )
-    body = tag(
-        "body",
+    return html_page(
+        title, POLICY, style(),
         tag("header", lead, tag("nav", tag("ul", *links), aria_label="Sections")),
         tag("main", *bodies),
         tag("footer", "All numbers of this page are in it as JSON, in the element ",
             tag("code", "report-data"), "."),
         tag("script", Markup(text), type="application/json", id="report-data"),
     )  # fmt: skip
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def html_page(title: str, policy: str, styles: Markup, *body: Content) -> str:
+    """Return an HTML document with its content security policy."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", styles),
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
 def score_section(data: Data) -> Markup:
@@ -118,7 +123,7 @@ def score_section(data: Data) -> Markup:
     unit = f"{shown_name(metric)} on {known['rows']:,} {PART_PHRASES[known['part']]}"
     text = with_error(first["value"], first["error"])
     value, _, error = text.partition(" ± ")
-    sentence += [" ", _compared(known)]
+    sentence += [" ", _taught(known), _compared(known)]
     lead = tag(
         "div",
         tag(
@@ -149,6 +154,18 @@ def _trained(model: Data, verb: str) -> str:
     )
 
 
+def _taught(known: Data) -> str:
+    metric, rows = known["metric"], known["predictions"]
+    if DIRECT not in rows:
+        return ""
+    value = score_text(rows[DIRECT][metric]["value"])
+    text = f"a network of this size that learned the targets of the rows has {value}. "
+    if TEACHER not in rows:
+        return text[0].upper() + text[1:]
+    name, value = shown_name(metric), score_text(rows[TEACHER][metric]["value"])
+    return f"Its teacher has {name} {value}, {text}"
+
+
 def _compared(known: Data) -> str:
     metric, rows = known["metric"], known["predictions"]
     if "constant" not in rows:
@@ -173,7 +190,13 @@ def _compared(known: Data) -> str:
 
 def _scores_table(known: Data) -> Markup:
     metric, rows = known["metric"], known["predictions"]
-    titles = {"model": "this model", "linear": "linear prediction", "constant": "constant"}
+    titles = {
+        "model": "this model",
+        TEACHER: "its teacher",
+        DIRECT: "trained directly",
+        "linear": "linear prediction",
+        "constant": "constant",
+    }
     names = [name for name in rows["model"] if name != "ahead"]
     highest = max(one[metric]["value"] or 0.0 for one in rows.values())
     lines = []

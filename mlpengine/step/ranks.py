@@ -60,7 +60,7 @@ class Ranks:
     def minimum(self, *numbers: float) -> list[float]:
         """Return the minimum of each number over the ranks."""
         values = np.array(numbers, np.float64)
-        self.comm.Allreduce(_in_place(), values, _minimum())
+        self.comm.Allreduce(_mpi().IN_PLACE, values, _mpi().MIN)
         return [float(value) for value in values]
 
     def agree_to_stop(self) -> bool:
@@ -102,7 +102,7 @@ class Ranks:
         counts = [(p.stop - p.start) * row_bytes for p in parts]
         starts = [p.start * row_bytes for p in parts]
         whole = rows.reshape(-1).view(np.uint8)
-        self.comm.Allgatherv(_in_place(), [whole, counts, starts, _byte()])
+        self.comm.Allgatherv(_mpi().IN_PLACE, [whole, counts, starts, _mpi().BYTE])
 
     def block(
         self, shape: tuple[int, int], dtype: "np.dtype[Any]", *, compiled: bool
@@ -139,7 +139,7 @@ class Ranks:
             return lambda: None
         if fast:
             return partial(_run_all, [
-                partial(self.comm.Allreduce, _in_place(), part) for part in (body, tail)
+                partial(self.comm.Allreduce, _mpi().IN_PLACE, part) for part in (body, tail)
             ])  # fmt: skip
         if self.size == 2 or vector.nbytes <= DOUBLING_BYTES:
             calls = self._doubling(body, vector, tail)
@@ -246,9 +246,7 @@ def _tree(vectors: Sequence[Array], out: Array) -> tuple[Array, list[Call]]:
 
 def _free(requests: list[Any]) -> None:
     """Free requests that no call uses; without it MPI reports them when it ends."""
-    from mpi4py import MPI
-
-    if not MPI.Is_finalized():
+    if not _mpi().Is_finalized():
         for request in requests:
             request.Free()
 
@@ -263,19 +261,7 @@ def _run_all(calls: Sequence[Call]) -> None:
         one()
 
 
-def _in_place() -> Any:
+def _mpi() -> Any:
     from mpi4py import MPI
 
-    return MPI.IN_PLACE
-
-
-def _minimum() -> Any:
-    from mpi4py import MPI
-
-    return MPI.MIN
-
-
-def _byte() -> Any:
-    from mpi4py import MPI
-
-    return MPI.BYTE
+    return MPI

@@ -295,6 +295,10 @@ class TrainingStep(KnownAttributes):
         rows, target = np.asarray(x), np.asarray(y)
         if rows.ndim != 2 and rows.ndim != len(self.mlp.in_shape) + 1:
             raise ShapeError(self._not_rows(x, rows, target))
+        return self._train(rows, target, sample_weight)
+
+    def _train(self, rows: Any, target: Any, sample_weight: ArrayLike | None) -> float:
+        """Train on rows and targets whose number of axes is right."""
         bound = self.bound(len(rows))
         weights = None if sample_weight is None else np.asarray(sample_weight)
         try:
@@ -342,8 +346,10 @@ class TrainingStep(KnownAttributes):
             kind = self.loss.target_spec(output, given)
         except (ShapeError, DtypeError):
             return False
-        if (kind.shape[1:], kind.dtype) == (now.shape[1:], now.dtype):
-            return False
+        return (kind.shape[1:], kind.dtype) != (now.shape[1:], now.dtype) and self._take(kind)
+
+    def _take(self, kind: Any) -> bool:
+        """Bind the step anew for targets of this kind; return True."""
         self._target = kind
         self.optimizer.take_moments_back()
         self._start(self._buffers)
@@ -460,7 +466,9 @@ class TrainingStep(KnownAttributes):
         target = self._full.loss.target
         if y.dtype != target.dtype or y.ndim != target.ndim:
             self.take_targets_as(y)
-        data = x, y, sample_weight
+        return self._run_many((x, y, sample_weight), order)
+
+    def _run_many(self, data: StepData, order: Array) -> tuple[Array, Array]:
         count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
         self.make_steps(data, order, losses, norms)
@@ -761,19 +769,7 @@ class NamedStep(TrainingStep):
             raise UsageError(f"training step: loss must be {right} (got {given})")
 
     def __call__(self, x: Any, y: Any, sample_weight: Any = None) -> float:
-        rows, target = self._named(x, y)
-        bound = self.bound(len(rows))
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        try:
-            bound.write(rows, target, weights)
-        except (ShapeError, DtypeError):
-            if not self.take_targets_as(target):
-                raise
-            bound = self.bound(len(rows))
-            bound.write(rows, target, weights)
-        if not self._result.checked:
-            self._check_target(target)
-        return self.run(bound)
+        return self._train(*self._named(x, y), sample_weight)
 
     def _named(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Return features and targets as arrays or `NamedRows`, of as many rows each."""
@@ -804,12 +800,7 @@ class NamedStep(TrainingStep):
                 kinds[name] = self.loss.losses[name].target_spec(output, given)
             except (ShapeError, DtypeError):
                 return False
-        if kinds == now:
-            return False
-        self._target = kinds
-        self.optimizer.take_moments_back()
-        self._start(self._buffers)
-        return True
+        return kinds != now and self._take(kinds)
 
     def run_many(
         self, x: Any, y: Any, order: Array, sample_weight: Array | None = None
@@ -817,11 +808,7 @@ class NamedStep(TrainingStep):
         rows, target = self._named(x, y)
         if isinstance(self.loss, LossSum):
             self.take_targets_as(target)
-        data = rows, target, sample_weight
-        count = self.count_steps(data, order, "run_many")
-        losses, norms = np.zeros(count), np.zeros(count)
-        self.make_steps(data, order, losses, norms)
-        return losses, norms
+        return self._run_many((rows, target, sample_weight), order)
 
     def make_fused_steps(
         self, bound: BoundStep, data: StepData, order: Array, *results: Any, **options: Any

@@ -25,6 +25,7 @@ from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import Opener, readable
 from mlpengine.tables._lines import (
     Header,
+    LineBlock,
     TextSource,
     line_count,
     long_cells,
@@ -268,7 +269,7 @@ class _Pass:
         cutter = Cutter(self.header.delimiter, len(readers))
         begin = source.offset
 
-        def next_block() -> tuple[bytes, Cells | None]:
+        def next_block() -> tuple[LineBlock, Cells | None]:
             block = source.block()
             return block, cutter.cut(block, source.count) if block else None
 
@@ -277,13 +278,13 @@ class _Pass:
             while block:
                 if cells is None:
                     lines = source.count
-                    source.unread(block)
+                    source.unread(bytes(block))
                     self._parse(source, lines, readers)
                     block, cells = next_block()
                     continue
                 rows = cells.start.shape[1]
                 self.records += rows
-                self.regular &= rows - source.count == (block[-1:] not in b"\r\n")
+                self.regular &= rows - source.count == (block.buffer[block.stop - 1] not in b"\r\n")
                 self._expect(source, source.offset - begin, readers)
                 convert = partial(self._convert, cells, readers, deque(enumerate(readers)))
                 if cutter.is_fast:

@@ -5,6 +5,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -19,6 +20,12 @@ from mlpengine.tables.table import MAX_COLUMNS
 MAX_LINE = 1 << 24
 TEXT_BYTES = 1 << 17
 """Bytes that are cut into cells at once: a block fits into the second-level cache."""
+
+PAD = 72
+"""Bytes before and after a block, so that words near its ends lie within the buffer."""
+
+_PADDING = b"\n" * PAD
+_READ = 1 << 16  # bytes that are read at once: malloc asks the kernel for larger ones each time
 
 _WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
@@ -50,6 +57,28 @@ class EncodingError(DataError):
     """A file has another encoding than it should."""
 
 
+@dataclass(frozen=True, eq=False)
+class LineBlock:
+    """Whole lines, `buffer[PAD:stop]`, between newlines; valid until the next but one is read."""
+
+    buffer: bytearray
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - PAD
+
+    def __bytes__(self) -> bytes:
+        return bytes(memoryview(self.buffer)[PAD : self.stop])
+
+    def count(self, character: bytes) -> int:
+        """Return how many times a character stands in the lines."""
+        return self.buffer.count(character, PAD, self.stop)
+
+    def has(self, character: bytes) -> bool:
+        """Return whether a character stands in the lines."""
+        return self.buffer.find(character, PAD, self.stop) >= 0
+
+
 class TextSource:
     """A stream of UTF-8 text, read in blocks of whole lines or line by line.
 
@@ -67,19 +96,25 @@ class TextSource:
         start = stream.read(_START)
         refuse_other_format(start, where)
         self.is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
-        self.buffer = start.removeprefix(b"\xef\xbb\xbf")
-        self.offset = len(start) - len(self.buffer)
+        self.unused = start.removeprefix(b"\xef\xbb\xbf")
+        self.offset = len(start) - len(self.unused)
         self.text = io.StringIO()
+        self._buffers = [bytearray(), bytearray()]  # new ones for each block are slow to allocate
 
-    def block(self) -> bytes:
+    def block(self) -> LineBlock:
         """Return the next whole lines, about `size` bytes unless a line is longer."""
-        content, limit = self.buffer, self.size
+        limit, stop = self.size, PAD
+        buffer = self._buffers.pop(0)
         while True:
-            while len(content) < limit and (more := self.stream.read(limit - len(content))):
-                content += more
-            is_last = len(content) < limit
+            if len(buffer) < limit + 2 * PAD:
+                buffer = buffer[:stop].ljust(limit + 2 * PAD, b"\n")
+            limit_stop = PAD + limit
+            while stop < limit_stop and (more := self._read(limit_stop - stop)):
+                buffer[stop : stop + len(more)] = more
+                stop += len(more)
+            is_last = stop < limit_stop
             # a carriage return at the very end may be half of a line end
-            end = max(content.rfind(b"\n", 0, limit), content.rfind(b"\r", 0, limit - 1)) + 1
+            end = max(buffer.rfind(b"\n", PAD, stop), buffer.rfind(b"\r", PAD, limit_stop - 1)) + 1
             if end or is_last or limit >= MAX_LINE:
                 break
             limit = min(2 * limit, MAX_LINE)
@@ -88,14 +123,23 @@ class TextSource:
                 f"{self.where}: line {self.next_line}: is longer than {MAX_LINE:,} characters"
             )
         if is_last:
-            end = len(content)
-        block, self.buffer = content[:end], content[end:]
-        if not block.isascii():
-            self._check_encoding(block)
-        self.count = line_count(block)
+            end = stop
+        self.unused = bytes(memoryview(buffer)[end:stop]) + self.unused
+        buffer[end : end + PAD] = _PADDING
+        self._buffers.append(buffer)
+        block = LineBlock(buffer, end)
+        if not buffer.isascii():
+            self._check_encoding(bytes(block))
+        self.count = line_count(buffer, PAD, end)
         self.next_line += self.count
         self.offset += len(block)
         return block
+
+    def _read(self, size: int) -> bytes:
+        if not self.unused:
+            return self.stream.read(min(size, _READ))
+        content, self.unused = self.unused[:size], self.unused[size:]
+        return content
 
     def _check_encoding(self, block: bytes) -> None:
         try:
@@ -119,7 +163,7 @@ class TextSource:
         """Yield the next lines with their ends."""
         while True:
             number = self.next_line
-            block = self.block()
+            block = bytes(self.block())
             if not block:
                 return
             self.text = io.StringIO(block.decode(), newline="")
@@ -140,7 +184,7 @@ class TextSource:
 
     def unread(self, content: bytes) -> None:
         """Put back the bytes that were read last."""
-        self.buffer = content + self.buffer
+        self.unused = content + self.unused
         self.next_line -= line_count(content)
         self.offset -= len(content)
 
@@ -165,11 +209,15 @@ def _size_of(stream: BinaryIO) -> int:
     return os.fstat(stream.fileno()).st_size if is_file else 0
 
 
-def line_count(content: bytes) -> int:
+def line_count(content: bytes | bytearray, start: int = 0, stop: int | None = None) -> int:
     """Return the number of line ends: newlines, carriage returns, or pairs of both."""
-    count = int(np.count_nonzero(np.frombuffer(content, np.uint8) == _NEWLINE))
-    if b"\r" in content:
-        count += content.count(b"\r") - content.count(b"\r\n")
+    characters = np.frombuffer(content, np.uint8)[start:stop]
+    count = sum(
+        int(np.count_nonzero(characters[first : first + _READ] == _NEWLINE))
+        for first in range(0, len(characters), _READ)
+    )
+    if content.find(b"\r", start, stop) >= 0:
+        count += content.count(b"\r", start, stop) - content.count(b"\r\n", start, stop)
     return count
 
 
@@ -240,7 +288,7 @@ def record_lines(source: TextSource, delimiter: str) -> list[int]:
 def whole_records(source: TextSource, delimiter: str, size: int) -> bytes:
     """Return the next lines, about `size` bytes, up to where a record ends; empty at the end."""
     parts, length = [], 0
-    while block := source.block():
+    while block := bytes(source.block()):
         parts.append(block)
         length += len(block)
         if length < size:

@@ -77,7 +77,7 @@ class Texts:
         self._addresses: tuple[int, ...] = ()
 
     def __call__(
-        self, content: bytes, rows: int, start: int, stop: int, size: int, numbers: int
+        self, content: int, rows: int, start: int, stop: int, size: int, numbers: int
     ) -> None:
         """Write the number of each cell's text to an address; the cells have `size` bytes."""
         self._reserve(rows, size)

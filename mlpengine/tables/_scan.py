@@ -21,12 +21,7 @@ from mlpengine.common.fork_locks import cached_property
 from mlpengine.spec import Array
 from mlpengine.tables import _native
 from mlpengine.tables import cells as _cells
-from mlpengine.tables._lines import MAX_LINE
-
-PAD = 72
-"""Bytes before and after a block, so that words near its ends lie within the buffer."""
-
-_PADDING = b"\n" * PAD
+from mlpengine.tables._lines import MAX_LINE, PAD, LineBlock
 
 _NEWLINE, _RETURN, _POINT, _MINUS, _PLUS, _QUOTE, _ZERO = b'\n\r.-+"0'
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -55,7 +50,7 @@ class Cells:
     the loops in C need no points.
     """
 
-    content: bytes
+    content: bytes | bytearray
     loops: ctypes.CDLL | None
     is_quoted: bool
     start: Array
@@ -64,14 +59,15 @@ class Cells:
     point: Array | None = None
 
     @cached_property
-    def _addresses(self) -> tuple[int, int]:
-        return address_of(self.start), address_of(self.stop)
+    def _addresses(self) -> tuple[int, int, int]:
+        content = np.frombuffer(self.content, np.uint8)
+        return address_of(content), address_of(self.start), address_of(self.stop)
 
-    def native(self, column: int) -> tuple[bytes, int, int, int]:
-        """Return the block, the number of rows, and the addresses of a column's offsets."""
+    def native(self, column: int) -> tuple[int, int, int, int]:
+        """Return the address of the block, the number of rows, and those of a column's offsets."""
         skipped = column * self.start.strides[0]
-        start, stop = self._addresses
-        return self.content, self.start.shape[1], start + skipped, stop + skipped
+        content, start, stop = self._addresses
+        return content, self.start.shape[1], start + skipped, stop + skipped
 
     @cached_property
     def words(self) -> Array:
@@ -102,25 +98,25 @@ class Cutter:
         """Whether blocks may be large: no step takes temporary arrays for each byte."""
         return self.loops is not None
 
-    def cut(self, lines: bytes, line_count: int) -> Cells | None:
+    def cut(self, lines: LineBlock, line_count: int) -> Cells | None:
         """Return the cells of so many whole lines, or None if the lines need a full CSV parser.
 
         The result is None for quotes that do not enclose a whole cell, NUL bytes, lines that end
         with only a carriage return, empty lines, cells that are too long, and lines that do not
         have `width` cells.
         """
-        if b"\0" in lines:
+        if lines.has(b"\0"):
             return None
         self.bytes_left -= len(lines)
         if self.bytes_left < 0 and self.loops is None:
             self.bytes_left, self.loops = sys.maxsize, _native.library()
-        newline = b"" if lines.endswith(b"\n") else b"\n"
-        content = b"".join((_PADDING, lines, newline, _PADDING))
-        end = len(content) - PAD
+        is_open = lines.buffer[lines.stop - 1] != _NEWLINE  # the newline behind the block ends it
+        end = lines.stop + is_open
+        is_quoted = lines.has(b'"')
         if self.loops is not None:
-            return self._cut_fast(content, end, line_count + len(newline))
+            return self._cut_fast(lines.buffer, end, line_count + is_open, is_quoted)
+        content = bytes(memoryview(lines.buffer)[: lines.stop + PAD])
         characters = np.frombuffer(content, np.uint8)
-        is_quoted = b'"' in lines
         if is_quoted and not self._encloses(characters):
             return None
         tokens = self._tokens(characters[PAD:end], is_quoted) + PAD
@@ -135,7 +131,7 @@ class Cutter:
         start = np.empty_like(stop)
         start[0] = PAD
         np.add(stop[:-1], 1, out=start[1:])
-        if b"\r" in lines:
+        if lines.has(b"\r"):
             last = stop[self.width - 1 :: self.width]
             returns = characters[last - 1] == _RETURN
             if np.count_nonzero(returns) != lines.count(b"\r"):
@@ -155,7 +151,7 @@ class Cutter:
         ]
         return Cells(content, None, is_quoted, *columns)
 
-    def _cut_fast(self, content: bytes, end: int, rows: int) -> Cells | None:
+    def _cut_fast(self, content: bytearray, end: int, rows: int, is_quoted: bool) -> Cells | None:
         assert self.loops is not None
         size = 2 * self.width * rows
         offsets = self.offsets.pop(0)  # of the block before the last one
@@ -164,12 +160,13 @@ class Cutter:
         self.offsets.append(offsets)
         start, stop = offsets[:size].reshape(2, self.width, rows)
         shape = PAD, end, self.delimiter, self.width, rows, MAX_LINE
-        count = self.loops.scan_cut(content, *shape, address_of(start), address_of(stop))
+        where = address_of(np.frombuffer(content, np.uint8))
+        count = self.loops.scan_cut(where, *shape, address_of(start), address_of(stop))
         if count < 0:
             return None
         if count < rows:  # of a block with line breaks in quoted cells
             start, stop = (np.ascontiguousarray(a[:, :count]) for a in (start, stop))
-        return Cells(content, self.loops, b'"' in content, start, stop)
+        return Cells(content, self.loops, is_quoted, start, stop)
 
     def _encloses(self, characters: Array) -> bool:
         """Whether all quotes are at the ends of cells or, inside quotes, doubled."""

@@ -251,7 +251,10 @@ class Loop(KnownAttributes, Uncopyable):
         self._stop = False
         self._odd_validation = ""
         self.callbacks = in_order(callbacks)
-        self._hooks = {hook: self._overriding(hook) for hook in (*HOOKS, "skip_budget")}
+        self._hooks: dict[str, list[Callable[..., Any]]] = {
+            hook: [getattr(one, hook) for one in self.callbacks if _overrides(one, hook)]
+            for hook in (*HOOKS, "skip_budget")
+        }
         self._may_skip = all(
             _overrides(callback, "skip_budget")
             for callback in self.callbacks
@@ -559,9 +562,6 @@ class Loop(KnownAttributes, Uncopyable):
             states = state["callbacks"]
             for name in self._states.keys() & states.keys():
                 self._states[name].load_state_dict(states[name])
-
-    def _overriding(self, hook: str) -> list[Callable[..., Any]]:
-        return [getattr(c, hook) for c in self.callbacks if _overrides(c, hook)]
 
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:

@@ -46,6 +46,7 @@ from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
+from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.training import LINEAR
 from mlpengine.spec import Array, DTypeLike, Spec
 from mlpengine.step.auto_backend import choose_backend
@@ -567,31 +568,17 @@ def make_network(
 ) -> TabularNetwork:
     """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
     layers, activation, dropout = len(network.hidden), network.activation, network.dropout
+    own = {name: getattr(network, name) for name in OWN_OPTIONS[network.network]}
+    sizes = own.pop("hidden", ())
+    own |= {"initializer": network.initializer, "seed": seed, "dtype": dtype, "front": front}
     with at_setting("network"):
         if network.network == "residual":
-            return Residual(
-                *ends,
-                blocks=network.blocks,
-                width=network.width,
-                expansion=network.expansion,
-                activation=activation[0],
-                dropout=dropout[0],
-                residual_dropout=network.residual_dropout,
-                initializer=network.initializer,
-                seed=seed,
-                dtype=dtype,
-                front=front,
-            )
+            return Residual(*ends, activation=activation[0], dropout=dropout[0], **own)
         return Mlp(
-            [ends[0], *network.hidden, ends[1]],
+            [ends[0], *sizes, ends[1]],
             activation=activation * (layers if len(activation) == 1 else 1),
             dropout=dropout * (layers if len(dropout) == 1 else 1),
-            initializer=network.initializer,
-            seed=seed,
-            dtype=dtype,
-            front=front,
-            learned_activation=network.learned_activation,
-            parametrization=network.parametrization,
+            **own,
         )
 
 

@@ -103,15 +103,6 @@ CASES = (
         {"momentum": 0.9},
         weighted=True,
     ),
-    StepCase("momentum", optimizer=Sgd, options={"momentum": 0.9, "lr": 0.05}, clip_norm=0.05),
-    StepCase(
-        "nesterov",
-        optimizer=Sgd,
-        options={"momentum": 0.9, "nesterov": True, "schedule": CosineSchedule(20)},
-    ),
-    StepCase(
-        "decay", optimizer=AdamW, options={"lr": 0.01, "weight_decay": 0.3}, activation="selu"
-    ),
     StepCase(
         "smoothed",
         (5, 9, 11),
@@ -123,7 +114,6 @@ CASES = (
     ),
     StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
     StepCase("dropout of gelu", (64, 5, 37, 3), dropout=0.3, activation="gelu", short=True),
-    StepCase("dropout by layer", (5, 33, 9, 8, 3), dropout=[0.0, 0.3, 0.5], activation="relu"),
     StepCase(
         "layers alike",
         (*[19] * 8, 3),
@@ -131,12 +121,42 @@ CASES = (
         dropout=[0.0, 0.3, 0.5, 0.3, 0.0, 0.3, 0.3],
         short=True,
     ),
-    StepCase("counts", (6, 12, 2), loss=Poisson(), weighted=True, short=True),
+    StepCase(
+        "counts",
+        (6, 12, 2),
+        loss=Poisson(),
+        optimizer=Sgd,
+        options={"momentum": 0.9, "nesterov": True, "schedule": CosineSchedule(20)},
+        weighted=True,
+        short=True,
+    ),
     StepCase("one count", (6, 12, 1), 20, loss=Poisson(), weighted=True, short=True),
-    StepCase("one mean and variance", (6, 12, 2), 20, loss=GaussianNll(), weighted=True),
-    StepCase("quantiles", (6, 12, 3), loss=Quantile((0.1, 0.5, 0.9)), dtype="float64"),
+    StepCase(
+        "one mean and variance",
+        (6, 12, 2),
+        20,
+        "selu",
+        GaussianNll(),
+        AdamW,
+        {"lr": 0.01, "weight_decay": 0.3},
+        weighted=True,
+    ),
+    StepCase(
+        "quantiles",
+        (6, 12, 3),
+        loss=Quantile((0.1, 0.5, 0.9)),
+        optimizer=Sgd,
+        options={"momentum": 0.9, "lr": 0.05},
+        clip_norm=0.05,
+        dtype="float64",
+    ),
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),
-    StepCase("percentile clip", clip=partial(PercentileClip, 40, history=3), dropout=0.1),
+    StepCase(
+        "percentile clip",
+        (5, 33, 9, 8, 3),
+        clip=partial(PercentileClip, 40, history=3),
+        dropout=[0.0, 0.3, 0.5],
+    ),
     StepCase(
         "unit clip", (5, 9, 33, 3), clip=partial(AdaptiveClip, 0.02), dtype="float64", short=True
     ),
@@ -159,3 +179,5 @@ CASES = (
     StepCase("blocked", (450, 120, 24), 64, "relu"),
     StepCase("high tiles", (21, 205, 30), 203, "relu"),
 )
+
+BY_NAME = {case.name: case for case in CASES}

@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from uncompiled import uncompiled
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
@@ -34,17 +35,16 @@ def test_a_compiled_network_predicts_the_same(sizes, batch, dtype):
 
 EMBEDDED = Front("pbld", frequencies=3, scaling=True)
 STEPS = [
-    # sizes, batch, threads, more
-    ([7, 33, 5], 30, 1, {"activation": "tanh", "dropout": 0.3}),
-    ([9, 40, 3], 8, 1, {"learned_activation": True, "front": EMBEDDED}),
-    ([300, 300, 3], 64, 2, {"dropout": [0.6]}),  # threads divide columns
-    ([4, 64, 64, 2], 3000, 2, {"dropout": 0.2}),  # rows in chunks
+    # sizes, batch, threads, dtype, more
+    ([7, 33, 5], 30, 1, "float64", {"activation": "tanh", "dropout": 0.3}),
+    ([9, 40, 3], 8, 1, "float32", {"learned_activation": True, "front": EMBEDDED}),
+    ([300, 300, 3], 64, 2, "float32", {"dropout": [0.6]}),  # threads divide columns
+    ([4, 64, 64, 2], 3000, 2, "float64", {"dropout": 0.2}),  # rows in chunks
 ]
 
 
-@pytest.mark.parametrize(("sizes", "batch", "threads", "more"), STEPS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_step_computes_outputs_as_the_network_does(sizes, batch, threads, more, dtype):
+@pytest.mark.parametrize(("sizes", "batch", "threads", "dtype", "more"), STEPS)
+def test_a_step_computes_outputs_as_the_network_does(sizes, batch, threads, dtype, more):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((batch + 5, sizes[0])).astype(dtype)
     y = rng.standard_normal((batch + 5, sizes[-1])).astype(dtype)
@@ -213,4 +213,5 @@ def test_the_bare_call_keeps_its_memory():
 )
 def test_only_small_weights_are_met_chunk_by_chunk(sizes, batch, chunked):
     whole = f"#define CHUNK_ROWS INT64_C({batch})\n"
-    assert (whole not in Mlp(sizes, seed=0).compile(batch).source) == chunked
+    with uncompiled():
+        assert (whole not in Mlp(sizes, seed=0).compile(batch).source) == chunked

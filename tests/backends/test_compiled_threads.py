@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import shutil
 import subprocess
 import sys
 import time
@@ -11,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compiled_table import StepCase
+from uncompiled import uncompiled
 
 from mlpengine import MeanSquaredError
-from mlpengine.backends.compiled.cache import load_library
+from mlpengine.backends.compiled.cache import cache_directory, load_library
 from mlpengine.backends.compiled.executor import chosen_target
 
 CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
@@ -104,13 +106,21 @@ static int failing_create(pthread_t *thread, const pthread_attr_t *attributes,
 """
 
 
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory):
+    """A compiler whose programs have threads that fail to start, the same for all tests."""
+    header = tmp_path_factory.mktemp("failing") / "failing.h"
+    header.write_text(FAILING_CREATE)
+    return f"cc -include {header}"
+
+
 @pytest.mark.parametrize("threads", [0, 4])
-def test_threads_start_all_or_none(threads, monkeypatch, tmp_path, many_threads):
+def test_threads_start_all_or_none(threads, monkeypatch, failing, many_threads):
     """Where the system starts none, the caller makes the steps, and asks again later."""
-    (tmp_path / "failing.h").write_text(FAILING_CREATE)
-    monkeypatch.setenv("CC", f"cc -include {tmp_path}/failing.h")
     x, y, _ = CASE.data(64)
-    alone, step = CASE.step("compiled"), CASE.step("compiled", threads=4)
+    alone = CASE.step("compiled")
+    monkeypatch.setenv("CC", failing)
+    step = CASE.step("compiled", threads=4)
     assert "#define THREADS 4\n" in step.emit_c()
     fused = step.bound(64).fused
     fused.call.threads = threads
@@ -160,8 +170,9 @@ def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
     monkeypatch, tmp_path, many_threads
 ):
     (tmp_path / "clock.h").write_text(CORES + TICKING_CLOCK)
+    alone = CASE.step("compiled")
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
-    alone, step = CASE.step("compiled"), CASE.step("compiled", threads=2)
+    step = CASE.step("compiled", threads=2)
     call = step.bound(64).fused.call
     x, y, _ = CASE.data(64)
     order, together = np.tile(np.arange(64), 3), []
@@ -193,20 +204,23 @@ int mlpengine_choose(const double seconds[2]) {
 """Access to the functions of a program's pool."""
 
 
-def pool_of(case):
-    text = case.step("compiled", threads=2).emit_c()
+def text_of_pool():
+    """Return the C of a step of two threads whose products have tiles to claim."""
+    with uncompiled():
+        return StepCase("long", (40, 400, 10), 8).step("compiled", threads=2).emit_c()
+
+
+def pool():
+    text = text_of_pool()
     functions = "mlpengine_claim", "mlpengine_offer", "mlpengine_choose"
     return text, load_library(text + POOL, chosen_target(), functions=functions)
-
-
-LONG = StepCase("long", (40, 400, 10), 8)
 
 
 @pytest.mark.parametrize(("together", "alone"), [(0.7, 0), (0.9, 1), (1.1, 1)])
 def test_the_caller_works_alone_unless_all_threads_are_clearly_faster(
     together, alone, many_threads
 ):
-    _, library = pool_of(LONG)
+    _, library = pool()
     assert library.mlpengine_choose((ctypes.c_double * 2)(together, 1.0)) == alone
 
 
@@ -249,34 +263,38 @@ def spend(library, seconds, together, waking=0.0):
     return counts
 
 
-def simulated(monkeypatch, tmp_path):
-    """Return a program whose pool chooses by a clock that only `spend` advances."""
-    (tmp_path / "clock.h").write_text(CORES + SIMULATED_CLOCK)
-    monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
-    text = LONG.step("compiled", threads=2).emit_c()
-    return load_library(
-        text + PASSING, chosen_target(), functions=["mlpengine_spend", "mlpengine_cores"]
-    )
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The file of a program whose pool chooses by a clock that only `spend` advances."""
+    header = tmp_path_factory.mktemp("clock") / "clock.h"
+    header.write_text(CORES + SIMULATED_CLOCK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
+        patch.setenv("CC", f"cc -include {header}")
+        library = load_library(text_of_pool() + PASSING, chosen_target())
+    return cache_directory() / Path(library._name).name
 
 
-def test_workers_that_wake_late_are_taken_back(monkeypatch, tmp_path, many_threads):
-    library = simulated(monkeypatch, tmp_path)
+@pytest.fixture
+def library(built, tmp_path):
+    """The program of `built` in the state in which it begins."""
+    return ctypes.CDLL(shutil.copy(built, tmp_path))
+
+
+def test_workers_that_wake_late_are_taken_back(library):
     spend(library, 2, repeat(16e-3))
     spend(library, 6, repeat(0.6e-3), waking=1e-3)
     together, alone = spend(library, 2, repeat(0.6e-3), waking=1e-3)
     assert together > 20 * alone
 
 
-def test_an_interruption_does_not_end_what_is_faster(monkeypatch, tmp_path, many_threads):
-    library, often = simulated(monkeypatch, tmp_path), [0.6e-3] * 99 + [5e-3]
+def test_an_interruption_does_not_end_what_is_faster(library):
+    often = [0.6e-3] * 99 + [5e-3]
     together, alone = spend(library, 20, cycle(often))
     assert together > 1.5 * alone
 
 
-def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(
-    monkeypatch, tmp_path, many_threads
-):
-    library = simulated(monkeypatch, tmp_path)
+def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(library):
     idle, busy = repeat(0.6e-3), cycle([0.6e-3, 16e-3])
     together, alone = spend(library, 2, idle)
     assert together > 20 * alone
@@ -288,10 +306,7 @@ def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the number is that of Linux's /proc/loadavg")
-def test_all_threads_are_not_tried_while_other_programs_have_the_cores(
-    monkeypatch, tmp_path, many_threads
-):
-    library = simulated(monkeypatch, tmp_path)
+def test_all_threads_are_not_tried_while_other_programs_have_the_cores(library):
     library.mlpengine_cores(ctypes.c_long(0))
     together, _ = spend(library, 4, repeat(0.6e-3))
     assert together == 0
@@ -302,8 +317,81 @@ def test_all_threads_are_not_tried_while_other_programs_have_the_cores(
     assert together > 20 * alone
 
 
+FILES = """\
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+static long priority;
+static int open_fake(const char *path, int flags) {
+  return open(!strcmp(path, "/proc/stat") ? "STAT" : "LOAD", flags);
+}
+static int fake_priority(int which, id_t who) {
+  (void)which, (void)who;
+  return (int)priority;
+}
+static long two_cores(int name) {
+  (void)name;
+  return 2;
+}
+#define open open_fake
+#define getpriority fake_priority
+#define sysconf two_cores
+"""
+"""A machine of two cores with a priority and with other files in place of those of /proc."""
+
+HAS_CORES = """
+#if IN_UNIT(0)
+int mlpengine_has_cores(long own) {
+  priority = own;
+  passed += 0.2; /* in which this thread works */
+  return has_cores(2);
+}
+#endif
+"""
+
+LONG_AGO = "cpu  5498955 3875751 975255 1852459 28224 0 10943 7730 0 0"
+"""The first line of /proc/stat on a machine with two cores."""
+
+
+NEIGHBORS = {
+    "of low priority": ("cpu  5498975 3875771 975255 1852459 28224 0 10943 7730 0 0", 2, 0, 1),
+    "several of those": ("cpu  5498975 3875771 975255 1852459 28224 0 10943 7730 0 0", 9, 0, 1),
+    "that do little": ("cpu  5498976 3875768 975256 1852460 28224 0 10943 7730 0 0", 2, 0, 1),
+    "that waited": ("cpu  5498975 3875751 975255 1852475 28228 0 10943 7730 0 0", 2, 0, 1),
+    "of ours": ("cpu  5498995 3875751 975255 1852459 28224 0 10943 7730 0 0", 2, 0, 0),
+    "of both": ("cpu  5498993 3875753 975255 1852459 28224 0 10943 7730 0 0", 3, 0, 0),
+    "the system": ("cpu  5498975 3875751 975275 1852459 28224 0 10943 7730 0 0", 2, 0, 0),
+    "another guest": ("cpu  5498975 3875751 975255 1852459 28224 0 10943 7750 0 0", 2, 0, 0),
+    "as low as we are": ("cpu  5498955 3875791 975255 1852459 28224 0 10943 7730 0 0", 2, 5, 0),
+    "not known yet": (LONG_AGO, 2, 0, 0),
+    "not all told": ("cpu  5498975 3875771 975255", 2, 0, 0),
+    "not told": ("", 2, 0, 0),
+    "none": (LONG_AGO, 1, 0, 1),
+}
+"""What /proc/stat says 0.2 s later, threads that want a core, our priority, and whether there are
+two cores for us."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the files are those of Linux")
+def test_neighbors_of_low_priority_leave_their_cores(monkeypatch, tmp_path, many_threads):
+    stat, load = tmp_path / "stat", tmp_path / "load"
+    fakes = FILES.replace("STAT", str(stat)).replace("LOAD", str(load))
+    (tmp_path / "fakes.h").write_text(fakes + SIMULATED_CLOCK)
+    monkeypatch.setenv("CC", f"cc -include {tmp_path}/fakes.h")
+    text = text_of_pool() + HAS_CORES
+    library = load_library(text, chosen_target(), functions=["mlpengine_has_cores"])
+    for name, (later, runnable, priority, has_both) in NEIGHBORS.items():
+        load.write_text(f"8.62 6.97 5.52 {runnable}/165 4005\n")
+        stat.write_text(LONG_AGO)
+        library.mlpengine_has_cores(priority)
+        stat.write_text(later)
+        assert library.mlpengine_has_cores(priority) == has_both, name
+
+
 def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):
-    text, library = pool_of(LONG)
+    text, library = pool()
     tiles = int(text.split("#define CLAIMABLE {")[1].split("}")[0].split(",")[0])
     rng, units = np.random.default_rng(0), (ctypes.c_int64 * 2)()
     for chance in np.linspace(0, 1, 11):  # that the second thread comes before the first one

@@ -143,21 +143,22 @@ def test_an_optimizer_is_one_class():
     np.testing.assert_allclose(params["compiled"], params["numpy"], rtol=1e-4, atol=1e-6)
 
 
-FUNCTIONS = ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tanh")
+FUNCTIONS = ("sqrt", "exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tanh")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_numbers_may_be_any_function_of_the_c_library(name):
+def test_numbers_may_be_any_function_of_the_c_library():
+    """Each has a factor of its own, so that none could stand for another."""
+
     class Own(Sgd):
         def numbers(self, lr, t, momentum):
             functions = formula if isinstance(t, formula.Expr) else math
-            function = abs if name == "abs" else getattr(functions, name)
-            return {"rate": lr * function(t * 0.3)}
+            each = [abs, *(getattr(functions, name) for name in FUNCTIONS)]
+            return {"rate": lr * sum(k * f(t * 0.3) for k, f in enumerate(each, 1))}
 
     params = []
     for backend in ("numpy", "compiled"):
         mlp = Mlp([3, 8, 1], seed=1)
-        step = TrainingStep(mlp, MeanSquaredError(), Own(mlp, lr=0.1), 16, backend=backend)
+        step = TrainingStep(mlp, MeanSquaredError(), Own(mlp, lr=0.01), 16, backend=backend)
         assert step.backend == backend
         for _ in range(3):
             step(np.ones((16, 3), "f4"), np.ones((16, 1), "f4"))

@@ -52,10 +52,7 @@ TABLES = {
     "no header": ("\n".join(ROWS[3:]), "first line looks like data: add a header line"),
     "null bytes": (b"a,b\0,c,y\n1,2,u,y\n" * 20, "rows.csv"),
     "no target": (GOOD.replace("y\n", "z\n", 1), "has no column 'y'"),
-    "missing target": (
-        re.sub(r"(?<=[uvw],)[yn]", "", GOOD),
-        "no row can be used",
-    ),
+    "missing target": (re.sub(r"(?<=[uvw],)[yn]", "", GOOD), "no row can be used"),
     "one class": (GOOD.replace(",n\n", ",y\n"), "at least two classes"),
     "infinite feature": (changed(3, "inf,2,u,y"), "line 5"),
     "huge feature": (changed(3, "1e300,2,u,y"), "line 5"),
@@ -98,10 +95,7 @@ COMMANDS = {
         ["evaluate", "run", "--require", "auc > 0.3"],
         "--require: this task has loss,",
     ),
-    "resume nothing": (
-        ["train", "--resume", "runs/nothing"],
-        "there is no such run;",
-    ),
+    "resume nothing": (["train", "--resume", "runs/nothing"], "there is no such run;"),
     "predict a config": (["predict", "run", "c.yaml"], "c.yaml: is a config, not a table"),
     "evaluate a config": (["evaluate", "c.yaml", "rows.csv"], "a config, not a model"),
     "a setting as an option": (["train", "c.yaml", "--lr", "0.1"], "write --set optimizer.lr=0.1"),

@@ -202,8 +202,7 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("make", "parameter"),
-    [(heavy_ball, "optimizer"), (halved, "schedule"), (power_loss, "loss")],
+    ("make", "parameter"), [(heavy_ball, "optimizer"), (halved, "schedule"), (power_loss, "loss")]
 )
 def test_an_estimator_takes_the_name_of_what_is_added(make, parameter):
     name = make().name

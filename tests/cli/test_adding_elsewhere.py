@@ -265,7 +265,7 @@ OPTION = {
         "        settings: Any = training.optimizer\n": (
             "        settings: Any = training.optimizer\n"
             "        settings = replace(settings, lr=settings.lr * training.lr_factor)\n"
-        ),
+        )
     },
 }
 """What is written in place of what to add an option: its field, and the line that uses it."""

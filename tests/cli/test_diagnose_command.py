@@ -152,8 +152,7 @@ def test_samples_are_read_as_written(tmp_path, finished):
 
 
 @pytest.mark.parametrize(
-    "line",
-    [b"x,0,loss,1.0\n", b"5,0,loss\n", b"5,0,loss,much\n", b"5,0,l\xf6ss,1.0\n"],
+    "line", [b"x,0,loss,1.0\n", b"5,0,loss\n", b"5,0,loss,much\n", b"5,0,l\xf6ss,1.0\n"]
 )
 def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
     start = b"step,layer,quantity,value\n1,,loss,2.0\n"

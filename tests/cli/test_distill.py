@@ -1,14 +1,20 @@
 """`mlpengine distill` and `mlpengine.distill`: one network that predicts what a teacher does."""
 
+import ctypes
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from mlpengine import distill, fit, load
-from mlpengine.errors import UsageError
+from mlpengine import Sgd, distill, fit, load
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.errors import CompileError, UsageError
+from mlpengine.export import RowCost, row_cost
+from mlpengine.export.device import export_training
 from mlpengine.training.transfer import TransferSet
 
 TEACHER = """\
@@ -19,6 +25,7 @@ optimizer: {name: adam, lr: 0.01}
 report: false
 """
 QUICK = ("--hidden", "6", "--made", "300", "--set", "training.epochs=8")
+REPORTED = ("--set", "report={plots: false, tensorboard: false}")
 QUICK = (*QUICK, "--set", "optimizer.lr=0.01", "-q")
 
 
@@ -30,7 +37,7 @@ def train_teacher(mlpengine, source="penguins", target="species"):
 
 def test_a_student_is_a_run_as_any_other(mlpengine):
     train_teacher(mlpengine)
-    done = mlpengine("distill", "t", "-o", "s", *QUICK, "--json")
+    done = mlpengine("distill", "t", "-o", "s", *QUICK, *REPORTED, "--json")
     assert done.code == 0, done.err
     result = json.loads(done.out)
     # the teacher is measured on the very test rows that its own run held out
@@ -44,6 +51,15 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     assert agree.mean() > 0.95
     assert student.predict_set("penguins").shape == (344, 3)
     bits = Path("s/model.safetensors").read_bytes()
+    # the page shows the three beside each other, on these rows
+    page = Path("s/report.html").read_text(encoding="utf-8")
+    shown = json.loads(mlpengine("report", "s", "--json").out)["score"]["predictions"]
+    assert [*shown] == ["model", "teacher", "direct", "linear", "constant"]
+    for title in ("teacher", "direct"):
+        measured = result["spread"]["test"][title]["accuracy"]
+        assert shown[title]["accuracy"]["value"] == pytest.approx(measured, rel=1e-4)
+    for text in ("Its teacher has accuracy", "its teacher</th>", "trained directly</th>"):
+        assert text in page
     assert mlpengine("evaluate", "s", "--json").code == 0
     for form in ("onnx", "c", "c-train"):
         assert mlpengine("export", "s", "--format", form, "-o", f"m.{form[0]}").code == 0
@@ -91,6 +107,46 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
         assert "Traceback" not in done.err
 
 
+def test_the_size_may_follow_from_what_a_row_costs(mlpengine, monkeypatch):
+    train_teacher(mlpengine)
+    monkeypatch.setattr("mlpengine.config.sizing.LAYER_UNITS", (24, 4))
+    quick = ("--made", "0", "--set", "training.epochs=1")
+    done = mlpengine("distill", "t", "-o", "s", "--budget", "1s", "--flash", "5.5k", *quick)
+    assert done.code == 0, done.err
+    assert re.search(r"size: 4-4 takes [\d.e-]+ us a row and [\d,]+ bytes in C \(", done.err)
+    student = load("s")
+    # the weights alone of 24-24 are more than that
+    inputs, units, outputs = student.mlp.sizes[0], 24, student.mlp.sizes[-1]
+    assert 4 * (inputs * units + units * units + units * outputs) > 5_632
+    assert 4 * student.params.size < row_cost(student).flash <= 5_632
+
+
+def test_a_size_that_nothing_meets_is_said(mlpengine, monkeypatch):
+    train_teacher(mlpengine)
+    cost = RowCost(2.5e-7, 3_465, "cc for x86_64")
+    monkeypatch.setattr("mlpengine.config.sizing.row_cost", lambda _: cost)
+    smallest = "the smallest, 2-2 takes 0.25 us a row and 3,465 bytes in C (cc for x86_64)"
+    for given, message in (
+        (("--budget", "1ns"), f"no network fits into 0.001 us: with 60 features {smallest}"),
+        (("--flash", "3kB"), f"into 3,072 bytes of flash: with 60 features {smallest}"),
+        (("--budget", "10"), "a number above zero and its unit (ns, us, ms, s), such as 10us"),
+        (("--flash", "-3k"), "a number above zero and its unit (k, m), such as 16k (got '-3k')"),
+        (("--flash", "3k", "--hidden", "3"), "--hidden chooses the size, or --budget and"),
+    ):
+        refused = mlpengine("distill", "t", *given)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    with pytest.raises(UsageError, match="no network fits into 1 us and 10 bytes"):
+        distill(frame_of(), "y", predict=by_formula, made=10, flash=10, budget=1e-6)
+
+
+def test_a_size_needs_a_compiler(monkeypatch):
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("mlpengine.backends.compiled.target.find_spec", lambda _: None)
+    with pytest.raises(CompileError, match="a C compiler must be on PATH or named by"):
+        distill(frame_of(), "y", predict=by_formula, made=10, flash="16k")
+
+
 def frame_of(rows=240):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -129,6 +185,38 @@ def test_any_function_is_a_teacher():
     assert result.spreads["test"].keys() == {"teacher", "direct"}
     with pytest.raises(UsageError, match=r"trained with training\.folds"):
         student.predict_interval(frame)
+
+
+@pytest.mark.skipif(compiler_command() is None, reason="needs a C compiler")
+def test_a_student_on_a_device_learns_new_rows(tmp_path):
+    """The relation has changed since the teacher learned it; the device learns the new one."""
+    student, _ = distill(frame_of(), "y", predict=by_formula, **SMALL)
+    export_training(student, tmp_path / "small.c", optimizer=lambda mlp: Sgd(mlp, lr=0.02))
+    command = [*compiler_command(), "-O1", "-shared", "-fPIC", "small.c", "-o", "small.so", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    device = ctypes.CDLL(str(tmp_path / "small.so"))
+    device.small_train.restype = ctypes.c_float
+    rows = frame_of(500).assign(y=lambda rows: 1.5 - rows["a"] + rows["b"] * (rows["c"] == "v"))
+    assert student.columns == ["a", "b", "c"]
+    coded = rows.assign(c=rows["c"] == "v")  # u has the code 0
+    x = np.ascontiguousarray(coded[student.columns], np.float32)
+    y = rows[["y"]].to_numpy(np.float32)
+    state = (ctypes.c_float * (student.params.size + 100))()
+
+    def predictions(chosen):
+        out = np.empty((len(chosen), 1), np.float32)
+        for row, answer in zip(chosen, out, strict=True):
+            assert device.small_predict(state, row.ctypes, answer.ctypes) == 1
+        return out
+
+    device.small_init(state)
+    np.testing.assert_allclose(predictions(x)[:, 0], student.predict(rows), atol=1e-5)
+    errors = [np.sqrt(np.mean((predictions(x[300:]) - y[300:]) ** 2))]
+    for _ in range(5):
+        for row, target in zip(x[:300], y[:300], strict=True):
+            assert np.isfinite(device.small_train(state, row.ctypes, target.ctypes))
+    errors.append(np.sqrt(np.mean((predictions(x[300:]) - y[300:]) ** 2)))
+    assert errors[1] < 0.2 * errors[0]
 
 
 def test_a_function_has_intervals_where_validation_rows_tell_its_errors():

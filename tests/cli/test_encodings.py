@@ -36,6 +36,9 @@ CALLS = {
     "no such column": ("init", DATA, "--target", "wielkosc"),
 }
 FAILS = {"no such column": 2, "serve no run": 2}
+LOOKED_AT = ("init", "init on stdout", "check", "train", "predict", "predict a file")
+"""Calls whose outputs tests look at; the others are made in the encoding that lacks most."""
+
 FILES = {"init on stdout", "predict", "schema"}
 """What is written to stdout as it would be to a file, in UTF-8."""
 
@@ -69,7 +72,8 @@ ENCODINGS = {
 
 @pytest.fixture(scope="module", params=ENCODINGS)
 def outputs(request, tmp_path_factory):
-    """Run all calls in one process; give the encoding, stdout and code by call, and stderr."""
+    """Run calls in one process; give the encoding, stdout and code by call, and stderr."""
+    calls = {k: v for k, v in CALLS.items() if request.param == "ascii" or k in LOOKED_AT}
     folder = tmp_path_factory.mktemp("encodings")
     rows = [f"{CITIES[i % 3]},{i % 7},{CLASSES[i % 7 > 3]}" for i in range(90)]
     text = "\n".join([f"{COLUMN},n,{TARGET}", *rows]) + "\n"
@@ -77,7 +81,7 @@ def outputs(request, tmp_path_factory):
     (folder / "sweep.yaml").write_text(SWEEP, encoding="utf-8")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHON"))}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(list(CALLS.values()))],
+        [sys.executable, "-c", SCRIPT, json.dumps(list(calls.values()))],
         env=kept | {"COLUMNS": "40"} | ENCODINGS[request.param],
         cwd=folder,
         capture_output=True,
@@ -85,7 +89,7 @@ def outputs(request, tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr.decode()
     encoding, *parts = done.stdout.split(b"\0")
-    results = dict(zip(CALLS, zip(parts[::2], map(int, parts[1::2]), strict=False), strict=True))
+    results = dict(zip(calls, zip(parts[::2], map(int, parts[1::2]), strict=False), strict=True))
     encoding = encoding.decode()
     assert encoding == request.param or (request.param == "C" and encoding in ("utf-8", "cp1252"))
     return folder, encoding, results, done.stderr.decode(encoding)
@@ -98,7 +102,9 @@ def test_every_command_is_called():
 def test_every_command_ends_as_it_should(outputs):
     _, encoding, results, stderr = outputs
     assert "Traceback" not in stderr
-    assert {name: code for name, (_, code) in results.items() if code} == FAILS
+    assert {name: code for name, (_, code) in results.items() if code} == {
+        name: code for name, code in FAILS.items() if name in results
+    }
     for name, (content, _) in results.items():
         content.decode("utf-8" if name in FILES else encoding)
 

@@ -34,8 +34,8 @@ def test_hostile_journals(mlpengine):
     assert {0, 1} <= set(codes)
 
 
-COMMANDS = ("diagnose run", "report run -o a.html", "evaluate run", "compare run other")
-COMMANDS += ("report run other -o b.html", "diagnose run --fix fixed.yaml", "explain run")
+READ = ("report run -o a.html", "evaluate run", "compare run other", "report run other -o b.html")
+COMPUTE = ("diagnose run", "explain run", "diagnose run --fix fixed.yaml")
 
 
 def test_hostile_run_files(mlpengine):
@@ -44,8 +44,9 @@ def test_hostile_run_files(mlpengine):
     for name in ("run", "other"):
         assert mlpengine("train", "r.yaml", "-o", name, "-q").code == 0
     codes = []
-    for _ in hostile_runs.changes(Path("run"), 16):
+    for number, _ in enumerate(hostile_runs.changes(Path("run"), 16)):
         Path("fixed.yaml").unlink(missing_ok=True)
-        codes.append([told(mlpengine(*command.split())) for command in COMMANDS])
+        one = COMPUTE[max(number - 2, 0) % 3]  # in turn: each takes as long as all that only read
+        codes.append([told(mlpengine(*command.split())) for command in (one, *READ)])
     assert all(codes[k][0] for k in range(3))  # networks of other sizes
     assert {0, 1, 2} <= {code for row in codes for code in row}

@@ -112,7 +112,8 @@ def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine):
     row, texts = LOSSES[name], {}
     for run, backend in {"plain": "numpy", "whole": "compiled", "parts": "compiled"}.items():
         write(folder, row.loss, row.target, backend)
-        settings = ["--set", "training.epochs=4", "--set", "training.checkpoint.every_steps=25"]
+        settings = ("training.epochs=4", "training.checkpoint.every_steps=25")
+        settings = [f"--set={one}" for one in (*settings, "training.batch_size=30")]  # of 630 rows
         with saving_until(lambda step, _, dies=run == "parts": dies and step >= 60):
             code = mlpengine("train", "c.yaml", "--out", run, "-q", *settings).code
         assert code == (130 if run == "parts" else 0)

@@ -15,6 +15,7 @@ from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.nn import Residual
 
 KEYS = ("model.network=residual", "model.width=8", "training.folds=3", "schedule=constant")
+KEYS = (*KEYS, "training.kinds=[plain, linear]")
 SETTINGS = [f"--set={key}" for key in KEYS]
 
 

@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 
 import postgres
@@ -24,6 +24,7 @@ from mlpengine_cli import stopping
 from mlpengine_cli import study as study_module
 from mlpengine_cli import sweep as sweep_module
 from mlpengine_cli import trials as trials_module
+from mlpengine_cli.main import run
 
 SPACE = "{optimizer.lr: {log: [1e-4, 1e-1]}, model.hidden: {choice: [[4], [6, 3]]}}"
 FILES = ("model.safetensors", "metrics.csv", "config.resolved.yaml")
@@ -57,9 +58,7 @@ def values(ran):
     return [(one["state"], one["value"], one["values"]) for one in json.loads(ran.out)["trials"]]
 
 
-@pytest.mark.parametrize(
-    ("sampler", "count"), [("tpe", 12), ("random", 3), ("grid", 4)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("sampler", "count"), [("tpe", 12), ("grid", 4)], ids=str)
 def test_a_sweep_repeats_itself_and_its_best_config_trains(sampler, count, sweep, mlpengine):
     grid = "{training.batch_size: {int: [31, 32]}, model.hidden: {choice: [[4], [3]]}}"
     sweep(grid if sampler == "grid" else SPACE, sampler=sampler, trials=count)
@@ -148,26 +147,27 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(sweep, mlpengine, monkeypatch):
     assert whole[0] == part[0]
 
 
-KILLED = """\
-import os, signal, sys
-from mlpengine.training.checkpoint import Checkpoints
-from mlpengine_cli.main import run
-real, saved = Checkpoints.save, []
-def save(*args, **options):
-    saved.append(real(*args, **options))
-    if len(saved) == int(sys.argv[1]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return saved[-1]
-Checkpoints.save = save
-run(sys.argv[2:])
-"""
 EVERY = ("--set", "training.checkpoint={every_epochs: 1, every_seconds: null}")
 
 
 def killed(number, *args):
-    """Run a command in a process that kills itself with its checkpoint of that number."""
-    ran = subprocess.run([sys.executable, "-c", KILLED, str(number), *args], capture_output=True)
-    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    """Run a command in a fork that kills itself with its checkpoint of that number."""
+    real, saved = Checkpoints.save, []
+
+    def save(*args, **options):
+        saved.append(real(*args, **options))
+        if len(saved) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return saved[-1]
+
+    def work():
+        Checkpoints.save = save
+        run(args)
+
+    process = get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
 
 
 def test_the_trial_of_a_killed_worker_goes_on_and_nothing_else_is_lost(
@@ -416,8 +416,7 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("files", DAMAGED.values(), ids=DAMAGED)
-def test_a_trial_that_a_power_cut_damaged_is_repeated(files, sweep, mlpengine, monkeypatch):
+def test_a_trial_that_a_power_cut_damaged_is_repeated(sweep, mlpengine, monkeypatch):
     """The system may leave files empty that were not flushed."""
     sweep(trials=2)
     assert mlpengine("sweep", "s.yaml", "-o", "whole", "-q", *EVERY).code == 0
@@ -431,16 +430,21 @@ def test_a_trial_that_a_power_cut_damaged_is_repeated(files, sweep, mlpengine, m
     with monkeypatch.context() as patched:
         patched.setattr(Checkpoints, "save", stopped)
         assert mlpengine("sweep", "s.yaml", "-o", "part", "-q", *EVERY).code == 1
-    emptied = [one for name in files for one in Path("part/trials/0000").glob(name)]
-    for path in emptied:
-        path.write_bytes(b"")
-    assert emptied
-    assert mlpengine("sweep", "--join", "part", "-q").code == 0
-    assert trials("part") == trials("whole")
+    shutil.copytree("part", "stopped")
+    for files in DAMAGED.values():
+        shutil.rmtree("part")
+        shutil.copytree("stopped", "part")
+        emptied = [one for name in files for one in Path("part/trials/0000").glob(name)]
+        for path in emptied:
+            path.write_bytes(b"")
+        assert emptied
+        assert mlpengine("sweep", "--join", "part", "-q").code == 0
+        assert trials("part") == trials("whole")
 
 
 def test_a_damaged_journal_is_named(sweep, mlpengine):
-    sweep(trials=1)
+    """Before, a sweep whose journal was emptied or cut short began anew without a word."""
+    sweep(trials=3)
     assert mlpengine("sweep", "s.yaml", "-q").code == 0
     journal = Path("runs/s/journal.log")
     lines = journal.read_text().splitlines(keepends=True)
@@ -448,14 +452,6 @@ def test_a_damaged_journal_is_named(sweep, mlpengine):
     ran = mlpengine("sweep", "--join", "runs/s")
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "journal.log: the sweep's storage cannot be used (" in ran.err
-
-
-def test_a_journal_that_was_emptied_or_cut_short_is_named(sweep, mlpengine):
-    """Before, the sweep began anew without a word."""
-    sweep(trials=3)
-    assert mlpengine("sweep", "s.yaml", "-q").code == 0
-    journal = Path("runs/s/journal.log")
-    lines = journal.read_text().splitlines(keepends=True)
     asked = [i for i, line in enumerate(lines) if json.loads(line)["op_code"] == 4]
     journal.write_text("".join(lines[: asked[1]]))
     ran = mlpengine("sweep", "--join", "runs/s", "-q")

@@ -416,12 +416,7 @@ MISTAKES = {
         "'val_loss'",
         "did you mean 'loss'",
     ),
-    "a short truth": (
-        lambda: Split(X, Y, Y[:5]),
-        "Split: truth needs 8 rows",
-        "got 5",
-        "",
-    ),
+    "a short truth": (lambda: Split(X, Y, Y[:5]), "Split: truth needs 8 rows", "got 5", ""),
     "a network's weights for a step": (
         lambda: training_step().load_state_dict(parts()[0].state_dict()),
         "training step: needs what step.state_dict() returned",

@@ -527,11 +527,7 @@ def trained(setup: SetUp, trainer: Trainer, *watchers: Callback, is_broken: bool
 
 
 def run(
-    setup: SetUp,
-    seed: int = 1,
-    fix: Mapping[str, Any] | None = None,
-    *,
-    is_broken: bool = True,
+    setup: SetUp, seed: int = 1, fix: Mapping[str, Any] | None = None, *, is_broken: bool = True
 ) -> Outcome:
     """Train a set-up, with the settings of a fix, or its healthy counterpart."""
     data, trainer = trainer_for(setup, seed, fix, is_broken=is_broken)

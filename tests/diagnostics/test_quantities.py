@@ -60,12 +60,7 @@ def watched(activation, loss, dtype, *, weighted=False, clip_norm=None, batch=24
         y = (y > 0).astype(dtype)
     weights = rng.uniform(0.2, 3, batch).astype(dtype) if weighted else None
     step = TrainingStep(
-        mlp,
-        LOSSES[loss](),
-        Adam(mlp, lr=1e-2),
-        batch,
-        clip_norm=clip_norm,
-        weighted=weighted,
+        mlp, LOSSES[loss](), Adam(mlp, lr=1e-2), batch, clip_norm=clip_norm, weighted=weighted
     )
     return Watched(step, Diagnostics(mlp, every=every), x, y, weights)
 

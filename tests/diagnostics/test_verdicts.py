@@ -124,8 +124,7 @@ def test_a_verdict_without_a_number_is_plain_json():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.41, "41 %"), (1.0, "100 %"), (0.997, "99.7 %"), (0.0, "0 %")],
+    ("value", "text"), [(0.41, "41 %"), (1.0, "100 %"), (0.997, "99.7 %"), (0.0, "0 %")]
 )
 def test_percent(value, text):
     assert percent(value) == text

@@ -1,7 +1,12 @@
-"""Tables that estimators learn."""
+"""Tables that estimators learn, and how many folds they have at their defaults."""
 
 import numpy as np
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _two_folds(two_folds):
+    """A test that is about the number of folds puts it back."""
 
 
 @pytest.fixture(scope="session")

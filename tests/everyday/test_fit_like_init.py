@@ -32,24 +32,22 @@ def table(tmp_path, monkeypatch):
     return frame
 
 
-@pytest.mark.parametrize("form", ["a frame", "a file"])
-def test_fit_is_init_and_train(capsys, table, form):
+def test_fit_is_init_and_train(capsys, table):
     few = ["--set", "training.epochs=30"]
     assert run(["init", "homes.csv", "--target", "price", "-o", "homes.yaml"]) == 0
     said = capsys.readouterr().err
     assert run(["train", "homes.yaml", "--out", "run", *few]) == 0
     trained = mlpengine.load("run")
-    data = table if form == "a frame" else "homes.csv"
-    model, result = mlpengine.fit(data, "price", training={"epochs": 30})
-    assert len(model.networks) == len(trained.networks) >= 8
-    np.testing.assert_array_equal(weights(model), weights(trained))
-    assert model.columns == trained.columns
-    *decided, given = result.decided
-    assert [line.removeprefix("decided: ") for line in said.splitlines() if "decided" in line] == (
-        decided
-    )
-    assert given == "as given in place of that: training.epochs"
-    assert "dropped: number (data.drop has the reasons)" in decided
+    for data in (table, "homes.csv"):
+        model, result = mlpengine.fit(data, "price", training={"epochs": 30})
+        assert len(model.networks) == len(trained.networks) > 1
+        np.testing.assert_array_equal(weights(model), weights(trained))
+        assert model.columns == trained.columns
+        *decided, given = result.decided
+        told = [line for line in said.splitlines() if "decided" in line]
+        assert [line.removeprefix("decided: ") for line in told] == decided
+        assert given == "as given in place of that: training.epochs"
+        assert "dropped: number (data.drop has the reasons)" in decided
 
 
 def test_keys_that_are_given_take_the_place_of_those_of_init(table):

@@ -341,11 +341,7 @@ def test_own_tables_for_validation_and_test(diabetes):
     )
     assert set(result.metrics) == {"train", "validation", "test"}
     whole = plain(**SETTINGS | {"data": {"split": {"validation": 0, "test": 0}}})
-    model, result = mlpengine.fit(
-        frame[:300],
-        "progression",
-        **whole,
-    )
+    model, result = mlpengine.fit(frame[:300], "progression", **whole)
     assert set(result.metrics) == {"train"}
     measured = model.evaluate(frame[:300])
     assert result.metrics["train"]["r2"] == pytest.approx(measured["r2"], rel=1e-6)

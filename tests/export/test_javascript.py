@@ -13,7 +13,6 @@ import pytest
 from test_export import MODELS, mixed_model, mixed_table
 from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
 
-import mlpengine
 from mlpengine import Mlp
 from mlpengine.errors import MissingExtraError, NumericalError, UsageError
 from mlpengine.export import _node, export
@@ -109,29 +108,6 @@ def test_javascript_computes_every_network_that_c_does(tmp_path):
         expected = net.predict(x[name].astype(net.dtype))
         np.testing.assert_allclose(answers[name], expected, tolerance, tolerance, err_msg=name)
         assert ("Math.fround" in modules[name]) == (net.dtype == np.float32)
-
-
-@pytest.fixture(scope="module")
-def flats():
-    """Return a model of numbers with folds, from categories, gaps, dates and booleans."""
-    rng = np.random.default_rng(2)
-    rows = 300
-    area = rng.uniform(20, 200, rows)
-    cells = {
-        "area": area.round(1).tolist(),
-        "rooms": rng.integers(1, 6, rows).tolist(),
-        "kind": rng.choice(["old", "new", "</script>"], rows).tolist(),
-        "sold": [f"2024-{m:02}-{d:02}" for m, d in rng.integers(1, 13, (rows, 2)).tolist()],
-        "lift": rng.choice(["true", "false"], rows).tolist(),
-    }
-    for name in ("area", "kind", "lift"):
-        for row in rng.integers(0, rows, 20).tolist():
-            cells[name][row] = None
-    cells["price"] = (1000 * area + rng.normal(0, 5000, rows)).tolist()
-    model, _ = mlpengine.fit(
-        cells, target="price", model={"hidden": [8]}, training={"folds": 3, "epochs": 5}
-    )
-    return model
 
 
 def test_cells_are_read_as_predict_reads_them_and_intervals_are_its_own(flats, tmp_path):

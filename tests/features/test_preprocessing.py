@@ -317,10 +317,7 @@ def test_streamed_features_equal_those_in_memory(tmp_path):
     split = split_rows(700, labels=table["y"].values)
     fitted = Preprocessor("y", drop=["x4"], missing="indicator").fit(table, split.train)
     for rows in (split.train, None):
-        whole, stream = (
-            fitted.transform(table, rows),
-            fitted.stream(table, rows, batch_size=64),
-        )
+        whole, stream = (fitted.transform(table, rows), fitted.stream(table, rows, batch_size=64))
         assert stream.features.shape == whole.features.shape
         assert len(stream) == len(whole)
         np.testing.assert_array_equal(stream.target, whole.target)

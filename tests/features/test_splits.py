@@ -43,9 +43,7 @@ def test_proportions_are_those_of_scikit_learn():
     ours = split_rows(len(DIGITS), (0.8, 0.2), labels=DIGITS)
     theirs, _ = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(DIGITS, DIGITS))
     np.testing.assert_allclose(
-        np.bincount(DIGITS[ours.train].astype(int)),
-        np.bincount(DIGITS[theirs].astype(int)),
-        atol=1,
+        np.bincount(DIGITS[ours.train].astype(int)), np.bincount(DIGITS[theirs].astype(int)), atol=1
     )
 
 

@@ -40,7 +40,7 @@ class Case:
     """Factors of the operands at which value and gradients are still finite, in both dtypes."""
     scaled: int | None = None
     """How many operands, the first ones, such a factor is for; None for all."""
-    memory_rows: tuple[int, int] = (16400, 32800)
+    memory_rows: tuple[int, int] = (8200, 16400)
     """Rows between which memory must not grow; the fewer fill NumPy's bounded buffers."""
     dtypes: tuple[str, ...] = ("float64", "float32")
     before: Callable[[], object] | None = None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dying import saving_until
 from threadpoolctl import threadpool_info, threadpool_limits
+from uncompiled import uncompiled
 
 from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
 from mlpengine.backends.compiled import cache
@@ -203,8 +204,9 @@ def test_a_compiled_step_may_use_the_cores_that_its_shapes_pay_for(
     monkeypatch.setattr("mlpengine.training.trainer.cores", lambda: 4)
     path = tmp_path / "auto.yaml"
     path.write_text(CONFIG.replace("hidden: [8]", f"hidden: {hidden}"))
-    trainer = trainer_of(load_data(load_config(path)))
-    assert trainer.step.backend == "compiled"
+    with uncompiled():
+        trainer = trainer_of(load_data(load_config(path)))
+        assert trainer.step.backend == "compiled"
     assert f"#define THREADS {shared}\n" in trainer.step.emit_c()
     assert trainer.threads == shared
     with threadpool_limits(5, user_api="blas"), trainer.pinned():

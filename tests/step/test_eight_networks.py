@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +72,7 @@ def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
 KILLED = """\
 import os, signal, sys
 from pathlib import Path
-from own_networks import loop_of
+from own_networks import EIGHT, loop_of
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.loop import Callback
 
@@ -82,21 +81,30 @@ class Killer(Callback):
         if loop.steps == 14:  # in the fourth epoch
             os.kill(os.getpid(), signal.SIGKILL)
 
-name, backend, directory = sys.argv[1:]
-saver = Checkpointer(Checkpoints(Path(directory)), {}, every_seconds=None, every_steps=3)
-loop_of(name, 6, backend, [saver, Killer()]).run()
+for name in EIGHT:
+    child = os.fork()
+    if not child:
+        store = Checkpoints(Path(sys.argv[1], name))
+        saver = Checkpointer(store, {}, every_seconds=None, every_steps=3)
+        loop_of(name, 6, "compiled", [saver, Killer()]).run()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
 """
 
 
-@pytest.mark.parametrize("backend", ["compiled"])
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The directory of each network's checkpoints, which a process left that was killed."""
+    folder, tests = tmp_path_factory.mktemp("killed"), Path(__file__).parents[1]
+    subprocess.run([sys.executable, "-c", KILLED, str(folder)], cwd=tests, check=True)
+    return folder
+
+
 @each
-def test_a_loop_continues_from_the_checkpoint_of_a_killed_process(name, backend, tmp_path):
-    command = [sys.executable, "-c", KILLED, name, backend, str(tmp_path)]
-    tests = Path(__file__).parents[1]
-    assert subprocess.run(command, cwd=tests, check=False).returncode == -signal.SIGKILL
-    checkpoint = Checkpoints(tmp_path).newest()
+def test_a_loop_continues_from_the_checkpoint_of_a_killed_process(name, killed):
+    checkpoint = Checkpoints(killed / name).newest()
     assert checkpoint.path.name == "step-000000012.safetensors"
-    whole, second = (loop_of(name, 6, backend) for _ in range(2))
+    whole, second = (loop_of(name, 6, "compiled") for _ in range(2))
     second.load_state_dict(checkpoint.state)
     whole.run()
     second.run()
@@ -119,8 +127,9 @@ def test_a_step_continues_from_its_file_and_from_copies_with_the_same_bits(name,
         make_step("gated").load(tmp_path / "step.safetensors")
 
 
-@each
+@pytest.mark.parametrize("name", [name for name in EIGHT if name != "digits"])
 def test_threads_change_no_bit(name, monkeypatch):
+    """Those of convolutions, and parts around a pooling, have tests of their own."""
     monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
     steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
     one, two = ((losses_of(step, name), step.mlp.params.flat.tobytes()) for step in steps)
@@ -130,13 +139,14 @@ def test_threads_change_no_bit(name, monkeypatch):
 
 @on_each_backend
 @each
-def test_ten_thousand_steps_allocate_nothing(name, backend):
-    step, (x, y) = make_step(name, backend=backend), data(name, BATCH)
-    order = np.arange(10_000 * BATCH) % BATCH
-    step.run_many(x, y, order[: 2 * BATCH])
-    (losses, norms), peak = traced(step.run_many, x, y, order)
-    assert len(losses) == 10_000
-    assert peak - losses.nbytes - norms.nbytes < 80_000  # 8 bytes a step: less than any object
+def test_many_steps_allocate_nothing(name, backend):
+    step, (x, y), held = make_step(name, backend=backend), data(name, BATCH), []
+    for count in (2, 200, 2000):
+        order = np.arange(count * BATCH) % BATCH
+        (losses, norms), peak = traced(step.run_many, x, y, order)
+        assert len(losses) == count
+        held.append(peak - losses.nbytes - norms.nbytes)
+    assert held[2] - held[1] < 8 * 1800  # 8 bytes a step: less than any object
 
 
 @each

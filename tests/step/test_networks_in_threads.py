@@ -10,7 +10,7 @@ import pytest
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 
-NETWORKS = 6
+NETWORKS = 4
 X = np.random.default_rng(0).standard_normal((64, 8)).astype("float32")
 Y = np.random.default_rng(1).integers(0, 3, 64)
 

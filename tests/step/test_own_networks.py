@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from own_networks import (
     BATCH,
+    EIGHT,
     IN_DIM,
     NETWORKS,
     SEVERAL,
@@ -80,21 +81,26 @@ def test_fifty_steps_are_those_of_plain_numpy(backend):
         np.testing.assert_allclose(value, p[name], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", [*NETWORKS, *SEVERAL, "digits"])
-def test_compiled_steps_agree_with_numpy(name):
-    for dtype, near in (("float32", 2e-4), ("float64", 1e-9)):
-        plain = make_step(name, dtype=dtype)
-        step = make_step(name, dtype=dtype, backend="compiled")
-        expected = losses_of(plain, name)
-        np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
-        assert min(expected[-3:]) < expected[0]
-        assert (step.backend, step.not_compiled) == ("compiled", "")
-        assert step.fused == (name != "digits"), step.summary()  # whose pooling NumPy computes
-        assert step.losses == pytest.approx(plain.losses, rel=near)
-        weights = getattr(step.loss, "weights", {"output": 1.0})
-        total = sum(weights[n] * v for n, v in step.losses.items())
-        assert total == pytest.approx(step.loss_value, rel=1e-12)
-        np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+@pytest.mark.parametrize(
+    ("name", "dtype", "near"),
+    [
+        *((name, "float32", 1e-5) for name in EIGHT),  # programs that other tests run, too
+        *((name, "float64", 1e-9) for name in NETWORKS if name not in EIGHT),
+    ],
+)
+def test_compiled_steps_agree_with_numpy(name, dtype, near):
+    plain = make_step(name, dtype=dtype)
+    step = make_step(name, dtype=dtype, backend="compiled")
+    expected = losses_of(plain, name)
+    np.testing.assert_allclose(losses_of(step, name), expected, rtol=near)
+    assert min(expected[-3:]) < expected[0]
+    assert (step.backend, step.not_compiled) == ("compiled", "")
+    assert step.fused == (name != "digits"), step.summary()  # whose pooling NumPy computes
+    assert step.losses == pytest.approx(plain.losses, rel=near)
+    weights = getattr(step.loss, "weights", {"output": 1.0})
+    total = sum(weights[n] * v for n, v in step.losses.items())
+    assert total == pytest.approx(step.loss_value, rel=1e-12)
+    np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
 
 
 class Between(Network):
@@ -205,7 +211,7 @@ def test_many_steps_are_the_steps_one_by_one(name, backend):
     ],
 )
 def test_a_number_that_is_not_finite_is_located_by_the_layers_name(place, text, backend):
-    step = make_step("residual", backend=backend)
+    step = make_step("residual with dropout", backend=backend)
     x, y = rows(BATCH)
     before = step.mlp.params.flat.copy()
     if place == "input":

@@ -65,6 +65,19 @@ CASES = {
     "lengths": {"steps": (7, 0, 3)},
 }
 
+TOGETHER = {
+    "weights": {"weighted": True, "clip_norm": 0.1, **CASES["float64"]},
+    "weights of each": {
+        **CASES["weights of each"],
+        **CASES["clip with a state"],
+        **CASES["decay"],
+        **CASES["lengths"],
+    },
+    "momentum": {**CASES["momentum"], **CASES["dropout"]},
+    "schedule": {**CASES["schedule"], **CASES["softmax inside"], **CASES["classes"]},
+}
+"""The same options in fewer programs: each is compiled."""
+
 
 def data(mlp: Mlp, rows: int, *, classes: bool = False) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(rows)
@@ -128,9 +141,15 @@ def test_members_of_any_shape_have_the_bits_of_single_runs(shape, backend, threa
     compare(*SHAPES[shape], backend, threads, {})
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_members_with_any_option_have_the_bits_of_single_runs(case, backend):
-    compare(*SHAPES["tiny"], backend, 2, CASES[case])
+@pytest.mark.parametrize(
+    ("options", "backend"),
+    [
+        *(pytest.param(options, "numpy", id=name) for name, options in CASES.items()),
+        *(pytest.param(options, "compiled", id=f"{n}-c") for n, options in TOGETHER.items()),
+    ],
+)
+def test_members_with_any_option_have_the_bits_of_single_runs(options, backend):
+    compare(*SHAPES["tiny"], backend, 2, options)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from itertools import product
 
 import numpy as np
 import pytest
@@ -41,8 +42,14 @@ def data(loss: str, rows: int, width: int = 6) -> tuple[np.ndarray, np.ndarray]:
     return x, (y > 0).astype("f4") if loss == "bce" else y
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("max_norm", [None, 0.1])
+@pytest.mark.parametrize(
+    ("loss", "max_norm", "backend"),
+    [
+        *product(LOSSES, (None, 0.1), ["numpy"]),
+        ("smoothed", None, "compiled"),
+        ("huber", 0.1, "compiled"),
+    ],
+)
 def test_the_step_is_the_loop_by_hand(loss, max_norm, backend):
     x, y = data(loss, 20)
     ours, other = (Mlp([6, 8, 3], activation="tanh", seed=4) for _ in range(2))
@@ -156,11 +163,11 @@ def traced_peak(run: Callable[[], None]) -> int:
 
 
 def growth(**options: object) -> int:
-    """Return how much more an epoch allocates at 65,536 rows a batch than at 4,096.
+    """Return how much more an epoch allocates at 16,384 rows a batch than at 4,096.
 
     The least of two measurements: a test runner's own threads allocate too.
     """
-    pairs = [[traced_peak(epoch_of(rows, **options)) for rows in (4096, 65536)] for _ in range(2)]
+    pairs = [[traced_peak(epoch_of(rows, **options)) for rows in (4096, 16384)] for _ in range(2)]
     return min(large - small for small, large in pairs)
 
 
@@ -190,7 +197,7 @@ def test_the_allocation_proof_fails_on_an_op_that_allocates():
             yield call(lambda: np.copyto(out, np.tanh(x)))
 
     try:
-        assert growth(activation=Greedy()) > 500_000
+        assert growth(activation=Greedy()) > 100_000
     finally:
         del REGISTRY["greedy"]
 
@@ -206,7 +213,7 @@ def poisoned(place: str, backend: str) -> tuple[TrainingStep, np.ndarray, np.nda
         mlp.weights[1][0, 0] = np.inf
     elif place == "target":
         y[5, 1] = np.nan
-    else:
+    elif place == "overflow":
         y[...] = 3e38
     return step, x, y
 
@@ -234,9 +241,8 @@ def test_numbers_that_are_not_finite_stop_before_the_update(place, words, backen
 
 
 def test_misuse_is_named(backend):
-    mlp = Mlp([6, 4, 3])
-    step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 8, backend=backend)
-    x, y = data("mse", 8)
+    step, x, y = poisoned("", backend)
+    mlp = step.mlp
     with pytest.raises(ShapeError, match="training step: y"):
         step(x, y[:, :1])  # would broadcast
     with pytest.raises(ShapeError, match="up to 8 rows"):
@@ -254,8 +260,10 @@ def test_misuse_is_named(backend):
         TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=1.0), 8, clip_norm="1")
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("backend", "smoothing", "shards"),
+    [("numpy", 0.0, 1), ("numpy", 0.1, 2), ("compiled", 0.0, 2), ("compiled", 0.1, 1)],
+)
 def test_cross_entropy_takes_rows_of_probabilities(backend, smoothing, shards):
     rng = np.random.default_rng(0)
     x, p = rng.standard_normal((12, 6)).astype("f4"), rng.dirichlet(np.ones(3), 12)

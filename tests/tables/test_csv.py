@@ -152,8 +152,12 @@ def test_the_limit_of_the_csv_module_is_that_of_the_process():
 @pytest.mark.parametrize("name", BAD)
 def test_refuses_with_the_place_and_the_fix(name):
     content, message = BAD[name]
-    with pytest.raises(DataError) as caught:
-        read(content)
+    if "a million" in name:
+        caught, peak = traced(pytest.raises, DataError, read, content)
+        assert peak < 512 << 20
+    else:
+        with pytest.raises(DataError) as caught:
+            read(content)
     assert message in str(caught.value)
     assert str(caught.value).startswith("standard input: ")
 
@@ -163,12 +167,6 @@ def test_a_decimal_point_beside_it_is_no_decimal_comma(cell, told):
     with pytest.raises(DataError, match=r"\(3 found\); quote cells that hold ','") as caught:
         read(f"a,b\n1,2\n{cell},68,16\n")
     assert ("decimal comma" in str(caught.value)) is told
-
-
-def test_refuses_within_bounded_memory():
-    for bad in (WIDE + b"\n1\n", b"a,b\n" + b"1," * 1_000_000):
-        _, peak = traced(pytest.raises, DataError, read, bad)
-        assert peak < 512 << 20
 
 
 def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):

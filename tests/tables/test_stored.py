@@ -15,10 +15,7 @@ from mlpengine.tables.stored import StoredColumn, remove_prepared
 
 ROWS = 3_000
 HEAD = "n,whole,gaps,late,flag,day,word,comma,y\n"
-DECIMALS = {
-    "late kind": lambda i: "7" if i < 2_900 else "text",
-    "comma": lambda i: f'"{i % 9},5"',
-}
+DECIMALS = {"late kind": lambda i: "7" if i < 2_900 else "text", "comma": lambda i: f'"{i % 9},5"'}
 
 
 def cells(i):

@@ -96,7 +96,7 @@ static void set_affinity(void) {
    slices to pass, takes tens of milliseconds to find that out. */
 static int is_due(void) {
   if (now() < pool.retry) return 0;
-  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || free_cores() > THREADS / 2;
+  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || has_cores(THREADS / 2 + 1);
   pool.postponed = due ? 0 : pool.postponed + 1;
   if (!due) pool.retry = now() + MIN_PATIENCE * BURST_NANOSECONDS;
   return due;

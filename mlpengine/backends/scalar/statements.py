@@ -7,14 +7,16 @@ is that of C: numbers of type ``real`` and whole numbers, vectors of either, ``f
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
 
 import numpy as np
 
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.spec import Array
+
+T = TypeVar("T")
 
 ValueType = Literal["real", "int", "vector", "indices", "void"]
 """The type of an expression: a number, a whole number or a truth, a place in the memory of numbers,
@@ -23,91 +25,88 @@ the name of an array of whole numbers, nothing."""
 
 # ---------------------------------------------------------------- nodes
 @dataclass(frozen=True)
-class Name:
-    """A variable or a constant."""
+class _Typed:
+    """Base of expressions, each of a type."""
 
     kind: ValueType
+
+
+@dataclass(frozen=True)
+class Name(_Typed):
+    """A variable or a constant."""
+
     name: str
 
 
 @dataclass(frozen=True)
-class NumberLiteral:
+class NumberLiteral(_Typed):
     """A number; NaN and infinities are numbers, too."""
 
-    kind: ValueType
     value: float
 
 
 @dataclass(frozen=True)
-class Conversion:
+class Conversion(_Typed):
     """A conversion to `kind`; a whole number from a real one loses its fraction."""
 
-    kind: ValueType
     x: "TypedExpression"
 
 
 @dataclass(frozen=True)
-class Unary:
+class Unary(_Typed):
     """``-x`` or ``!x``."""
 
-    kind: ValueType
     sign: str
     x: "TypedExpression"
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(_Typed):
     """``a sign b``: arithmetic, a comparison, or logic."""
 
-    kind: ValueType
     sign: str
     a: "TypedExpression"
     b: "TypedExpression"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(_Typed):
     """``condition ? a : b``."""
 
-    kind: ValueType
     condition: "TypedExpression"
     a: "TypedExpression"
     b: "TypedExpression"
 
 
 @dataclass(frozen=True)
-class Element:
+class Element(_Typed):
     """``vector[index]``; `vector` is an expression, or the name of an array of whole numbers."""
 
-    kind: ValueType
     vector: "TypedExpression"
     index: "TypedExpression"
 
 
 @dataclass(frozen=True)
-class Invocation:
+class Invocation(_Typed):
     """A call of a function of the file, or of one of `FUNCTION_KINDS`."""
 
-    kind: ValueType
     name: str
     args: "tuple[TypedExpression, ...]"
 
 
 @dataclass(frozen=True)
-class Assign:
+class Assign(_Typed):
     """``target = value``, or with a sign such as ``+``, ``target += value``."""
 
-    kind: ValueType
     target: "TypedExpression"
     sign: str
     value: "TypedExpression"
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(_Typed):
     """``name++`` or ``name--``, whose value is that before."""
 
-    kind: ValueType
     name: Name
     sign: str
 
@@ -296,6 +295,14 @@ class _Reader:
             self.refuse(token)
         return self.next()
 
+    def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """Read what stands before the closing parenthesis, between commas."""
+        items = []
+        while not self.accept(")"):
+            items.append(read())
+            self.accept(",")
+        return tuple(items)
+
     # ------------------------------------------------ types
     def base(self) -> ValueType | None:
         """Read a type without its stars; None if there is none."""
@@ -345,22 +352,17 @@ class _Reader:
     def function(self) -> FunctionDefinition:
         before = self.tokens[self.at - 1] if self.at else ("", "")
         about = before[1][2:-2].strip() if before[0] == "comment" else ""
-        kind = self.base()
-        if kind is None:
-            self.refuse(self.token)
-        name = self.declared(kind)
+        name = self.parameter()
         self.scopes.append({})
         self.expect("(")
-        parameters = []
-        while not self.accept(")"):
-            base = self.base()
-            if base is None:
-                self.refuse(self.token)
-            parameters.append(self.declared(base))
-            self.accept(",")
+        parameters = self.listed(self.parameter)
         body = self.block()
         self.scopes.pop()
-        return FunctionDefinition(name.kind, name.name, tuple(parameters), body, about)
+        return FunctionDefinition(name.kind, name.name, parameters, body, about)
+
+    def parameter(self) -> Name:
+        base = self.base()
+        return self.refuse(self.token) if base is None else self.declared(base)
 
     # ------------------------------------------------ statements
     def block(self) -> Braces:
@@ -382,16 +384,10 @@ class _Reader:
         if self.token == "{":
             return [self.block()]
         if self.accept("if"):
-            self.expect("(")
-            condition = self.expression()
-            self.expect(")")
-            body = self.one()
+            condition, body = self.condition(), self.one()
             return [Branch(condition, body, self.one() if self.accept("else") else None)]
         if self.accept("while"):
-            self.expect("(")
-            condition = self.expression()
-            self.expect(")")
-            return [For((), condition, (), self.one())]
+            return [For((), self.condition(), (), self.one())]
         if self.accept("for"):
             return [self.loop()]
         if self.accept("return"):
@@ -400,19 +396,22 @@ class _Reader:
             return [Return(value)]
         return self.simple()
 
+    def condition(self) -> TypedExpression:
+        self.expect("(")
+        condition = self.expression()
+        self.expect(")")
+        return condition
+
     def loop(self) -> For:
         self.expect("(")
         self.scopes.append({})
         start = self.simple()
         condition = self.expression()
         self.expect(";")
-        steps = []
-        while not self.accept(")"):
-            steps.append(self.expression())
-            self.accept(",")
+        steps = self.listed(self.expression)
         body = self.one()
         self.scopes.pop()
-        return For(tuple(start), condition, tuple(steps), body)
+        return For(tuple(start), condition, steps, body)
 
     def simple(self) -> list[TypedStatement]:
         """Read declarations or an expression, and the semicolon."""
@@ -509,15 +508,12 @@ class _Reader:
             self.expect(")")
         if not self.accept("("):
             return Name(self.kind_of(name), name)
-        args = []
-        while not self.accept(")"):
-            args.append(self.expression())
-            self.accept(",")
+        args = self.listed(self.expression)
         if name in ("R", "splat"):
             return Conversion("real", args[0])
         if name == "vselect":
             return Choice("real", *args)
-        return Invocation(FUNCTION_KINDS.get(name) or self.kind_of(name), name, tuple(args))
+        return Invocation(FUNCTION_KINDS.get(name) or self.kind_of(name), name, args)
 
 
 def _wider(a: TypedExpression, b: TypedExpression) -> ValueType:
