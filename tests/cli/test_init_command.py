@@ -38,6 +38,7 @@ def yacht(seed, rows=308):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     (tmp_path / "yacht.csv").write_text(yacht(0))
     (tmp_path / "new.csv").write_text(yacht(1))
@@ -101,6 +102,7 @@ def write_gaps(tmp_path):
     (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_rows_without_a_target_are_counted_and_left_out(mlpengine, tmp_path):
     write_gaps(tmp_path)
     made = mlpengine("init", "gaps.csv", "--target", "y")
@@ -346,6 +348,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert "validation" in alone.out  # which its own share of rows then measures
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_a_file_for_the_test(mlpengine, tmp_path):
     rows = [f"{i},{i * i % 13},{i * 0.5 + i * i % 13}" for i in range(60)]
     for name, part in (("a", rows[:45]), ("b", rows[45:])):
