@@ -220,9 +220,15 @@ class ClassSets(NamedTuple):
 
         Raises: UsageError unless the level is between 0 and 1.
         """
+        return np.asarray(chances >= self.lowest(level))
+
+    def lowest(self, level: float) -> float:
+        """Return the lowest probability of a class in sets of this level.
+
+        Raises: UsageError unless the level is between 0 and 1.
+        """
         outside = len(self.chances) - ceil(checked_level(level, "set") * (len(self.chances) + 1))
-        lowest = self.chances[outside] if outside >= 0 else 0.0
-        return np.asarray(chances >= lowest)
+        return float(self.chances[outside]) if outside >= 0 else 0.0
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array]) -> "ClassSets | None":

@@ -203,10 +203,13 @@ int mlpengine_choose(const double seconds[2]) {
 """Access to the functions of a program's pool."""
 
 
+LONG = StepCase("long", (40, 400, 10), 8)
+"""Its products have tiles to claim."""
+
+
 def text_of_pool():
-    """Return the C of a step of two threads whose products have tiles to claim."""
     with uncompiled():
-        return StepCase("long", (40, 400, 10), 8).step("compiled", threads=2).emit_c()
+        return LONG.step("compiled", threads=2).emit_c()
 
 
 def pool():

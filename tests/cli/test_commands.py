@@ -300,13 +300,6 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
     assert numbers == starts
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_run_that_does_not_exist_is_called_so(command, at):
-    found = at(command, "ran", *(["flowers.csv"] if command == "predict" else []))
-    assert found.code in (1, 2)
-    assert "ran: there is no such run or model file - did you mean 'run'?" in found.err
-
-
 def test_predict_from_stdin_as_json(at, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(NEW.encode())))
     found = json.loads(at("predict", "run", "-", "--json").out)

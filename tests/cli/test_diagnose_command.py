@@ -2,15 +2,18 @@
 
 import json
 import re
+import shutil
 from gzip import decompress
 from importlib.resources import files
 
 import numpy as np
 import pytest
+from small import SMALL
 
 from mlpengine import Mlp
 from mlpengine.errors import DataError
 from mlpengine.training.samples import read_diagnostics, read_epochs, read_samples
+from mlpengine_cli.main import run
 
 
 def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
@@ -38,22 +41,20 @@ def test_a_rate_far_too_low_is_said(mlpengine, config):
     assert re.search(r"multiply lr by [\d,]+, to begin with", result.out)
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """Train a run; return its directory."""
+    path = tmp_path_factory.mktemp("finished")
+    (path / "small.yaml").write_text(SMALL)
+    options = ("-q", "--epochs", "12", "--set", "diagnostics.every=5", "--out", str(path / "run"))
+    assert run(["train", str(path / "small.yaml"), *options]) == 0
+    return path / "run"
+
+
 @pytest.fixture
-def finished(mlpengine, config):
-    done = mlpengine(
-        "train",
-        config,
-        "--out",
-        "run",
-        "-q",
-        "--json",
-        "--epochs",
-        "12",
-        "--set",
-        "diagnostics.every=5",
-    )
-    assert done.code == 0, done.err
-    return config.parent / "run"
+def finished(once, mlpengine, config):
+    """Return a copy of the run, in the directory of the config."""
+    return shutil.copytree(once, config.parent / "run")
 
 
 def test_a_run_is_read(mlpengine, finished):
