@@ -24,7 +24,6 @@ from mlpengine.spec import Array
 from mlpengine.tables import cells as _cells
 from mlpengine.tables._files import Opener, readable
 from mlpengine.tables._lines import (
-    TEXT_BYTES,
     Header,
     LineBlock,
     TextSource,
@@ -250,7 +249,7 @@ class _Pass:
         self.header = header or read_header(source, self.options.reading.delimiter)
         source.next_line = self.header.first_line
         names = self.header.names
-        source.widen(len(names), TEXT_BYTES, _WIDE_BLOCK, _WIDE_ROWS)
+        source.widen(len(names), source.size, _WIDE_BLOCK, _WIDE_ROWS)
         steps = steps or list(map(self.options.first_step, names))
         skipped = self.options.skipped(names) if self.spill is None else self.spill.skipped
         readers = [
