@@ -23,7 +23,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,27 +55,31 @@ class Contest:
 
     problem: Problem
     kind: str
-    groups: np.ndarray | None = None
+    together: pd.Series | None = None
 
     @property
     def splits(self) -> int:
         return 1 if self.kind == "time" else SPLITS
 
-    def parts(self, split: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the rows to learn from and those to predict."""
+    def parts(self, split: int) -> tuple[Problem, pd.DataFrame, pd.DataFrame]:
+        """Return the problem, the rows to learn from and those to predict."""
         frame, numbers = self.problem.frame, np.arange(len(self.problem.frame))
         if self.kind == "time":
             cut = len(frame) * 4 // 5
             train, test = numbers[:cut], numbers[cut:]
         elif self.kind == "group":
             chosen = GroupShuffleSplit(1, test_size=0.2, random_state=split)
-            train, test = next(chosen.split(numbers, groups=self.groups))
+            train, test = next(chosen.split(numbers, groups=self.together))
         else:
             labels = frame[self.problem.target] if self.problem.is_classification else None
             train, test = train_test_split(
                 numbers, test_size=0.2, random_state=split, stratify=labels
             )
-        return frame.iloc[train].reset_index(drop=True), frame.iloc[test].reset_index(drop=True)
+        problem = self.problem
+        if self.together is not None:
+            problem = replace(problem, together=(self.kind, self.together.iloc[train]))
+        train, test = (frame.iloc[rows].reset_index(drop=True) for rows in (train, test))
+        return problem, train, test
 
 
 def read_contest(folder: Path, entry: dict) -> Contest:
@@ -89,7 +93,10 @@ def read_contest(folder: Path, entry: dict) -> Contest:
     if kind == "time":
         frame = frame.sort_values(entry["time"], kind="stable")
     frame = frame.reset_index(drop=True)
-    groups = frame[entry["group"]].to_numpy() if kind == "group" else None
+    name = entry.get(kind)
+    together = frame[name] if name else None
+    if kind == "time" and name in entry.get("drop", []):
+        together = together.rank(method="dense")  # a date would be a feature, of its season
     for column in entry.get("as_categories", []):
         frame[column] = "c" + frame[column].astype(str)
     frame = frame.drop(columns=entry.get("drop", []))
@@ -98,11 +105,11 @@ def read_contest(folder: Path, entry: dict) -> Contest:
         frame[entry["target"]] = frame[entry["target"]].astype(str)
         counts = frame[entry["target"]].value_counts()
         frame = frame[~frame[entry["target"]].isin(counts.index[counts < 2 * FOLDS])]
-        groups = groups if groups is None else groups[frame.index]
+        together = together if together is None else together[frame.index]
         frame = frame.reset_index(drop=True)
         if frame[entry["target"]].str.fullmatch(r"[-+0-9.]+").all():
             frame[entry["target"]] = "class " + frame[entry["target"]]
-    return Contest(Problem(entry["name"], frame, entry["target"], classes), kind, groups)
+    return Contest(Problem(entry["name"], frame, entry["target"], classes), kind, together)
 
 
 def contests(folder: Path, half: str | None, names: Sequence[str] | None) -> Iterator[Contest]:
@@ -265,8 +272,7 @@ def elos(means: pd.DataFrame) -> pd.Series:
 
 def run(table: Contest, split: int, name: str, method: Method, out: Path, label: str) -> None:
     """Fit a method on one split, and keep its scores and predictions."""
-    train, test = table.parts(split)
-    problem = table.problem
+    problem, train, test = table.parts(split)
     start = time.process_time()
     try:
         answer = method(problem, train, test, split)
@@ -302,8 +308,9 @@ def smoke() -> None:
     with TemporaryDirectory() as name:
         for problem in problems():
             if problem.name in ("diabetes", "penguins"):
-                groups = np.arange(len(problem.frame)) // 5
+                groups = pd.Series(np.arange(len(problem.frame)) // 5, name="five")
                 kind = "group" if problem.name == "diabetes" else "random"
+                groups = groups if kind == "group" else None
                 for method in ("mlpengine", "linear", "linear, bagged"):
                     run(Contest(problem, kind, groups), 0, method, known[method], Path(name), "")
         results = read(Path(name))

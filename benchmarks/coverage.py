@@ -53,11 +53,12 @@ def predicted(
     with tempfile.TemporaryDirectory() as folder, patch.object(Residuals, "of", classmethod(of)):
         names = ("train.csv", "test.csv", "config.yaml", "run", "predictions.npy")
         rows, new, config, trained, answers = (str(Path(folder, name)) for name in names)
+        train, together = problem.with_together(train)
         train.to_csv(rows, index=False)
         test.drop(columns=problem.target).to_csv(new, index=False)
         settings = ("training.threads=1", "data.split.test=0", "report=false")
         options = [word for setting in settings for word in ("--set", setting)]
-        run(["init", rows, "--target", problem.target, "-o", config])
+        run(["init", rows, "--target", problem.target, "-o", config, *together])
         run(["train", config, "-q", "--out", trained, *options])
         run(["predict", trained, new, option, str(LEVEL), "-o", answers])
         return np.load(answers), kept
@@ -115,7 +116,7 @@ def sets_of_mapie(
 
 def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
     """Yield of each kind of intervals: share inside, that of each fifth, and relative width."""
-    problem, (train, test) = table.problem, table.parts(0)
+    problem, train, test = table.parts(0)
     truth = test[problem.target].to_numpy(float)
     answers, (errors, share) = predicted(problem, train, test, "--interval")
     prediction, lower, upper = answers.T
@@ -135,7 +136,7 @@ def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
 
 def sets(table: Contest) -> Iterator[tuple[str, list[float]]]:
     """Yield of each kind of sets: share of true classes inside, and mean size."""
-    problem, (train, test) = table.problem, table.parts(0)
+    problem, train, test = table.parts(0)
     truth = np.searchsorted(problem.classes, test[problem.target])
     answers, _ = predicted(problem, train, test, "--set")
     held = {"mlpengine": answers[:, len(problem.classes) :] > 0}

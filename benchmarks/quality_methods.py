@@ -88,10 +88,11 @@ def mlpengine(
     with tempfile.TemporaryDirectory() as folder:
         names = ("train.csv", "test.csv", "config.yaml", "run", "predictions.csv")
         rows, new, config, trained, predictions = (str(Path(folder, name)) for name in names)
+        train, together = problem.with_together(train)
         train.to_csv(rows, index=False)
         test.drop(columns=problem.target).to_csv(new, index=False)
         kind = ["--preset", preset] if preset else []
-        run(["init", rows, "--target", problem.target, "-o", config, *kind])
+        run(["init", rows, "--target", problem.target, "-o", config, *kind, *together])
         run(["train", config, "-q", "--out", trained, *options])
         run(["predict", trained, new, "-o", predictions])
         answers = pd.read_csv(predictions)

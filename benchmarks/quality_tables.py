@@ -25,6 +25,15 @@ class Problem:
     frame: pd.DataFrame
     target: str
     is_classification: bool
+    together: tuple[str, pd.Series] | None = None
+    """``group`` or ``time``, and a column of that of the rows to learn from."""
+
+    def with_together(self, train: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+        """Return rows to learn from with that as a column, and the option of ``init`` for it."""
+        if self.together is None:
+            return train, []
+        kind, column = self.together
+        return train.assign(**{column.name: column.to_numpy()}), [f"--{kind}", column.name]
 
     @property
     def classes(self) -> list[object]:

@@ -2,14 +2,15 @@
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import numpy as np
 
 from mlpengine.common.files import similar_file, write_atomically
-from mlpengine.common.wording import plural
-from mlpengine.config.proposal import decisions, doubts, propose
+from mlpengine.common.wording import hint, plural
+from mlpengine.config.proposal import Division, decisions, doubts, propose
 from mlpengine.errors import DataError, UsageError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
@@ -33,6 +34,7 @@ Examples:
   mlpengine train diamonds.yaml
   mlpengine init train.csv --test test.csv --target price
   mlpengine init diamonds.csv --target price --preset realmlp
+  mlpengine init visits.csv --target effect --group patient
   mlpengine init sensors.csv --target left --target right -o -
 """
 
@@ -55,6 +57,16 @@ Examples:
     show_default=True,
     help="Recipe whose settings the config gets.",
 )
+@click.option(
+    "--group",
+    metavar="COL",
+    help="Column whose equal values stay together, such as a patient (data.split.group).",
+)
+@click.option(
+    "--time",
+    metavar="COL",
+    help="Column to order by: the newest rows test (data.split.time).",
+)
 @click.option("--force", is_flag=True, help="Overwrite a config that exists.")
 @AS_JSON
 def command(
@@ -63,6 +75,8 @@ def command(
     out: str | None,
     test: str | None,
     preset: str,
+    group: str | None,
+    time: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -98,8 +112,13 @@ def command(
         test_source = _beside(Path(test), path)
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
+    divides = {key: name for key, name in (("group", group), ("time", time)) if name}
+    _check_division(table.names, names, divides)
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
+    division = None
+    for key, column in divides.items():
+        facts, division = Division.of(facts, key, column)
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
@@ -114,8 +133,9 @@ def command(
         test=test_source,
         reading=detected.reading,
         preset=preset,
+        division=division,
     )
-    decided = decisions(facts, names, preset)
+    decided = decisions(facts, names, preset, division)
     shown_remarks = [*detected.notes, *doubts(facts, names), *remarks(facts)]
     if path is not None:
         write_atomically(path, text.encode())
@@ -165,6 +185,21 @@ def remarks(facts: Profile) -> list[str]:
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))
     return lines
+
+
+def _check_division(
+    names: Sequence[str], target: Sequence[str], divides: Mapping[str, str]
+) -> None:
+    """Check the column by which rows are divided.  Raises: UsageError."""
+    if len(divides) > 1:
+        raise UsageError("init: give --group or --time, not both")
+    for key, name in divides.items():
+        if name in target:
+            raise UsageError(f"--{key}: must not be the target (got {name!r})")
+        if name not in names:
+            known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            near = hint(name, names) or f" (the columns are {known})"
+            raise UsageError(f"--{key}: there is no column {name!r}{near}")
 
 
 def _check_name(given: str, source: str) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.config.presets import fill_missing
@@ -26,6 +26,32 @@ from mlpengine.tables import DATASETS
 from mlpengine.tables.detect import Detected
 from mlpengine.tables.dialect import DEFAULT, CsvDialect
 
+
+class Division(NamedTuple):
+    """The column by which rows are divided: its key of ``data.split``, name and values.
+
+    `blocks` is how many different values it has, whose rows stay together.
+    """
+
+    key: str
+    name: str
+    blocks: int
+
+    @classmethod
+    def of(cls, profile: Profile, key: str, name: str) -> "tuple[Profile, Division]":
+        """Return a profile without the column, unless it is a feature, as dates are."""
+        column = next(column for column in profile.columns if column.name == name)
+        division = cls(key, name, column.distinct)
+        if key == "time" and column.kind == "date":
+            return profile, division
+        return replace(
+            profile,
+            columns=[other for other in profile.columns if other is not column],
+            drop={one: why for one, why in profile.drop.items() if one != name},
+            leaks=[leak for leak in profile.leaks if leak.column != name],
+        ), division
+
+
 PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
 """Sections of a recipe, in the order of a config."""
 
@@ -43,10 +69,12 @@ def propose(
     test: str | None = None,
     reading: CsvDialect = DEFAULT,
     preset: str = "plain",
+    division: Division | None = None,
 ) -> str:
     """Return a commented config, as YAML, that predicts `target` from the other columns.
 
-    `test` is a file of its own for the final score, in place of a fifth of the rows.
+    `test` is a file of its own for the final score, in place of a fifth of the rows.  A profile for
+    a `division` is without that column.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
     reason; those that explain nearly all of the target stay, with a comment.
@@ -58,7 +86,7 @@ def propose(
         text = f"no column is left to learn from ({reasons or 'there is none'})"
         raise DataError(f"{profile.source}: {text}")
     sections = sections_of(recipe(preset, str(profile.task), profile.n_rows))
-    encoded, kinds = _encoding_and_kinds(profile, target, preset)
+    encoded, kinds = _encoding_and_kinds(profile, target, preset, division)
     lines = [
         f"{SCHEMA_LINE}{schema}",
         f"# Predicts {printable(', '.join(target))} from {printable(profile.source)}: "
@@ -78,14 +106,14 @@ def propose(
         *_balance(profile),
         *([ENCODING] if encoded else []),
         *(_line("data", key, value) for key, value in sections.get("data", {}).items()),
-        *_split(profile, target, own_test=test is not None),
+        *_split(profile, target, division, own_test=test is not None),
     ]
     for name in PROPOSED:
         if name in sections:
             gap = [""] if name not in ("loss", "schedule") else []
             lines += [*gap, *_section(name, sections[name])]
     folds = lines.index("training:") + 1
-    lines[folds:folds] = _folds(profile.n_rows, kinds)
+    lines[folds:folds] = _folds(folds_of(profile, division), kinds)
     return "\n".join(lines) + "\n"
 
 
@@ -148,14 +176,24 @@ def _flow(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") -> list[str]:
+def folds_of(profile: Profile, division: Division | None) -> int | None:
+    """Return the number of folds for a table, None for one network."""
+    return folds_for(profile.n_rows, division and division.blocks)
+
+
+def decisions(
+    profile: Profile,
+    target: Sequence[str],
+    preset: str = "plain",
+    division: Division | None = None,
+) -> list[str]:
     """Return what `propose` decided, a line each, with the key of the config that changes it."""
     run = recipe(preset, str(profile.task), profile.n_rows)
-    folds = folds_for(profile.n_rows)
+    folds = folds_of(profile, division)
     lines = [
         f"{profile.task} of {printable(', '.join(target))} (data.task){_reading(profile, target)}"
     ]
-    encoded, kinds = _encoding_and_kinds(profile, target, preset)
+    encoded, kinds = _encoding_and_kinds(profile, target, preset, division)
     each = len(trained(kinds)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"
     hidden = "-".join(map(str, run.network.hidden)) + " units"
@@ -166,7 +204,10 @@ def decisions(profile: Profile, target: Sequence[str], preset: str = "plain") ->
         lines.append(f"kinds of networks: {', '.join(kinds)} (training.kinds)")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
-    if dates := _dates(profile, target):
+    if division:
+        kept = HOW[division.key]
+        lines.append(f"{kept}: by {printable(division.name)} (data.split.{division.key})")
+    elif dates := _dates(profile, target):
         lines.append(
             f"rows are split at random; if you predict later ones, the newest rows should test: "
             f"data.split.time: {_one_line(dates[0])}"
@@ -227,18 +268,29 @@ def complete_config(
             for c in facts.columns
         ],
     )
-    test = data.get("test_source")
-    text = propose(facts, target, source="", schema="", test=test, reading=reading, preset=preset)
+    split, division = _section_of(data, "split"), None
+    for key in ("group", "time"):
+        if split.get(key) in table.names:
+            facts, division = Division.of(facts, key, split[key])
+    text = propose(
+        facts,
+        target,
+        source="",
+        schema="",
+        test=data.get("test_source"),
+        reading=reading,
+        preset=preset,
+        division=division,
+    )
     proposed = parse_yaml(text, "init", Document("init"))
-    lines = decisions(facts, target, preset)
+    lines = decisions(facts, target, preset, division)
     for line in doubts(facts, target) if task in ("auto", None) else ():
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
-    training, split = sections["training"], data.get("split")
-    share = split.get("validation") if isinstance(split, Mapping) else None
+    training, share = sections["training"], split.get("validation")
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
     if one_network or any(alone):
@@ -271,14 +323,19 @@ ENCODING = "  encoding: piecewise  # numbers by quantile bins, too: for steps an
 
 
 def _encoding_and_kinds(
-    profile: Profile, target: Sequence[str], preset: str
+    profile: Profile, target: Sequence[str], preset: str, division: Division | None
 ) -> tuple[bool, tuple[Kind, ...]]:
     """Return whether numbers are encoded by quantile bins, and the kinds of networks."""
     left_out = {*profile.drop, *target}
     kinds = [column.kind for column in profile.columns if column.name not in left_out]
     numbers = sum(kind in ("number", "integer", "date") for kind in kinds)
     encoded = encodes(profile.n_rows, numbers, preset)
+    if folds_of(profile, division) is None:
+        return encoded, ()
     return encoded, kinds_for(profile.n_rows, len(kinds), preset, encoded=encoded)
+
+
+HOW = {"group": "rows of one group stay together", "time": "the newest rows test"}
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
@@ -288,24 +345,30 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
     return [c.name for c in dates if len({end[:10] for end in c.summary.split(" to ")}) > 1]
 
 
-def _split(profile: Profile, target: Sequence[str], *, own_test: bool) -> list[str]:
+def _split(
+    profile: Profile, target: Sequence[str], division: Division | None, *, own_test: bool
+) -> list[str]:
     """Return the shares of rows that do not train."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
-    if folds_for(profile.n_rows):
+    if folds_of(profile, division):
         del shares["validation"]
     if own_test:
         del shares["test"]
     texts = [f"{name}: {share}" for name, share in shares.items()]
-    classes = "; each class keeps its share" if profile.task == "classification" else ""
-    lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{classes}"] if shares else []
+    how = "; each class keeps its share" if profile.task == "classification" else ""
+    if division:
+        texts.append(f"{division.key}: {quoted_yaml(division.name)}")
+        how = f"; {HOW[division.key]}"
+    lines = [f"  split: {{{', '.join(texts)}}}  # the other rows train{how}"] if texts else []
+    if division:
+        return lines
     if dates := _dates(profile, target):
         timed = ", ".join([*texts, f"time: {quoted_yaml(dates[0])}"])
         lines.append(f"  # split: {{{timed}}}  # the newest rows test, if you predict later ones")
     return lines
 
 
-def _folds(rows: int, kinds: Sequence[str]) -> list[str]:
-    count = folds_for(rows)
+def _folds(count: int | None, kinds: Sequence[str]) -> list[str]:
     if count is None:
         return []
     line = f"  kinds: [{', '.join(kinds)}]  # of networks, one of each in each fold"

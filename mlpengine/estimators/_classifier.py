@@ -15,6 +15,7 @@ from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
     checked_data,
+    division,
     require_fit,
     rollback_on_error,
 )
@@ -54,8 +55,19 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        times: ArrayLike | None = None,
+    ) -> Self:
         """Train anew on features `X` (rows, features) and labels `y` (rows,).
+
+        Rows of one of the `groups` (rows,) are held out together.  With `times` (rows,), numbers or
+        dates, folds follow each other in time.
 
         Raises: DataError where all labels are the same.
         """
@@ -73,7 +85,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
             raise DataError(
                 f"fit: y must hold two classes or more (1 class: {classes.tolist()[0]!r})"
             )
-        self._fit(X, codes, sample_weight)
+        self._fit(X, codes, sample_weight, division(groups, times, len(y)))
         return self
 
     def _encoded(self, y: Array) -> tuple[Array, Array]:

@@ -119,6 +119,30 @@ def require_fit(estimator: Any) -> None:
     check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
 
 
+def division(groups: Any, times: Any, rows: int) -> dict[str, Array]:
+    """Return the groups or times of rows as `fold_rows` takes them, if they are given.
+
+    Raises: DataError naming what is wrong with them.
+    """
+    given = {"groups": groups, "times": times}
+    arrays = {name: np.asarray(one) for name, one in given.items() if one is not None}
+    if len(arrays) > 1:
+        raise DataError("fit: takes groups or times, not both")
+    for name, values in arrays.items():
+        if values.shape != (rows,):
+            raise DataError(f"{name}: needs one entry per row ({rows}; shape {values.shape})")
+        if name == "times" and values.dtype.kind not in "iufM":
+            raise DataError(
+                f"times: must be numbers or dates of type datetime64 (got {values.dtype}); "
+                "write times=pandas.to_datetime(times)"
+            )
+        if values.dtype.kind == "M":
+            missing = np.isnat(values)
+            values = np.where(missing, np.nan, values.astype("M8[us]").astype("i8"))
+        arrays[name] = values.astype(str) if values.dtype.kind == "O" else values
+    return arrays
+
+
 def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """Return what scikit-learn's `validate_data` does.
 
@@ -340,14 +364,28 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """Return targets on the scale that the network learns."""
         return y
 
-    def _fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
-        """Train on checked features and encoded targets, anew unless `warm_start` is set."""
+    def _fit(
+        self,
+        x: Array,
+        y: Array,
+        sample_weight: ArrayLike | None,
+        divided_by: Mapping[str, Array],
+    ) -> None:
+        """Train on checked features and encoded targets, anew unless `warm_start` is set.
+
+        `divided_by` are the groups or times of rows, as `division` returns them.
+        """
         self._check_parameters()
         weights = self._weights(sample_weight, y)
         if weights is not None:
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
-        x, y, weights, copies = self._learned_once(x, y, weights)
+            divided_by = {name: values[keep] for name, values in divided_by.items()}
+        copies = None
+        if not divided_by:
+            x, y, weights, copies = self._learned_once(x, y, weights)
+            labels = self._classes(y)
+            divided_by = {} if labels is None else {"labels": labels}
         again = self.warm_start and self.__sklearn_is_fitted__()
         if again:
             self._check_outputs(y)
@@ -355,12 +393,15 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         else:
             self._begin(x, y)
         seed = self._seed()
-        count, ends_early = self._held_out(len(y))
+        blocks = [len(np.unique(v)) for name, v in divided_by.items() if name != "labels"]
+        count, ends_early = self._held_out(len(y), *blocks)
         settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
         folds = None
         if count is not None:
-            folds = fold_rows(len(y), count, seed=seed, labels=self._classes(y), copies=copies)
-        train, validation = self._divide(y, seed, copies, holds_out=ends_early and not count)
+            folds = fold_rows(len(y), count, seed=seed, copies=copies, **divided_by)
+        train, validation = np.arange(len(y)), np.arange(0)
+        if ends_early and not count:
+            train, validation = self._divide(len(y), seed, copies, divided_by)
         kinds: list[Kind] = []
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
@@ -469,14 +510,14 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
                 f"and the network has {own})"
             )
 
-    def _held_out(self, rows: int) -> tuple[int | None, bool]:
+    def _held_out(self, rows: int, blocks: int | None = None) -> tuple[int | None, bool]:
         """Return the number of folds, or None, and whether training ends early.
 
         Raises: UsageError for settings that exclude each other.
         """
         folds, ends_early = self.folds, self.early_stopping
         if folds is None and ends_early is None and not self.warm_start:
-            folds = folds_for(rows)
+            folds = folds_for(rows, blocks)
             ends_early = folds is not None or rows > FOLDED_ROWS
         if folds is not None and self.warm_start:
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
@@ -622,15 +663,12 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         return x[rows], y[rows], weights, copies.of(rows).together
 
     def _divide(
-        self, y: Array, seed: int, copies: Array | None, *, holds_out: bool
+        self, rows: int, seed: int, copies: Array | None, divided_by: Mapping[str, Array]
     ) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
-        if not holds_out:
-            return np.arange(len(y)), np.arange(0)
         share = self.validation_fraction
-        share = validation_share_for(len(y)) if share is None else share
-        labels = self._classes(y)
-        split = split_rows(len(y), (1 - share, share), seed=seed, labels=labels, copies=copies)
+        share = validation_share_for(rows) if share is None else share
+        split = split_rows(rows, (1 - share, share), seed=seed, copies=copies, **divided_by)
         return split.train, split.validation
 
     def _begin(self, x: Any, y: Array) -> None:

@@ -12,6 +12,7 @@ from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
     checked_data,
+    division,
     require_fit,
     rollback_on_error,
 )
@@ -51,10 +52,22 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k)."""
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        times: ArrayLike | None = None,
+    ) -> Self:
+        """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
+
+        Rows of one of the `groups` (rows,) are held out together.  With `times` (rows,), numbers or
+        dates, folds follow each other in time.
+        """
         X, y = self._checked(X, y, reset=not (self.warm_start and self.__sklearn_is_fitted__()))
-        self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight, division(groups, times, len(y)))
         return self
 
     @called_as("{name}().partial_fit(X, y)")

@@ -275,29 +275,6 @@ def checked_level(level: object, where: str = "interval") -> float:
     return share
 
 
-SHARE_ROUNDS = 20
-"""Choices of `best_shares`, by which shares are multiples of 1/20."""
-
-
-def best_shares(
-    task: Task, outputs: Array, mean_loss: Callable[[Array], float]
-) -> tuple[float, ...]:
-    """Return the shares of several kinds of networks in a mean with a low loss.
-
-    `outputs` (kinds, rows, out_dim) are out of fold, and `mean_loss` is the loss of such an output.
-    The best kind comes first; then the one that makes the mean best is added, again and again, and
-    may be added again.
-
-    Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
-    """
-    counts = np.zeros(len(outputs))
-    for _ in range(SHARE_ROUNDS):
-        trials = counts + np.eye(len(outputs))
-        losses = [mean_loss(task.combine(outputs, one / one.sum())) for one in trials]
-        counts = trials[int(np.argmin(losses))]
-    return tuple((counts / SHARE_ROUNDS).tolist())
-
-
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
     """Return by which logits are divided so that their log loss is minimal.
 

@@ -144,9 +144,12 @@ FOLDED_ROWS = 100_000
 """Rows beyond which one network is trained: folds gain least there, and take the longest."""
 
 
-def folds_for(rows: int) -> int | None:
-    """Return the number of folds for a table; None where one network is enough, or rows are few."""
-    folds = min(FOLDS, rows // ROWS_OF_FOLD)
+def folds_for(rows: int, blocks: int | None = None) -> int | None:
+    """Return the number of folds for a table; None where one network is enough, or rows are few.
+
+    Half of the `blocks`, which are groups or times that stay whole, are enough for a test beside.
+    """
+    folds = min(FOLDS, rows // ROWS_OF_FOLD, FOLDS if blocks is None else blocks // 2)
     return folds if folds > 1 and rows <= FOLDED_ROWS else None
 
 

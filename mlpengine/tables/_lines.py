@@ -154,9 +154,9 @@ class TextSource:
                 f"or set data.text_encoding: {name}"
             ) from None
 
-    def widen(self, columns: int, least: int, most: int, rows: int) -> None:
+    def widen(self, columns: int, smallest: int, largest: int, rows: int) -> None:
         """Make blocks as large as some rows of that many columns, between two sizes in bytes."""
-        self.size = min(most, max(least, 8 * rows * columns))
+        self.size = min(largest, max(smallest, 8 * rows * columns))
 
     def lines(self) -> Iterator[str]:
         """Yield the next lines with their ends."""

@@ -114,6 +114,7 @@ def test_init_of_a_shipped_data_set(mlpengine, tmp_path):
     assert load_config(tmp_path / "penguins.yaml").config.data.target == ["species"]
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_init_quotes_names_that_yaml_would_misread(mlpengine, tmp_path):
     rows = "\n".join(f"{i},{i % 2},{i * 7 % 5}" for i in range(40))
     (tmp_path / "odd.csv").write_text("no: 1,yes,a # b\n" + rows + "\n")

@@ -162,6 +162,21 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
         read_diagnostics(tmp_path, Mlp([2, 2]), {}, 9)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"loss": 2}, "the last sample must have a number of spikes"),
+        ({"spikes": 0, "hardest_row": 9}, r"the hardest row is number 9 of 9"),
+    ],
+)
+def test_a_last_sample_that_cannot_be_is_named(tmp_path, values, message):
+    lines = [f"1,,{name},{value}.0" for name, value in values.items()]
+    text = "\n".join(["step,layer,quantity,value", *lines])
+    (tmp_path / "diagnostics.csv").write_text(f"{text}\n")
+    with pytest.raises(DataError, match=message):
+        read_diagnostics(tmp_path, Mlp([2, 2]), {}, 9)
+
+
 @pytest.mark.parametrize("data", [b"epoch,steps\n1,2\n", b"epoch,train_loss\n1,\xff\n"])
 def test_a_damaged_list_of_epochs_is_named(tmp_path, data):
     (tmp_path / "metrics.csv").write_bytes(data)

@@ -1,6 +1,7 @@
 """What `init` proposes, from the table to the trained model."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ def yacht(seed, rows=308):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     (tmp_path / "yacht.csv").write_text(yacht(0))
     (tmp_path / "new.csv").write_text(yacht(1))
@@ -101,6 +103,7 @@ def write_gaps(tmp_path):
     (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_rows_without_a_target_are_counted_and_left_out(mlpengine, tmp_path):
     write_gaps(tmp_path)
     made = mlpengine("init", "gaps.csv", "--target", "y")
@@ -289,9 +292,59 @@ def test_check_refuses_what_training_refuses_in_any_part(mlpengine, tmp_path):
         assert f"line {bad + 2}, column 'b': must be finite and within 1e+100" in refused.err
 
 
-@pytest.mark.parametrize(("rows", "folds"), [(15, None), (45, 4), (400, 8), (100_001, None)])
-def test_folds_where_they_pay(rows, folds):
-    assert folds_for(rows) == folds
+@pytest.mark.parametrize(
+    ("rows", "blocks", "folds"),
+    [
+        *((15, None, None), (45, None, 4), (400, None, 8), (100_001, None, None)),
+        *((400, 40, 8), (400, 9, 4), (400, 3, None)),
+    ],
+)
+def test_folds_where_they_pay(rows, blocks, folds):
+    assert folds_for(rows, blocks) == folds
+
+
+VISITS = ["patient,day,dose,effect"]
+VISITS += [
+    f"p{i % 10},2026-01-{1 + i % 28:02},{np.sin(i):.3f},{i % 10 + i / 7:.3f}" for i in range(200)
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "folds"), [("--group", "patient", 5), ("--time", "day", 8)]
+)
+def test_init_divides_rows_by_group_or_time(mlpengine, tmp_path, option, name, folds):
+    (tmp_path / "visits.csv").write_text("\n".join(VISITS))
+    key = option.strip("-")
+    made = mlpengine("init", "visits.csv", "--target", "effect", option, name)
+    assert f"by {name} (data.split.{key})" in made.err
+    assert "data.split.time: day" not in made.err or key == "time"
+    loaded = load_data(load_config(tmp_path / "visits.yaml"))
+    assert loaded.file.config.training.folds == folds
+    values = np.array([line.split(",")[key == "time"] for line in VISITS[1:]])
+    parts = {part: values[rows] for part, (_, rows) in loaded.tables.parts.items()}
+    assert not {*parts["train"]} & {*parts["test"]}
+    held_out = [{*parts["train"][loaded.folds == k]} for k in range(folds)]
+    assert sum(map(len, held_out)) == len(set().union(*held_out))
+    if key == "time":
+        assert max(parts["train"]) < min(parts["test"])
+        assert all(max(a) < min(b) for a, b in pairwise(held_out))
+    kept = {*loaded.tables.preprocessor.columns}
+    assert ("patient" in kept) is (key == "time")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--group", "patint"], "--group: there is no column 'patint' - did you mean 'patient'?"),
+        (["--time", "effect"], "--time: must not be the target (got 'effect')"),
+        (["--time", "day", "--group", "patient"], "init: give --group or --time, not both"),
+    ],
+)
+def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text):
+    (tmp_path / "visits.csv").write_text("\n".join(VISITS))
+    refused = mlpengine("init", "visits.csv", "--target", "effect", *options)
+    assert refused.code == 2
+    assert text in refused.err
 
 
 def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(
@@ -346,6 +399,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
     assert "validation" in alone.out  # which its own share of rows then measures
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_a_file_for_the_test(mlpengine, tmp_path):
     rows = [f"{i},{i * i % 13},{i * 0.5 + i * i % 13}" for i in range(60)]
     for name, part in (("a", rows[:45]), ("b", rows[45:])):

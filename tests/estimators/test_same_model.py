@@ -25,9 +25,13 @@ NUMBERS = (
 ROWS, EPOCHS = 600, 5
 
 
-def three_models(table, target, classes, folder):
-    """Return what estimator, `fit` and command line predict of the first rows of a table."""
-    names = [name for name in table.names if name != target]
+def three_models(table, target, classes, folder, **divided_by):
+    """Yield what estimator, `fit` and command line predict of the first rows of a table.
+
+    `divided_by` is ``group`` or ``time`` with a column, by which folds are made.
+    """
+    left_out = {target, *divided_by.values()}
+    names = [name for name in table.names if name not in left_out]
     columns = {name: table[name].values[:ROWS] for name in table.names}
     given = table[target]
     if given.kind == "text":
@@ -35,11 +39,15 @@ def three_models(table, target, classes, folder):
     x, y = np.stack([columns[name] for name in names], axis=1).astype("f8"), columns[target]
     of = "predict_proba" if classes else "predict"
     estimator = (MlpClassifier if classes else MlpRegressor)(epochs=EPOCHS, random_state=0)
-    yield getattr(estimator.fit(x, y), of)(x)
+    together = {f"{key}s": columns[name] for key, name in divided_by.items()}
+    yield getattr(estimator.fit(x, y, **together), of)(x)
     new = {name: columns[name] for name in names}
     task = "classification" if classes else "regression"
     model, _ = mlpengine.fit(
-        columns, target, data={"split": {"test": 0.0}, "task": task}, training={"epochs": EPOCHS}
+        columns,
+        target,
+        data={"split": {"test": 0.0, **divided_by}, "task": task},
+        training={"epochs": EPOCHS},
     )
     yield getattr(model, of)(new)
     rows, config, out = (str(folder / name) for name in ("rows.csv", "c.yaml", "run"))
@@ -47,7 +55,8 @@ def three_models(table, target, classes, folder):
         ",".join(map(str, row)) for row in zip(*(columns[n].tolist() for n in columns), strict=True)
     ]
     Path(rows).write_text("\n".join([",".join(columns), *lines]) + "\n")
-    assert run(["init", rows, "--target", target, "-o", config]) == 0
+    options = [word for key, name in divided_by.items() for word in (f"--{key}", name)]
+    assert run(["init", rows, "--target", target, "-o", config, *options]) == 0
     settings = (
         "data.split.test=0",
         f"data.task={task}",
@@ -69,6 +78,19 @@ def test_three_views_make_one_model(name, tmp_path):
     first, *others = three_models(table, target, name == "digits", tmp_path)
     for other in others:
         np.testing.assert_array_equal(other, first)
+
+
+@pytest.mark.parametrize("key", ["group", "time"])
+def test_three_views_make_one_model_of_groups_and_times(key, tmp_path):
+    rng = np.random.default_rng(5)
+    of, x = rng.integers(0, 12, 240), rng.standard_normal((240, 2))
+    y = x[:, 0] + of + 0.1 * rng.standard_normal(240)
+    table = Table.from_arrays(np.column_stack([x, of, y]), names=["a", "b", "of", "y"])
+    first, *others = three_models(table, "y", False, tmp_path, **{key: "of"})
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    alone = MlpRegressor(epochs=EPOCHS, random_state=0).fit(x, y)
+    assert not np.array_equal(alone.predict(x), first)
 
 
 def test_three_views_learn_logarithms_of_one_table(tmp_path):
