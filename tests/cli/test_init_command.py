@@ -305,7 +305,9 @@ def test_folds_where_they_pay(rows, blocks, folds):
 
 
 VISITS = ["patient,day,dose,effect"]
-VISITS += [f"p{i % 10},2026-01-{1 + i % 28:02},{np.sin(i):.3f},{i % 10 + i / 7:.3f}" for i in range(200)]
+VISITS += [
+    f"p{i % 10},2026-01-{1 + i % 28:02},{np.sin(i):.3f},{i % 10 + i / 7:.3f}" for i in range(200)
+]
 
 
 @pytest.mark.parametrize(
