@@ -1,25 +1,29 @@
 """Fit the estimate of flash that `mlpengine export --format c-train` prints.
 
-    python benchmarks/device_flash.py [--files 150]
+    python benchmarks/device_flash.py [--files 150] [--avr]
 
 Random files are compiled by arm-none-eabi-gcc -Os; the fit is ridge regression of code bytes on
 what `mlpengine.export._device_flash` counts, weighted by the size of the file.  Prints the errors
-of files that a fit has not used (8-fold cross-validation), and the coefficients.
+of files that a fit has not used (8-fold cross-validation), and the coefficients.  With --avr the
+files are models with 8-bit weights, in programs that avr-gcc -Os links.
 """
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from device import BOARDS, object_size
+from device import BOARDS, command, object_size
 
 from mlpengine import Adam, Mlp, Sgd, ops
 from mlpengine.export._device_c import header, source
-from mlpengine.export._device_flash import COUNTERS, constant_bytes, counts
+from mlpengine.export._device_flash import AVR_COEFFICIENTS, COUNTERS, constant_bytes, counts
+from mlpengine.export._int8_c import integer_network
+from mlpengine.export._model_c import to_c
 from mlpengine.export.device import device_step
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
@@ -54,6 +58,11 @@ FITS = (
     ({"target": ["y", "z"]}, "mse"),
     ({"target": "y", "features": {"a": "x * z", "b": "log(x) + a"}}, "mae"),
 )
+AVR_FITS = (
+    *FITS,
+    ({"target": "x", "clip": "none"}, "gaussian_nll"),
+    ({"target": "x", "transform_target": "log", "features": {"a": "y * z"}}, "mse"),
+)
 
 
 def table(rng: np.random.Generator) -> Table:
@@ -66,7 +75,9 @@ def table(rng: np.random.Generator) -> Table:
     return Table({**numbers, "g": Column(gaps), "text": text, "kind": kind, "flag": flag}, "rows")
 
 
-def random_model(rng: np.random.Generator, seed: int) -> tuple[Model | Mlp, ops.Loss | None]:
+def random_model(
+    rng: np.random.Generator, seed: int, fits: Sequence[tuple[dict[str, Any], str]] = FITS
+) -> tuple[Model | Mlp, ops.Loss | None]:
     layers = int(rng.integers(1, 5))
     activations = [str(name) for name in rng.choice(NAMES, layers - 1)]
     activations = activations[:1] * (layers - 1) if rng.random() < 0.6 else activations
@@ -74,8 +85,8 @@ def random_model(rng: np.random.Generator, seed: int) -> tuple[Model | Mlp, ops.
     if seed % 3 < 2:
         loss, outputs = LOSSES[rng.integers(len(LOSSES))]
         return Mlp([int(rng.integers(1, 33)), *hidden, outputs], activation=activations), loss
-    options, name = FITS[rng.integers(len(FITS))]
-    preprocessor = Preprocessor(**options).fit(table(rng))  # type: ignore[arg-type]
+    options, name = fits[rng.integers(len(fits))]
+    preprocessor = Preprocessor(**options).fit(table(rng))
     outputs = task_for(preprocessor.target, ops.REGISTRY[name]()).outputs
     sizes = [preprocessor.n_features, *hidden, outputs]
     return Model(Mlp(sizes, activation=activations), preprocessor, name), None
@@ -116,6 +127,30 @@ def compiled(model: Model | Mlp, **options: object) -> tuple[str, list[int]]:
         return text, [object_size(board, folder) for board in BOARDS]
 
 
+def avr_files(count: int) -> Iterator[tuple[str, list[int]]]:
+    """Yield sources with 8-bit weights and the bytes that they add to a program for an AVR."""
+    rng, empty = np.random.default_rng(5), avr_program("", "0")
+    for _ in range(count):
+        model, _ = random_model(rng, 2, AVR_FITS)
+        assert isinstance(model, Model)
+        integers = integer_network(model, model.features(table(rng)))
+        text = to_c(model, "net", integers)[0].decode()
+        yield text, [avr_program(text, "net_predict((float *)x, (float *)x)") - empty]
+
+
+def avr_program(text: str, call: str) -> int:
+    """Return the bytes of flash of a program."""
+    declared = "int net_predict(const float *, float *);\nvolatile float x[20];\n"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "net.c").write_text(f"{text}\n{declared}int main(void) {{ return {call}; }}\n")
+        words = ["avr-gcc", "-mmcu=atmega328p", "-Os", "-ffunction-sections", "-Wl,--gc-sections"]
+        command([*words, "net.c", "-o", "net.elf", "-lm"], folder)
+        lines = command(["avr-size", "-A", "net.elf"], folder).stdout.splitlines()
+        sections = [line.split() for line in lines if line.startswith((".text", ".data"))]
+        return sum(int(section[1]) for section in sections)
+
+
 def solve(x: np.ndarray, code: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return the coefficients of the least relative errors, drawn towards those of a small file."""
     smallest = x.min(axis=0) * (np.arange(x.shape[1]) > 0)
@@ -132,11 +167,16 @@ def solve(x: np.ndarray, code: np.ndarray, total: np.ndarray) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--files", type=int, default=150)
-    pairs = list(files(parser.parse_args().files))
-    x = np.array([counts(text) for text, _ in pairs], float)
+    parser.add_argument("--avr", action="store_true", help="programs with 8-bit weights")
+    options = parser.parse_args()
+    pairs = list((avr_files if options.avr else files)(options.files))
+    names = [name for name in COUNTERS if name in AVR_COEFFICIENTS or not options.avr]
+    boards = ["ATmega328P"] if options.avr else [board.name for board in BOARDS]
+    places = [[*COUNTERS].index(name) for name in names]
+    x = np.array([counts(text) for text, _ in pairs], float)[:, places]
     order = np.random.default_rng(0).permutation(len(pairs))
     columns = []
-    for column, board in enumerate(BOARDS):
+    for column, board in enumerate(boards):
         total = np.array([sizes[column] for _, sizes in pairs], float)
         code = total - [constant_bytes(text) for text, _ in pairs]
         error = np.zeros(len(pairs))
@@ -146,9 +186,9 @@ def main() -> None:
             guess = x[test] @ solve(x[train], code[train], total[train])
             error[test] = (guess - code[test]) / total[test]
         rms, largest = np.sqrt((error**2).mean()), np.abs(error).max()
-        print(f"{board.name:<11} error {rms:.1%} (root mean square), {largest:.1%} at most")
+        print(f"{board:<11} error {rms:.1%} (root mean square), {largest:.1%} at most")
         columns.append(solve(x, code, total))
-    for name, row in zip(COUNTERS, np.array(columns).T, strict=True):
+    for name, row in zip(names, np.array(columns).T, strict=True):
         print(f'    "{name}": ({", ".join(f"{v:.1f}" for v in row)}),')
 
 

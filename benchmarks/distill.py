@@ -34,11 +34,13 @@ from mlpengine import Model  # noqa: E402
 
 CHOSEN = [
     "computer_prices",
+    "ev_charging",
     "fifa_value",
     "german_credit",
     "kershaw_pitches",
     "libras",
     "optdigits_full",
+    "pendigits",
     "pima",
     "rain_innsbruck",
     "sacramento_housing",

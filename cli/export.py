@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from mlpengine.common.files import missing
 from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.common.wording import plural
 from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
 from mlpengine.errors import MlpEngineError, RunError, UsageError
-from mlpengine.export import FORMATS, Package, export, format_of
+from mlpengine.export import FORMATS, Exported, Int8Report, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
@@ -50,6 +52,7 @@ Examples:
   mlpengine export runs/digits --format safetensors --json
   mlpengine export runs/digits --format c -o digits.c
   mlpengine export runs/pump --format c --name pump -o pump.c
+  mlpengine export runs/pump --format c --int8 -o pump.c
   mlpengine export runs/pump --format js -o pump.mjs
   mlpengine export runs/pump --format c-train -o pump.c
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
@@ -72,6 +75,9 @@ EXPORT_NAMES = {
 
 HELD_OUT_ROWS = 500
 """Largest number of held-out rows on which a module is compared."""
+
+CALIBRATION_ROWS = 10_000
+"""Largest numbers of training and of held-out rows for 8-bit weights."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -127,6 +133,11 @@ HELD_OUT_ROWS = 500
 @click.option(
     "--name", help="c: what its functions and macros begin with; a header is written, too."
 )
+@click.option(
+    "--int8",
+    is_flag=True,
+    help="c: 8-bit weights and integer sums, for processors without floats; prints their error.",
+)
 @AS_JSON
 def command(
     run: Path,
@@ -134,6 +145,7 @@ def command(
     out: Path | None,
     name: str | None,
     package: Package | None,
+    int8: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -149,32 +161,56 @@ def command(
     if not source.is_file():
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
-    given = device.DeviceOptions(**options)
     if package is None and path.is_dir():
         raise UsageError(f"{path}: is a directory; name a file by --out")
     if package is not None and out is None:
         path = path.with_suffix("")
+    if form == PAGE_FORMAT or (form is None and path.suffix == ".html"):
+        form = PAGE_FORMAT
+    elif form != device.DEVICE_FORMAT:
+        form = format_of(path, form)
+    _refuse(form, name=name, int8=int8, package=package)
+    given = device.DeviceOptions(**options)
     if form == device.DEVICE_FORMAT:
-        if name is not None:
-            raise UsageError(f"export: --name is for --format c ({form} takes that of its file)")
         device.write(run, Model.load(source), path, given, package, as_json=as_json)
         return
-    if package is not None and form is None:
-        raise UsageError("export: --package is for --format c or c-train; give --format")
-    is_page = form == PAGE_FORMAT or (form is None and path.suffix == ".html")
-    form = PAGE_FORMAT if is_page else format_of(path, form)
     given.refuse(form)
     model = Model.load(source)
-    if is_page:
-        _write_form(model, path, name or package, as_json=as_json)
+    if form == PAGE_FORMAT:
+        _write_form(model, path, as_json=as_json)
         return
-    rows = held_out_rows(run, model) if form in ("js", "wasm") else None
-    exported = export(model, path, form, name=name, package=package, rows=rows)
+    calibration, rows = None, None
+    if form in ("js", "wasm"):
+        rows = held_out_rows(run, model)
+    elif int8:
+        calibration, *others = rows_of_parts(run, model, CALIBRATION_ROWS)
+        rows = others[-1] if others else None
+    exported = export(
+        model, path, form, name=name, package=package, calibration=calibration, rows=rows
+    )
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")
         shown = {name: getattr(exported, name) for name in fields}
+        shown |= {"int8": asdict(exported.int8)} if exported.int8 else {}
         click.echo(json.dumps({"path": str(path), **shown}))
         return
+    _say_exported(exported)
+    if exported.int8 is not None:
+        _say_int8(exported.int8, "training" if rows is None else "held-out")
+
+
+def _refuse(form: str, *, name: str | None, int8: bool, package: Package | None) -> None:
+    """Raise UsageError for options of C with another format."""
+    given = {"--name": name is not None, "--int8": int8}
+    wrong = [option for option, is_given in given.items() if is_given and form != "c"]
+    if wrong:
+        raise UsageError(f"export: {wrong[0]} is for --format c (the format is {form})")
+    if package is not None and form not in ("c", device.DEVICE_FORMAT):
+        raise UsageError(f"export: --package is for --format c and c-train (the format is {form})")
+
+
+def _say_exported(exported: Exported) -> None:
+    """Say what was written, and what a comparison showed."""
     for file in exported.paths:
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
@@ -187,11 +223,23 @@ def command(
         say(f"not compared with our own predictions: {exported.compared}")
 
 
-def _write_form(model: Model, path: Path, name: str | None, *, as_json: bool) -> None:
+def _say_int8(report: Int8Report, kind: str) -> None:
+    """Say what 8-bit weights err and need."""
+    say(f"8-bit weights differ from the model on {plural(report.rows, f'{kind} row')}:")
+    for name, mean in report.mean.items():
+        say(f"  {name}: {mean:.2g} on average, {report.largest[name]:.2g} at most")
+    if report.same_labels is not None:
+        say(f"  labels: {report.same_labels:.1%} are the same")
+    say(
+        f"bytes: {report.constants:,} of constants; {report.flash:,} of flash with code and "
+        f"libraries on an ATmega328P, {report.stack:,} of stack"
+    )
+
+
+def _write_form(model: Model, path: Path, *, as_json: bool) -> None:
     """Write the page that predicts."""
-    if path.suffix != ".html" or name is not None:
-        wrong = f"{path}: the name must end in .html"
-        raise UsageError(wrong if name is None else "export: --name and --package are for c")
+    if path.suffix != ".html":
+        raise UsageError(f"{path}: the name must end in .html")
     write_page(path, form_page(model))
     if as_json:
         click.echo(json.dumps({"path": str(path), "format": PAGE_FORMAT}))
@@ -201,11 +249,23 @@ def _write_form(model: Model, path: Path, name: str | None, *, as_json: bool) ->
 
 def held_out_rows(run: Path, model: Model) -> Table | None:
     """Return some rows of the last part of a run; None if they cannot be read any more."""
-    if not (run / RESOLVED).is_file():
-        return None
     with suppress(MlpEngineError, OSError):
-        file = load_config(run / RESOLVED)
-        table, rows = [*read_tables(file, preprocessor=model.preprocessor).parts.values()][-1]
-        numbers = np.arange(table.n_rows) if rows is None else rows
-        return table.rows(numbers[evenly_spaced(len(numbers), HELD_OUT_ROWS)])
+        return rows_of_parts(run, model, HELD_OUT_ROWS)[-1]
     return None
+
+
+def rows_of_parts(run: Path, model: Model, largest: int) -> list[Table]:
+    """Return up to `largest` rows of each part of a run, training rows first.
+
+    Raises: UsageError for a model file alone; ConfigError or DataError for data that cannot be
+    read any more.
+    """
+    if not (run / RESOLVED).is_file():
+        raise UsageError(
+            f"{run}: --int8 needs a run directory, whose training rows tell the ranges of values"
+        )
+    file, tables = load_config(run / RESOLVED), []
+    for table, rows in read_tables(file, preprocessor=model.preprocessor).parts.values():
+        numbers = np.arange(table.n_rows) if rows is None else rows
+        tables.append(table.rows(numbers[evenly_spaced(len(numbers), largest)]))
+    return tables

@@ -1,9 +1,12 @@
 """The backends by name: what runs a training step, and the rules of tape programs."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from mlpengine.backends.backend import NUMPY, Backend, Rule
+from mlpengine.common.lazy import lazy_names
 from mlpengine.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlpengine.backends.backend import NUMPY, Backend, Rule
 
 BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
 """What may run a training step.
@@ -14,13 +17,19 @@ NumPy elsewhere.  It never takes NumExpr, which was not faster anywhere in
 
 __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]
 
+__getattr__, __dir__ = lazy_names(  # readers of tables take the cache of compiled programs alone
+    __name__, {"backend": ("NUMPY", "Backend", "Rule")}
+)
 
-def find_backend(name: str) -> Backend:
+
+def find_backend(name: str) -> "Backend":
     """Return the rules of tape programs called `name`, ``numpy`` or ``numexpr``.
 
     Raises: UsageError for another name; only whole training steps are compiled.
     """
     if name == "numpy":
+        from mlpengine.backends.backend import NUMPY
+
         return NUMPY
     if name == "numexpr":
         from mlpengine.backends.numexpr import NUMEXPR

@@ -7,7 +7,7 @@ from pathlib import Path
 from subprocess import SubprocessError
 from tempfile import TemporaryDirectory
 
-from mlpengine.backends.compiled.executor import compiler
+from mlpengine.backends.compiled.cache import compiler
 from mlpengine.backends.compiled.target import run_compilers
 from mlpengine.backends.scalar.text import real_constant
 from mlpengine.errors import CompileError

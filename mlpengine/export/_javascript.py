@@ -22,7 +22,7 @@ from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
 
 MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""The levels of intervals in a module."""
+"""The levels of intervals and sets in a module."""
 
 ROUNDED_IN_PAGES = 1e-6
 """Largest error of a cell as a float, in units of the column's spread; beyond it numbers are
@@ -175,6 +175,9 @@ def description(model: Model) -> dict[str, Any]:
             column |= {} if category.text else {"numeric": True}
         else:
             column = {"kind": preprocessor.kinds.get(name, "number"), "gaps": not numbers.strict}
+            pattern = preprocessor.options.reading.date_pattern(name)
+            if pattern is not None and column["kind"] == "date":
+                column["dates"] = f"^{pattern.pattern.replace('(?P<', '(?<')}$"
         columns.append({"name": name, **column})
     known: dict[str, Any] = {
         "columns": columns,
@@ -183,6 +186,9 @@ def description(model: Model) -> dict[str, Any]:
         "task": "labels" if isinstance(task, MultiLabel) else "classes",
         "levels": [],
     }
+    if model.sets is not None:
+        lowest = [model.sets.lowest(level) for level in MODULE_LEVELS]
+        known |= {"levels": list(MODULE_LEVELS), "lowest": lowest}
     if not isinstance(task, Regression):
         return known
     known |= {"task": "numbers", "names": list(task.column_names)}

@@ -31,8 +31,7 @@ _log = logging.getLogger("mlpengine")
 @cache
 def _library() -> ctypes.CDLL | None:
     """Return the compiled loops, from the cache or newly compiled; None if they cannot be."""
-    from mlpengine.backends.compiled.cache import load_library
-    from mlpengine.backends.compiled.executor import chosen_target
+    from mlpengine.backends.compiled.cache import chosen_target, load_library
     from mlpengine.backends.compiled.source import with_vectors
 
     text = files("mlpengine.features").joinpath("numbers.c").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from mlpengine.tables.table import Table
 NEAR_ROWS = 5
 """Near rows of each row, one of which gives it cells."""
 
-SWAPPED = 0.5
+SWAPPED = 0.25
 """The probability that a cell is that of the near row."""
 
 CANDIDATES = 8_192

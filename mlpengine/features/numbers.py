@@ -125,7 +125,8 @@ class Numbers:
         edges: list[Array] = []
         if bins is not None:
             binned = varies & (stats.deviation > 1e-13 * np.abs(stats.mean))
-            edges = stats.edges(bins, binned & [not source.part for source in sources])
+            whole = np.array([not source.part for source in sources], bool)
+            edges = stats.edges(bins, binned & whole)
         numbers = cls(
             sources, center, factor, fill, flagged=flagged, strict=strict, clip=clip, edges=edges
         )

@@ -220,9 +220,15 @@ class ClassSets(NamedTuple):
 
         Raises: UsageError unless the level is between 0 and 1.
         """
+        return np.asarray(chances >= self.lowest(level))
+
+    def lowest(self, level: float) -> float:
+        """Return the lowest probability of a class in sets of this level.
+
+        Raises: UsageError unless the level is between 0 and 1.
+        """
         outside = len(self.chances) - ceil(checked_level(level, "set") * (len(self.chances) + 1))
-        lowest = self.chances[outside] if outside >= 0 else 0.0
-        return np.asarray(chances >= lowest)
+        return float(self.chances[outside]) if outside >= 0 else 0.0
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array]) -> "ClassSets | None":
@@ -267,29 +273,6 @@ def checked_level(level: object, where: str = "interval") -> float:
             f"{where}: the level must be a number between 0 and 1 (got {level!r:.60}){percent}"
         )
     return share
-
-
-SHARE_ROUNDS = 20
-"""Choices of `best_shares`, by which shares are multiples of 1/20."""
-
-
-def best_shares(
-    task: Task, outputs: Array, mean_loss: Callable[[Array], float]
-) -> tuple[float, ...]:
-    """Return the shares of several kinds of networks in a mean with a low loss.
-
-    `outputs` (kinds, rows, out_dim) are out of fold, and `mean_loss` is the loss of such an output.
-    The best kind comes first; then the one that makes the mean best is added, again and again, and
-    may be added again.
-
-    Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
-    """
-    counts = np.zeros(len(outputs))
-    for _ in range(SHARE_ROUNDS):
-        trials = counts + np.eye(len(outputs))
-        losses = [mean_loss(task.combine(outputs, one / one.sum())) for one in trials]
-        counts = trials[int(np.argmin(losses))]
-    return tuple((counts / SHARE_ROUNDS).tolist())
 
 
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:

@@ -1,13 +1,12 @@
 """Kinds of networks in folds: what each reads, and the mean of all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.features.numbers import Numbers
-from mlpengine.models.calibration import best_shares
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, each_block, outputs_of
 from mlpengine.models.linear import linear_networks
@@ -16,6 +15,9 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, Kind
 from mlpengine.spec import Array
+
+SHARE_ROUNDS = 20
+"""Choices of `best_shares`, by which shares are multiples of 1/20."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +124,25 @@ def best_mean(
     return NetworkMean(used, task, shares if len(shares) > 1 else ()), dict(
         zip(kinds, best, strict=True)
     )
+
+
+def best_shares(
+    task: Task, outputs: Array, mean_loss: Callable[[Array], float]
+) -> tuple[float, ...]:
+    """Return the shares of several kinds of networks in a mean with a low loss.
+
+    `outputs` (kinds, rows, out_dim) are out of fold, and `mean_loss` is the loss of such an output.
+    The best kind comes first; then the one that makes the mean best is added, again and again, and
+    may be added again.
+
+    Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
+    """
+    counts = np.zeros(len(outputs))
+    for _ in range(SHARE_ROUNDS):
+        trials = counts + np.eye(len(outputs))
+        losses = [mean_loss(task.combine(outputs, one / one.sum())) for one in trials]
+        counts = trials[int(np.argmin(losses))]
+    return tuple((counts / SHARE_ROUNDS).tolist())
 
 
 def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:

@@ -23,7 +23,7 @@ function table(title, rows) {
 }
 
 function answer(row) {
-  const { label, labels, probabilities, values, interval } = predict(row);
+  const { label, labels, probabilities, set, values, interval } = predict(row);
   const ordered = (names) => names.map((name) => [name, `${(100 * probabilities[name]).toFixed(1)} %`]);
   if (values) {
     return Object.entries(values).flatMap(([name, value]) => [
@@ -35,7 +35,12 @@ function answer(row) {
   }
   if (labels) return [table("Probability of each label", ordered(names))];
   const sorted = [...names].sort((a, b) => probabilities[b] - probabilities[a]);
-  return [line("p", String(label), "big"), table("Probability of each class", ordered(sorted))];
+  const likely = sorted.filter((name) => set?.includes(name)).join(", ") || "no class";
+  return [
+    line("p", String(label), "big"),
+    ...(set ? [line("p", `For 9 of 10 such rows the class is in this set: ${likely}`)] : []),
+    table("Probability of each class", ordered(sorted)),
+  ];
 }
 
 function update() {

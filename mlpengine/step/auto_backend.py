@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from mlpengine.backends.compiled.executor import compiler
+from mlpengine.backends.compiled.cache import compiler
 from mlpengine.errors import CompileError
 from mlpengine.nn import TabularNetwork
 

@@ -39,9 +39,11 @@ from mlpengine.tables.dialect import DEFAULT, CsvDialect
 from mlpengine.tables.stored import Segment, Spill
 from mlpengine.tables.table import Column, Table
 
+_WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
 _CELLS = 1 << 15  # cells in a slice for the csv module: 2 MB of text objects
 _NO_ROWS = "has a header and no rows; add rows of data"
-_FAST_BLOCK = 1 << 20  # bytes that are cut at once where cells are cut in C
+_FAST_BLOCK = 1 << 20  # bytes that are cut at once where cells are cut in C,
+_FAST_WIDE_BLOCK, _FAST_ROWS = 1 << 24, 256  # and for long lines: maximum bytes, and rows
 _CHUNK = 1 << 23  # bytes of a block of rows where rows are read in blocks
 
 
@@ -247,7 +249,7 @@ class _Pass:
         self.header = header or read_header(source, self.options.reading.delimiter)
         source.next_line = self.header.first_line
         names = self.header.names
-        source.widen(len(names))
+        source.widen(len(names), source.size, _WIDE_BLOCK, _WIDE_ROWS)
         steps = steps or list(map(self.options.first_step, names))
         skipped = self.options.skipped(names) if self.spill is None else self.spill.skipped
         readers = [
@@ -288,7 +290,7 @@ class _Pass:
                 self._expect(source, source.offset - begin, readers)
                 convert = partial(self._convert, cells, readers, deque(enumerate(readers)))
                 if cutter.is_fast:
-                    source.size = max(_FAST_BLOCK, source.size)  # of many columns it is larger
+                    source.widen(len(readers), _FAST_BLOCK, _FAST_WIDE_BLOCK, _FAST_ROWS)
                 if not cutter.is_fast or self.spill is not None:
                     convert()
                     del cells, convert  # before the next ones are there

@@ -5,7 +5,6 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ PAD = 72
 _PADDING = b"\n" * PAD
 _READ = 1 << 16  # bytes that are read at once: malloc asks the kernel for larger ones each time
 
-_WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
 _SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16
 _NEWLINE = ord("\n")
 _START = 256  # bytes that tell whether a file is of another format
@@ -57,12 +55,13 @@ class EncodingError(DataError):
     """A file has another encoding than it should."""
 
 
-@dataclass(frozen=True, eq=False)
 class LineBlock:
     """Whole lines, `buffer[PAD:stop]`, between newlines; valid until the next but one is read."""
 
-    buffer: bytearray
-    stop: int
+    __slots__ = "buffer", "stop"
+
+    def __init__(self, buffer: bytearray, stop: int) -> None:
+        self.buffer, self.stop = buffer, stop
 
     def __len__(self) -> int:
         return self.stop - PAD
@@ -155,9 +154,9 @@ class TextSource:
                 f"or set data.text_encoding: {name}"
             ) from None
 
-    def widen(self, columns: int) -> None:
-        """Make blocks large enough for some rows of that many columns."""
-        self.size = min(_WIDE_BLOCK, max(TEXT_BYTES, 8 * _WIDE_ROWS * columns))
+    def widen(self, columns: int, smallest: int, largest: int, rows: int) -> None:
+        """Make blocks as large as some rows of that many columns, between two sizes in bytes."""
+        self.size = min(largest, max(smallest, 8 * rows * columns))
 
     def lines(self) -> Iterator[str]:
         """Yield the next lines with their ends."""

@@ -44,8 +44,7 @@ _log = logging.getLogger("mlpengine")
 @cache
 def library() -> ctypes.CDLL | None:
     """Return the compiled loops, from the cache or newly compiled; None if they cannot be."""
-    from mlpengine.backends.compiled.cache import load_library
-    from mlpengine.backends.compiled.executor import chosen_target
+    from mlpengine.backends.compiled.cache import chosen_target, load_library
 
     source = files("mlpengine.tables").joinpath("scan.c").read_text(encoding="utf-8")
     try:

@@ -227,7 +227,7 @@ def native_numbers(
     """Write what `parse_numbers` returns for a column; return False where that is None."""
     spellings = _spellings(missing)
     odd = np.empty(len(out), bool)
-    words = address_of(spellings.words), len(spellings.words), bool(spellings.numbers)
+    words = spellings.address, len(spellings.words), bool(spellings.numbers)
     assert cells.loops is not None
     count = cells.loops.scan_numbers(
         *cells.native(column), *words, address_of(out), address_of(odd)
@@ -244,6 +244,7 @@ class _Spellings(NamedTuple):
 
     numbers: list[float]
     words: Array
+    address: int
 
 
 @lru_cache
@@ -252,7 +253,8 @@ def _spellings(missing: frozenset[str]) -> _Spellings:
     numbers = [value for value in values if value is not None and value == value]
     encoded = [text.encode() for text in sorted(missing) if not {*text} & {'"', "\0"}]
     words = [int.from_bytes(text, "little") for text in encoded if 0 < len(text) <= 8]
-    return _Spellings(numbers, np.array(words, np.uint64))
+    short = np.array(words, np.uint64)
+    return _Spellings(numbers, short, address_of(short))
 
 
 def _number(text: str) -> float | None:

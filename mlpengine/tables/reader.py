@@ -300,18 +300,23 @@ def _read_parquet(path: str, options: CsvOptions) -> Table:
             unpacked = sum(metadata.row_group(i).total_byte_size for i in groups)
             unpacked += 8 * metadata.num_rows * metadata.num_columns
             refuse_bomb(unpacked, os.path.getsize(path), path, BINARY_BYTES)
+            if not metadata.num_rows:
+                raise DataError(f"{path}: holds no rows")
+            _check_names(schema.names, path)
+            text = _texts(path, schema.names, options)
+            columns = {}
             # a text that is stored once and stands in all rows is kept once
             texts = [field.name for field in schema if _is_text(field.type)]
-            table = parquet.read_table(path, use_threads=False, read_dictionary=texts)
-            text = _texts(path, schema.names, options)
+            with parquet.ParquetFile(
+                path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
+            ) as file:
+                for name in schema.names:  # one at a time is twice in memory
+                    column = file.read([name], use_threads=False)[name]
+                    column = _arrow_column(column, path, name, name in text)
+                    columns[name] = _answered(column, schema, name, text)
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
-    if not table.num_rows:
-        raise DataError(f"{path}: holds no rows")
-    names = table.column_names
-    _check_names(names, path)
-    columns = {name: _arrow_column(table[name], path, name, name in text) for name in names}
-    return Table({n: _answered(c, schema, n, text) for n, c in columns.items()}, path)
+    return Table(columns, path)
 
 
 def _parquet_blocks(

@@ -10,7 +10,16 @@
 
 #define BYTES(byte) (UINT64_C(0x0101010101010101) * (byte))
 
-enum { STRIP = 256, LARGEST_POWER = 22 };
+/* Bytes of a vector; compilers take longer ones apart, byte by byte. */
+#if defined(__AVX512BW__)
+#define VECTOR 64
+#elif defined(__AVX2__)
+#define VECTOR 32
+#else
+#define VECTOR 16
+#endif
+
+enum { STRIP = 256, LANES = VECTOR / 8, WORDS = 3, LARGEST_POWER = 22 };
 
 static const int64_t EXACT = INT64_C(1) << 53; /* whole numbers below it are exact in float64 */
 
@@ -32,17 +41,22 @@ static uint64_t bytes_at(const uint8_t *at, int64_t count) {
     return count < 8 ? word_at(at) & ~(~UINT64_C(0) << (8 * count)) : word_at(at);
 }
 
-typedef uint8_t vector __attribute__((vector_size(64)));
+typedef uint8_t vector __attribute__((vector_size(VECTOR)));
 
 /* Return a bit for each of 64 bytes: whether a cell may end there, or a quote stands there. */
 static uint64_t marks_at(const uint8_t *at, uint8_t delimiter) {
-    vector bytes;
-    memcpy(&bytes, at, 64);
-    bytes = (vector)((bytes == delimiter) | (bytes == '\n') | (bytes == '"') | (bytes == '\r')) & 1;
     uint64_t marks = 0;
+#pragma GCC unroll 4
+    for (int from = 0; from < 64; from += VECTOR) {
+        vector bytes;
+        memcpy(&bytes, at + from, VECTOR);
+        bytes = (vector)((bytes == delimiter) | (bytes == '\n') | (bytes == '"') | (bytes == '\r'));
+        bytes &= 1;
 #pragma GCC unroll 8
-    for (int i = 0; i < 64; i += 8) /* the product gathers the eight bits in the highest byte */
-        marks |= ((word_at((uint8_t *)&bytes + i) * UINT64_C(0x0102040810204080)) >> 56) << i;
+        for (int i = 0; i < VECTOR; i += 8) /* the product gathers eight bits in the highest byte */
+            marks |= ((word_at((uint8_t *)&bytes + i) * UINT64_C(0x0102040810204080)) >> 56)
+                     << (from + i);
+    }
     return marks;
 }
 
@@ -96,43 +110,85 @@ int64_t scan_cut(const uint8_t *text, int64_t begin, int64_t end, int delimiter,
     return cell != row || first != end ? -1 : row;
 }
 
-/* Return whether one of eight values is not a digit. */
-static uint64_t others_in(uint64_t digits) {
-    return ((digits + BYTES(0x76)) | digits) & BYTES(0x80);
-}
+/* What follows takes a word, or words of several cells side by side. */
+typedef uint64_t lanes __attribute__((vector_size(VECTOR), aligned(8), may_alias));
+typedef int64_t signed_lanes __attribute__((vector_size(VECTOR), aligned(8), may_alias));
+typedef double doubles __attribute__((vector_size(VECTOR), aligned(8), may_alias));
 
-/* Return in each byte the number that this digit and the next one write. */
-static uint64_t pairs_of(uint64_t digits) { return digits * 10 + (digits >> 8); }
+/* Whether one of eight values is not a digit. */
+#define OTHERS_IN(digits) ((((digits) + BYTES(0x76)) | (digits)) & BYTES(0x80))
 
-/* Return the number that eight digits write.
+/* In each byte the number that this digit and the next one write. */
+#define PAIRS_OF(digits) ((digits) * 10 + ((digits) >> 8))
+
+/* The number that four such pairs write.
  *
  * Source: Langdale and Lemire 2019, eight digits of a word in three products. */
-static uint64_t number_of(uint64_t digits) {
-    const uint64_t pairs = pairs_of(digits), even = UINT64_C(0x000000FF000000FF);
-    return ((pairs & even) * UINT64_C(0x000F424000000064) +
-            ((pairs >> 16) & even) * UINT64_C(0x0000271000000001)) >> 32;
-}
+#define NUMBER_OF(pairs) \
+    ((((pairs) & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x000F424000000064) + \
+      (((pairs) >> 16) & UINT64_C(0x000000FF000000FF)) * UINT64_C(0x0000271000000001)) >> 32)
 
-/* A number as digits * factor / divisor; the digits are exact, and below 2**53 if multiplied. */
-struct parts {
-    int64_t digits;
-    double factor, divisor;
+/* Numbers of some cells, which are read side by side: the words of their ends, the last ones
+ * first, and the length without a sign.
+ *
+ * The lowest bit of the byte of the point in its word is `point`, and `behind` the bytes of the
+ * words from there on but one.  A number is digits * factor / divisor; the digits are exact, and
+ * below 2**53 if multiplied. */
+struct strip {
+    uint64_t words[WORDS][STRIP], length[STRIP], is_padded[STRIP], is_other[STRIP];
+    uint64_t point[STRIP], behind[STRIP];
+    int64_t digits[STRIP];
+    double factor[STRIP], divisor[STRIP];
 };
 
-/* Read digits and at most one point in up to eight bytes; return whether they are nothing else. */
-static int read_short(const uint8_t *at, const uint8_t *end, int padded, struct parts *parts) {
-    const int unused = 64 - 8 * (int)(end - at);
-    uint64_t word = (word_at(end - 8) ^ BYTES('0')) >> unused << unused;
-    const uint64_t others = word ^ BYTES('.' ^ '0');
-    const uint64_t points = (others - BYTES(1)) & ~others & BYTES(0x80); /* the lowest is one */
-    if (points) {
-        const int place = __builtin_ctzll(points) & ~7;
-        const uint64_t upper = ~UINT64_C(0) << place;
-        word = (word & upper << 8) | (word & ~upper) << 8;
-        parts->divisor = POWERS[7 - place / 8];
+#define LANES_OF(type, array) (*(type *)((array) + at))
+#define LANES_AT(array) LANES_OF(lanes, array)
+
+/* Read cells that are digits and at most one point, and shorter than `count` words; mark others.
+ *
+ * Masks stand for branches on the length and the place of the point, which vary between cells. */
+static inline __attribute__((always_inline)) void read_short(struct strip *strip, int at,
+                                                             const int count) {
+    const lanes zero = {0}, length = LANES_AT(strip->length);
+    lanes words[WORDS], point = zero, behind = zero, has_point = zero, digits = zero;
+    lanes other = (lanes)(length >= zero + (uint64_t)(8 * count));
+    for (int i = 0; i < count; i++) {
+        const lanes start = zero + (uint64_t)(8 * i);
+        const lanes left = (length - start) & (lanes)(length > start);
+        const lanes shift = 4 * ((8 - left) & (lanes)(left < 8));
+        words[i] = (LANES_AT(strip->words[i]) ^ BYTES('0')) & (~zero << shift << shift);
     }
-    parts->digits = (int64_t)number_of(word);
-    return !others_in(word) && end - at > (points != 0) && (points || !padded || end - at == 1);
+    for (int i = 0; i < count; i++) { /* the bytes before the point move up by one */
+        const lanes marks = words[i] ^ BYTES('.' ^ '0');
+        const lanes zeros = (marks - BYTES(1)) & ~marks & BYTES(0x80) & ~has_point;
+        const lanes bit = (zeros & -zeros) >> 7, is_here = (lanes)(bit != 0);
+        lanes moved = (words[i] & -(bit << 8)) | (words[i] & (bit - 1)) << 8;
+        if (i + 1 < count)
+            moved |= words[i + 1] >> 56;
+        has_point |= is_here;
+        point |= bit;
+        behind |= is_here & (uint64_t)(8 * i + 7);
+        words[i] = (moved & has_point) | (words[i] & ~has_point);
+    }
+    for (int i = count - 1; i >= 0; i--) {
+        other |= OTHERS_IN(words[i]);
+        words[i] = PAIRS_OF(words[i]);
+        words[i] = NUMBER_OF(words[i]);
+        if (i == 2) /* digits may exceed int64 */
+            other |= (lanes)(words[i] >= 400);
+        digits = digits * 100000000 + words[i];
+    }
+    /* whole numbers that are codes, or not exact in float64 */
+    other |= ~has_point & ((LANES_AT(strip->is_padded) & (lanes)(length > 1)) |
+                           (lanes)(digits >= (uint64_t)EXACT));
+    LANES_AT(strip->is_other) = other | (lanes)(length <= (has_point & 1));
+    LANES_AT(strip->point) = point | (~has_point & 1);
+    LANES_AT(strip->behind) = behind;
+    LANES_AT(strip->digits) = digits;
+}
+
+static void put(struct strip *strip, int i, int64_t digits, double factor, double divisor) {
+    strip->digits[i] = digits, strip->factor[i] = factor, strip->divisor[i] = divisor;
 }
 
 /* Append the digits from `at` on to a number; return the byte behind them. */
@@ -142,10 +198,11 @@ static const uint8_t *read_digits(const uint8_t *at, uint64_t *number, int *wron
         UINT64_C(4000000000000000000), 400000000000000000, 40000000000000000, 4000000000000000,
         400000000000000, 40000000000000, 4000000000000, 400000000000, 40000000000};
     for (;;) {
-        const uint64_t word = word_at(at) ^ BYTES('0'), others = others_in(word);
+        const uint64_t word = word_at(at) ^ BYTES('0'), others = OTHERS_IN(word);
         const int count = others ? __builtin_ctzll(others) >> 3 : 8;
+        const uint64_t pairs = PAIRS_OF(others ? word << (56 - 8 * count) << 8 : word);
         *wrong |= *number >= limits[count];
-        *number = *number * tens[count] + number_of(others ? word << (56 - 8 * count) << 8 : word);
+        *number = *number * tens[count] + NUMBER_OF(pairs);
         at += count;
         if (others)
             return at;
@@ -153,7 +210,7 @@ static const uint8_t *read_digits(const uint8_t *at, uint64_t *number, int *wron
 }
 
 /* Read digits, a point and an exponent; return whether it is a number that is rounded here. */
-static int read_long(const uint8_t *at, const uint8_t *end, int padded, struct parts *parts) {
+static int read_long(const uint8_t *at, const uint8_t *end, struct strip *strip, int i) {
     uint64_t digits = 0;
     int wrong = 0;
     const uint8_t *behind = read_digits(at, &digits, &wrong);
@@ -164,7 +221,7 @@ static int read_long(const uint8_t *at, const uint8_t *end, int padded, struct p
         count += behind - at;
         exponent -= behind - at;
     } else if (behind == end) { /* whole numbers that are codes, or not exact in float64 */
-        wrong |= digits >= (uint64_t)EXACT || (padded && count > 1);
+        wrong |= digits >= (uint64_t)EXACT || (strip->is_padded[i] && count > 1);
     }
     if (behind != end) {
         uint64_t size = 0;
@@ -179,20 +236,19 @@ static int read_long(const uint8_t *at, const uint8_t *end, int padded, struct p
     wrong |= exponent > 0 && digits >= (uint64_t)EXACT;
     if (wrong)
         return 0;
-    parts->digits = (int64_t)digits;
-    parts->factor *= exponent > 0 ? POWERS[exponent] : 1;
-    parts->divisor = exponent < 0 ? POWERS[-exponent] : 1;
+    put(strip, i, (int64_t)digits, strip->factor[i] * POWERS[exponent > 0 ? exponent : 0],
+        POWERS[exponent < 0 ? -exponent : 0]);
     return 1;
 }
 
 /* Write the nearest float64 of each number; mark those that this arithmetic does not decide.
  *
  * Source: Dekker 1971, a quotient of doubled precision. */
-static void round_long(const struct parts *parts, int count, double *values, uint8_t *odd) {
+static void round_long(const struct strip *strip, int count, double *values, uint8_t *odd) {
     for (int i = 0; i < count; i++) {
-        const double factor = parts[i].factor, divisor = parts[i].divisor;
-        const double digits = (double)parts[i].digits, upper = digits * factor;
-        const double lower = (double)(parts[i].digits - (int64_t)digits) * factor;
+        const double factor = strip->factor[i], divisor = strip->divisor[i];
+        const double digits = (double)strip->digits[i], upper = digits * factor;
+        const double lower = (double)(strip->digits[i] - (int64_t)digits) * factor;
         const double value = upper / divisor;
         const double rest = (fma(-value, divisor, upper) + lower) / divisor;
         const double nearest = value + rest * (1 + 0x1p-48);
@@ -217,33 +273,56 @@ static int is_among(const uint64_t *words, int64_t count, const uint8_t *at, con
 int64_t scan_numbers(const uint8_t *text, int64_t rows, const int32_t *start, const int32_t *stop,
                      const uint64_t *words, int64_t word_count, int is_word_first, double *values,
                      uint8_t *odd) {
-    struct parts parts[STRIP];
+    static const double signs[] = {1, -1};
+    struct strip strip = {0};
     int64_t odd_count = 0;
     for (int64_t row = 0; row < rows; row += STRIP) {
         const int count = rows - row < STRIP ? (int)(rows - row) : STRIP;
-        int64_t largest = 0;
+        uint64_t longest = 0;
+        int64_t all_digits = 0;
+        for (int i = 0; i < count; i++) {
+            const uint8_t first = text[start[row + i]];
+            const int is_signed = (first == '-') | (first == '+');
+            strip.length[i] = (uint64_t)(stop[row + i] - start[row + i] - is_signed);
+            strip.is_padded[i] = -(uint64_t)(first == '0');
+            strip.factor[i] = signs[first == '-'];
+            longest |= strip.length[i];
+        }
+        const int width = longest < 8 ? 1 : longest < 16 ? 2 : WORDS;
+        for (int word = 0; word < width; word++)
+            for (int i = 0; i < count; i++)
+                strip.words[word][i] = word_at(text + stop[row + i] - 8 * (word + 1));
+        for (int at = 0; at < count; at += LANES)
+            if (width == 1)
+                read_short(&strip, at, 1);
+            else if (width == 2)
+                read_short(&strip, at, 2);
+            else
+                read_short(&strip, at, WORDS);
         for (int i = 0; i < count; i++) {
             const uint8_t *const begin = text + start[row + i], *const end = text + stop[row + i];
-            const int is_negative = *begin == '-', is_padded = *begin == '0';
-            const uint8_t *const at = begin + (is_negative || *begin == '+');
-            const int64_t length = end - at;
-            parts[i] = (struct parts){0, is_negative ? -1 : 1, 1};
             odd[row + i] = 0;
-            if (begin == end || (is_word_first && is_among(words, word_count, begin, end)))
-                parts[i].factor = NAN;
-            else if ((length > 0 && length <= 8 && read_short(at, end, is_padded, parts + i)) ||
-                     read_long(at, end, is_padded, parts + i))
-                largest = parts[i].digits > largest ? parts[i].digits : largest;
-            else {
-                parts[i] = (struct parts){0, NAN, 1};
+            if (!strip.is_other[i] && !is_word_first) {
+                const int place = __builtin_ctzll(strip.point[i]) / 8;
+                strip.divisor[i] = POWERS[(int)strip.behind[i] - place];
+            } else if (begin == end ||
+                       (is_word_first && is_among(words, word_count, begin, end))) {
+                put(&strip, i, 0, NAN, 1);
+            } else if (!read_long(end - strip.length[i], end, &strip, i)) {
+                put(&strip, i, 0, NAN, 1);
                 odd[row + i] = (uint8_t)!is_among(words, word_count, begin, end);
             }
+            all_digits |= strip.digits[i];
         }
-        if (largest < EXACT)
-            for (int i = 0; i < count; i++)
-                values[row + i] = (double)parts[i].digits * parts[i].factor / parts[i].divisor;
-        else
-            round_long(parts, count, values + row, odd + row);
+        if (all_digits < EXACT) {
+            for (int at = 0; at < count; at += LANES)
+                LANES_OF(doubles, strip.factor) *=
+                    __builtin_convertvector(LANES_OF(signed_lanes, strip.digits), doubles) /
+                    LANES_OF(doubles, strip.divisor);
+            memcpy(values + row, strip.factor, (size_t)count * sizeof *values);
+        } else {
+            round_long(&strip, count, values + row, odd + row);
+        }
         for (int i = 0; i < count; i++)
             odd_count += odd[row + i];
     }
@@ -273,10 +352,10 @@ int scan_moments(const uint8_t *text, int64_t rows, const int32_t *start, const 
             minutes ^= (uint64_t)(' ' ^ 'T') << 16;
         if (length == 10)
             minutes &= 0xFFFF, seconds = 0;
-        uint64_t wrong = others_in(months) | others_in(minutes) | others_in(seconds);
+        uint64_t wrong = OTHERS_IN(months) | OTHERS_IN(minutes) | OTHERS_IN(seconds);
         wrong |= months & UINT64_C(0xFF0000FF00000000);
         wrong |= (minutes & UINT64_C(0x0000FF0000FF0000)) | (seconds & 0xFF);
-        months = pairs_of(months), minutes = pairs_of(minutes), seconds = pairs_of(seconds);
+        months = PAIRS_OF(months), minutes = PAIRS_OF(minutes), seconds = PAIRS_OF(seconds);
         const int64_t year = byte_of(months, 0) * 100 + byte_of(months, 2);
         const int64_t month = byte_of(months, 5), day = byte_of(minutes, 0);
         const int64_t hour = byte_of(minutes, 3), minute = byte_of(minutes, 6);

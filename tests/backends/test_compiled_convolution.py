@@ -1,11 +1,10 @@
 """Convolutions in compiled steps: patches and products, with every geometry."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
+from mlpengine.backends.compiled import emitter
 from mlpengine.nn import Network
 
 ROWS = 9
@@ -58,17 +57,16 @@ def test_steps_are_one_program_and_those_of_numpy(name):
     assert step.fused
 
 
-def test_threads_and_chunks_change_no_more_than_rounding(monkeypatch):
-    for terms, chunk in product((1, None), (0, None)):
-        with monkeypatch.context() as patched:
-            if terms is not None:
-                patched.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", terms)
-            if chunk is not None:
-                patched.setattr("mlpengine.backends.compiled.emitter.STREAM_BYTES", chunk)
-                patched.setattr("mlpengine.backends.compiled.emitter.CHUNK_BYTES", chunk)
-            one, two = (make_step("padded", "compiled", "float32", threads=n) for n in (1, 2))
-        assert losses(one) == losses(two)
-        assert one.mlp.params.flat.tobytes() == two.mlp.params.flat.tobytes()
+@pytest.mark.parametrize("chunk", [0, None])
+def test_threads_change_no_bit_in_chunks_and_without(chunk, monkeypatch):
+    monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
+    if chunk is not None:
+        monkeypatch.setattr(emitter, "STREAM_BYTES", chunk)
+        monkeypatch.setattr(emitter, "CHUNK_BYTES", chunk)
+    one, two = (make_step("padded", "compiled", "float32", threads=n) for n in (1, 2))
+    assert losses(one) == losses(two)
+    assert one.mlp.params.flat.tobytes() == two.mlp.params.flat.tobytes()
+    assert "#define THREADS 2\n" in two.emit_c()
 
 
 def test_rows_become_images_and_their_sums_rows_of_as_many_columns():

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import subprocess
 import weakref
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -102,8 +103,11 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("parts", PARTS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+DTYPES = ("float32", "float64")
+EXPORTED = [*zip(PARTS, cycle(DTYPES)), *(("all parts", dtype) for dtype in DTYPES)]
+
+
+@pytest.mark.parametrize(("parts", "dtype"), [*dict.fromkeys(EXPORTED)])
 def test_exported_c_predicts_the_same(parts, dtype, tmp_path):
     mlp = Mlp([5, 6, 4, 3], **PARTS[parts], dtype=dtype)
     mlp.params.flat += np.random.default_rng(1).standard_normal(len(mlp.params)).astype(dtype)

@@ -94,7 +94,7 @@ def words(text):
         if header.name.endswith(".h"):
             text = text.replace(header.read_text(), "")
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    return {re.sub(r"\d+", "", word) for word in re.findall(r"\b[A-Za-z_]\w*", code)}
+    return {re.sub(r"\d+", "", word) for word in {*re.findall(r"\b[A-Za-z_]\w*", code)}}
 
 
 def test_a_compiler_is_asked_without_a_trace(tmp_path, monkeypatch):

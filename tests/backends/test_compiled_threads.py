@@ -15,8 +15,7 @@ from compiled_table import StepCase
 from uncompiled import uncompiled
 
 from mlpengine import MeanSquaredError
-from mlpengine.backends.compiled.cache import cache_directory, load_library
-from mlpengine.backends.compiled.executor import chosen_target
+from mlpengine.backends.compiled.cache import cache_directory, chosen_target, load_library
 
 CASE = StepCase("shared", (128, 256, 10), 64, "relu", MeanSquaredError())
 """Large enough for two threads."""
@@ -204,10 +203,13 @@ int mlpengine_choose(const double seconds[2]) {
 """Access to the functions of a program's pool."""
 
 
+LONG = StepCase("long", (40, 400, 10), 8)
+"""Its products have tiles to claim."""
+
+
 def text_of_pool():
-    """Return the C of a step of two threads whose products have tiles to claim."""
     with uncompiled():
-        return StepCase("long", (40, 400, 10), 8).step("compiled", threads=2).emit_c()
+        return LONG.step("compiled", threads=2).emit_c()
 
 
 def pool():

@@ -140,7 +140,10 @@ COMMANDS = {
     "resume a config": (["train", "--resume", "c.yaml"], "c.yaml is a file; name the directory"),
     "check a directory": (["check", "folder.yaml"], "a directory; name a file in it"),
     "resume with a config": (["train", "c.yaml", "--resume", "run"], "--resume"),
-    "init without a target": (["init", "rows.csv", "-o", "n.yaml"], "--target"),
+    "init without a target": (
+        ["init", "rows.csv", "-o", "n.yaml"],
+        "say what to predict with --target COL (the columns are a, b, c",
+    ),
     "init with an unknown target": (["init", "rows.csv", "--target", "q", "-o", "n.yaml"], "'q'"),
     "init of constants": (
         ["init", "same.csv", "--target", "y", "-o", "n.yaml"],

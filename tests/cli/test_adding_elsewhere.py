@@ -110,7 +110,9 @@ def test_an_activation(elsewhere, mlpengine):
     np.testing.assert_allclose(model.mlp.predict(x[:3, :2]), y, rtol=1e-5, atol=1e-6)
 
     # fit in Python and an estimator
-    fitted, _ = package.fit("rows.csv", "y", model={"hidden": [4], "activation": "squash"})
+    few = {"epochs": 2, "folds": None}
+    own = {"hidden": [4], "activation": "squash"}
+    fitted, _ = package.fit("rows.csv", "y", model=own, training=few)
     assert fitted.mlp.layers[0].activation.name == "squash"
     estimator = MlpRegressor(4, "squash", epochs=2, random_state=0).fit(x[:, :2], x[:, 2])
     assert estimator.mlp_.layers[0].activation.name == "squash"
@@ -178,7 +180,7 @@ def test_a_file_format(elsewhere, mlpengine):
     assert predicted[0] == predicted[1]
     assert len(predicted[0]) == 10
     assert mlpengine("evaluate", "whole", "NEW.JSONL").code == 0
-    fitted, _ = package.fit("rows.jsonl", "y", training={"epochs": 2})
+    fitted, _ = package.fit("rows.jsonl", "y", training={"epochs": 2, "folds": None})
     assert fitted.predict(read_table("NEW.JSONL")).shape == (9,)
 
 

@@ -114,6 +114,7 @@ def test_init_of_a_shipped_data_set(mlpengine, tmp_path):
     assert load_config(tmp_path / "penguins.yaml").config.data.target == ["species"]
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_init_quotes_names_that_yaml_would_misread(mlpengine, tmp_path):
     rows = "\n".join(f"{i},{i % 2},{i * 7 % 5}" for i in range(40))
     (tmp_path / "odd.csv").write_text("no: 1,yes,a # b\n" + rows + "\n")
@@ -298,13 +299,6 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
     numbers = [int(line.split(",")[0]) for line in whole[1:]]
     starts = [2 + i + sum(j % 50 == 7 for j in range(i)) for i in range(ROWS)]
     assert numbers == starts
-
-
-@pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_run_that_does_not_exist_is_called_so(command, at):
-    found = at(command, "ran", *(["flowers.csv"] if command == "predict" else []))
-    assert found.code in (1, 2)
-    assert "ran: there is no such run or model file - did you mean 'run'?" in found.err
 
 
 def test_predict_from_stdin_as_json(at, monkeypatch):

@@ -2,15 +2,18 @@
 
 import json
 import re
+import shutil
 from gzip import decompress
 from importlib.resources import files
 
 import numpy as np
 import pytest
+from small import SMALL
 
 from mlpengine import Mlp
 from mlpengine.errors import DataError
 from mlpengine.training.samples import read_diagnostics, read_epochs, read_samples
+from mlpengine_cli.main import run
 
 
 def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
@@ -38,22 +41,20 @@ def test_a_rate_far_too_low_is_said(mlpengine, config):
     assert re.search(r"multiply lr by [\d,]+, to begin with", result.out)
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """Train a run; return its directory."""
+    path = tmp_path_factory.mktemp("finished")
+    (path / "small.yaml").write_text(SMALL)
+    options = ("-q", "--epochs", "12", "--set", "diagnostics.every=5", "--out", str(path / "run"))
+    assert run(["train", str(path / "small.yaml"), *options]) == 0
+    return path / "run"
+
+
 @pytest.fixture
-def finished(mlpengine, config):
-    done = mlpengine(
-        "train",
-        config,
-        "--out",
-        "run",
-        "-q",
-        "--json",
-        "--epochs",
-        "12",
-        "--set",
-        "diagnostics.every=5",
-    )
-    assert done.code == 0, done.err
-    return config.parent / "run"
+def finished(once, mlpengine, config):
+    """Return a copy of the run, in the directory of the config."""
+    return shutil.copytree(once, config.parent / "run")
 
 
 def test_a_run_is_read(mlpengine, finished):
@@ -158,6 +159,21 @@ def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
     start = b"step,layer,quantity,value\n1,,loss,2.0\n"
     (tmp_path / "diagnostics.csv").write_bytes(start + line)
     with pytest.raises(DataError, match=r"diagnostics\.csv:3: is no sample"):
+        read_diagnostics(tmp_path, Mlp([2, 2]), {}, 9)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"loss": 2}, "the last sample must have a number of spikes"),
+        ({"spikes": 0, "hardest_row": 9}, r"the hardest row is number 9 of 9"),
+    ],
+)
+def test_a_last_sample_that_cannot_be_is_named(tmp_path, values, message):
+    lines = [f"1,,{name},{value}.0" for name, value in values.items()]
+    text = "\n".join(["step,layer,quantity,value", *lines])
+    (tmp_path / "diagnostics.csv").write_text(f"{text}\n")
+    with pytest.raises(DataError, match=message):
         read_diagnostics(tmp_path, Mlp([2, 2]), {}, 9)
 
 

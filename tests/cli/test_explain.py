@@ -1,7 +1,9 @@
 """`mlpengine explain`: importances and partial dependence, against formulas and scikit-learn."""
 
 import json
+import shutil
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from mlpengine.models.explain import dependence, feature_columns, importances
 from mlpengine.ops import MeanSquaredError
 from mlpengine.tables import read_table
 from mlpengine.training.loading import load
+from mlpengine_cli import main
 
 CONFIG = """\
 data: {source: rows.csv, target: y, encoding: piecewise, missing: indicator}
@@ -24,18 +27,27 @@ report: false
 """
 
 
-@pytest.fixture
-def run(mlpengine, tmp_path):
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
     """Train on y = 3 a + (1 in the west) + noise, with a column that means nothing."""
+    path = tmp_path_factory.mktemp("explained")
     rng = np.random.default_rng(0)
     a, noise = rng.standard_normal((2, 200))
     zone = rng.choice(["east", "west"], 200)
     y = 3 * a + (zone == "west") + 0.1 * rng.standard_normal(200)
     cells = [f"{v:.4f}" if i % 9 else "" for i, v in enumerate(noise)]
     lines = [f"{p:.4f},{q},{z},{t:.4f}" for p, q, z, t in zip(a, cells, zone, y, strict=True)]
-    (tmp_path / "rows.csv").write_text("\n".join(["a,noise,zone,y", *lines]) + "\n")
-    (tmp_path / "c.yaml").write_text(CONFIG)
-    assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
+    (path / "rows.csv").write_text("\n".join(["a,noise,zone,y", *lines]) + "\n")
+    (path / "c.yaml").write_text(CONFIG)
+    with chdir(path):
+        assert main.run(["train", "c.yaml", "-q", "--out", "run"]) == 0
+    return path
+
+
+@pytest.fixture
+def run(once, mlpengine, tmp_path):
+    """Return the path of the run, in a copy of its directory."""
+    shutil.copytree(once, tmp_path, dirs_exist_ok=True)
     return Path("run")
 
 

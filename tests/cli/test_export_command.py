@@ -124,6 +124,27 @@ def test_the_weights_are_those_of_the_model(mlpengine, run):
         assert (archive["2.weight"] == model.mlp.weights[1]).all()
 
 
+def test_weights_of_8_bits_say_their_error(mlpengine, config, run, tmp_path):
+    assert mlpengine("train", config, "--out", "r", "-q").code == 0
+    done = mlpengine("export", "r", "--format", "c", "--int8", "-o", "p.c")
+    assert (done.code, done.err) == (0, "")
+    assert " held-out rows:\n  " in done.out
+    assert " of flash with code and libraries on an ATmega328P, " in done.out
+    assert "int8_t" in (tmp_path / "p.c").read_text()
+    done = mlpengine("export", "r", "--format", "c", "--int8", "--json")
+    report = json.loads(done.out)["int8"]
+    assert report["rows"] > 0
+    assert all(0 < report["mean"][name] <= report["largest"][name] for name in report["mean"])
+    for options, message in (
+        (["r", "--format", "npz"], "--int8 is for --format c (the format is npz)"),
+        (["r", "--format", "c-train"], "--int8 is for --format c (the format is c-train)"),
+        ([run, "--format", "c"], "--int8 needs a run directory, whose training rows"),
+    ):
+        done = mlpengine("export", *options, "--int8")
+        assert done.code == 2
+        assert message in done.err
+
+
 def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
     if shutil.which("node") is None:
         pytest.skip("needs node")
@@ -158,9 +179,13 @@ def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
         (["{run}", "--format", "c-train", "--freeze", "a"], 2, "such as 0,1 (got 'a')"),
         (["{run}", "--format", "c-train", "--lr", "-1"], 2, "lr must be"),
         (["{run}", "--format", "c", "-o", "."], 2, ".: is a directory; name a file by --out"),
-        (["{run}", "--package", "arduino"], 2, "--package is for --format c or c-train"),
-        (["{run}", "--package", "arduino", "--format", "js"], 2, "package is for the format c"),
-        (["{run}", "--package", "arduino", "--format", "html"], 2, "are for c"),
+        (["{run}", "--package", "arduino"], 2, "model: the name must end in .c"),
+        (
+            ["{run}", "--package", "arduino", "--format", "js"],
+            2,
+            "--package is for --format c and c-train",
+        ),
+        (["{run}", "--package", "arduino", "--format", "html"], 2, "for --format c and c-train"),
         (
             ["{run}", "--package", "arduino", "--format", "c", "-o", "p.c"],
             2,

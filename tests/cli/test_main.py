@@ -204,31 +204,6 @@ def test_a_closed_pipe_is_no_error_message(tmp_path):
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "train none",
-        "train --resume none",
-        "train {config} --from none",
-        "check none",
-        "evaluate none",
-        "predict none none.csv",
-        "explain none",
-        "summary none",
-        "report none",
-        "export none --format onnx",
-        "diagnose none",
-        "compare none none",
-        "sweep none",
-    ],
-)
-def test_a_missing_run_or_config_is_wrong_usage(command, mlpengine, config):
-    found = mlpengine(*command.format(config=config).split())
-    assert found.code == 2
-    assert "none" in found.err
-    assert found.err.count("\n") == 1
-
-
 @pytest.fixture
 def interruptible():
     """Jobs that a shell runs in the background ignore SIGINT, and so do their tests."""

@@ -115,6 +115,7 @@ def test_predictions_in_python_log_the_same(at, trained, caplog):
     assert "column 'age': 2 rows far outside those trained on, such as 950" in record.message
 
 
+@pytest.mark.usefixtures("two_folds")
 def test_one_row_at_a_time_logs_a_column_once(caplog):
     g = np.random.default_rng(0)
     given = {"a": g.uniform(0, 10, 100), "y": g.normal(size=100)}

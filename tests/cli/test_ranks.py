@@ -129,7 +129,7 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     assert [getattr(rank_runs, name)() for name in of_two] == [0, 0, 0]
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     expected = printed(capsys.readouterr().out)
-    counts = {"update": len(rank_runs.CLIPS), "network": 8, "estimator": 2}
+    counts = {"update": len(rank_runs.CLIPS), "network": 6, "estimator": 2}
     assert {kind: len(lines) for kind, lines in expected.items()} == counts
     assert all(re.search("row 60 of the .*row 14 of the batch", one) for one in expected["update"])
     for ranks, first, last in ((2, of_two, ["apart shared 1", "lost"]), (4, ["updates"], [])):

@@ -3,7 +3,9 @@
 import json
 import logging
 import re
+import shutil
 import subprocess
+from contextlib import chdir
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.run_directory import RunDirectory
 from mlpengine_cli import session as session_module
+from mlpengine_cli.main import run
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill.py"
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
@@ -36,11 +39,29 @@ report: false
 """
 
 
-@pytest.fixture
-def rows(tmp_path):
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """Return a directory with a table, a config and its whole run."""
+    path = tmp_path_factory.mktemp("whole")
     lines = [f"{i},{i * i % 11},{'yn'[i * i % 11 > 4]}" for i in range(50)]
-    (tmp_path / "rows.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
-    (tmp_path / "c.yaml").write_text(CONFIG)
+    (path / "rows.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    (path / "c.yaml").write_text(CONFIG)
+    with chdir(path):
+        assert run(["train", "c.yaml", "--out", "a", "-q"]) == 0
+    return path
+
+
+@pytest.fixture
+def rows(once, tmp_path):
+    """Copy table and config."""
+    for name in ("rows.csv", "c.yaml"):
+        shutil.copy(once / name, tmp_path)
+
+
+@pytest.fixture
+def a(once, rows, tmp_path):
+    """Copy the whole run, too; return its directory.  Its data stay where they were."""
+    return shutil.copytree(once / "a", tmp_path / "a")
 
 
 def same(one, other):
@@ -60,8 +81,7 @@ def test_kill_9(mlpengine, tmp_path):
 
 
 @pytest.mark.parametrize("number", [1, 7, 20, 33])
-def test_a_run_that_died_goes_on(number, mlpengine, rows):
-    assert mlpengine("train", "c.yaml", "--out", "whole", "-q").code == 0
+def test_a_run_that_died_goes_on(number, mlpengine, a):
     with saving_until(lambda step, _: step >= number):
         assert mlpengine("train", "c.yaml", "--out", "died", "-q").code == 130
     for left in (".tmp-1-model.safetensors", "checkpoints/.tmp-1-step-000000005.safetensors"):
@@ -70,7 +90,7 @@ def test_a_run_that_died_goes_on(number, mlpengine, rows):
     found = mlpengine("train", "--resume", "died")
     assert found.code == 0
     assert ("resumed  step-" in found.err) == (number > 5)
-    assert same("whole", "died")
+    assert same(a, "died")
     assert not list(Path("died").rglob(".tmp-*"))
 
 
@@ -84,8 +104,7 @@ def test_a_finished_run_stays_as_it_is(mlpengine, rows):
     assert again == first
 
 
-def test_one_process_at_a_time(mlpengine, rows, tmp_path):
-    mlpengine("train", "c.yaml", "--out", "a", "-q")
+def test_one_process_at_a_time(mlpengine, a, tmp_path):
     with RunDirectory.open(tmp_path / "a"):
         found = mlpengine("train", "--resume", "a")
     assert (found.code, len(found.err.splitlines())) == (1, 1)
@@ -104,10 +123,7 @@ def test_data_that_changed_are_noticed(mlpengine, rows, tmp_path):
     assert "its data have changed since it began" in found.err
 
 
-def test_another_environment_is_a_warning_and_threads_are_pinned(
-    mlpengine, rows, caplog, monkeypatch
-):
-    mlpengine("train", "c.yaml", "--out", "a", "-q")
+def test_another_environment_is_a_warning_and_threads_are_pinned(mlpengine, a, caplog, monkeypatch):
     for path in Checkpoints(Path("a", "checkpoints")).paths():
         arrays, header = read_tensors(path)
         header["environment"]["threads"] = 2
@@ -122,8 +138,7 @@ def test_another_environment_is_a_warning_and_threads_are_pinned(
     assert seen == [2]
 
 
-def test_a_package_that_was_not_installed_is_no_warning(mlpengine, rows, caplog):
-    mlpengine("train", "c.yaml", "--out", "a", "-q")
+def test_a_package_that_was_not_installed_is_no_warning(mlpengine, a, caplog):
     for path in Checkpoints(Path("a", "checkpoints")).paths():
         arrays, header = read_tensors(path)
         header["environment"]["packages"] |= {"numexpr": None}
@@ -167,8 +182,7 @@ def test_a_config_that_changed_is_refused(checkpoints, mlpengine, rows, tmp_path
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "timings.csv"])
-def test_a_damaged_log_of_epochs_is_written_again(name, mlpengine, rows, tmp_path, caplog):
-    mlpengine("train", "c.yaml", "--out", "a", "-q")
+def test_a_damaged_log_of_epochs_is_written_again(name, mlpengine, a, tmp_path, caplog):
     path = tmp_path / "a" / name
     before = path.read_bytes()
     flip(path, len(before) // 2, 0x02)
@@ -178,8 +192,7 @@ def test_a_damaged_log_of_epochs_is_written_again(name, mlpengine, rows, tmp_pat
     assert path.read_bytes() == before
 
 
-def test_damaged_diagnostics_are_refused_and_may_be_removed(mlpengine, rows, tmp_path, caplog):
-    mlpengine("train", "c.yaml", "--out", "a", "-q")
+def test_damaged_diagnostics_are_refused_and_may_be_removed(mlpengine, a, tmp_path, caplog):
     path = tmp_path / "a" / "diagnostics.csv"
     before = path.read_bytes()
     damaged = {
@@ -203,8 +216,7 @@ def mounted(*options):
 
 
 @pytest.mark.parametrize("size", ["24k", "40k", "56k", "72k"])
-def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, rows, tmp_path):
-    assert mlpengine("train", "c.yaml", "--out", "whole", "-q").code == 0
+def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, a, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     done = mounted("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk))
@@ -219,6 +231,6 @@ def test_a_full_disk_ends_with_one_line_and_the_run_goes_on(size, mlpengine, row
         found = mlpengine("train", "--resume", disk / "run", "-q")
         if "there is nothing to resume" not in found.err:
             assert found.code == 0
-            assert same("whole", disk / "run")
+            assert same(a, disk / "run")
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)

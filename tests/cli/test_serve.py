@@ -331,6 +331,7 @@ CELLS = st.recursive(
 NAMES = st.sampled_from(model("dates").columns)
 
 
+@pytest.mark.no_cover
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     st.binary(max_size=60)

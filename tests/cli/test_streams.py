@@ -164,6 +164,8 @@ def hostile_table(folder):
     return names
 
 
+@pytest.mark.usefixtures("two_folds")
+@pytest.mark.no_cover
 def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_path, monkeypatch):
     monkeypatch.setattr("mlpengine_cli.streams.is_terminal", lambda: True)
     names = hostile_table(tmp_path)

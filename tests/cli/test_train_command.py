@@ -110,13 +110,13 @@ def test_the_reported_best_epoch_is_that_of_the_csv(mlpengine, config):
     assert result["validation"]["loss"] == rows["validation_loss"].min()
 
 
-@pytest.mark.parametrize("extra", ["model.dropout=0.3", "training.dtype=float64", "optimizer=sgd"])
-def test_the_same_seed_gives_the_same_bytes(mlpengine, config, extra):
+def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
+    extra = [f"--set={one}" for one in ("model.dropout=0.3", "training.dtype=float64")]
     for name in ("a", "b"):
-        assert mlpengine("train", config, "--out", name, "-q", "--set", extra).code == 0
+        assert mlpengine("train", config, "--out", name, "-q", *extra).code == 0
     for name in ("model.safetensors", "metrics.csv"):
         assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
-    mlpengine("train", config, "--out", "c", "-q", "--set", extra, "--seed", 1)
+    mlpengine("train", config, "--out", "c", "-q", *extra, "--seed", 1)
     assert Path("a", "metrics.csv").read_bytes() != Path("c", "metrics.csv").read_bytes()
 
 

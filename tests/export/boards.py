@@ -47,7 +47,7 @@ static FILE uart = FDEV_SETUP_STREAM(put, 0, _FDEV_SETUP_WRITE);
 __attribute__((constructor)) static void begin(void)
 {
   UCSR0B = 1 << TXEN0;
-  TCCR1B = 1; /* counts cycles */
+  TCCR1B = 2; /* counts eighths of cycles */
   stdout = &uart;
 }
 __attribute__((destructor)) static void end(void)

@@ -13,6 +13,7 @@ import pytest
 from test_export import MODELS, mixed_model, mixed_table
 from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
 
+import mlpengine
 from mlpengine import Mlp
 from mlpengine.errors import MissingExtraError, NumericalError, UsageError
 from mlpengine.export import _node, export
@@ -21,7 +22,9 @@ from mlpengine.export._node import row_objects
 from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.nn import ACTIVATIONS
-from mlpengine.tables import Table
+from mlpengine.tables import Column, Table, read_table
+from mlpengine.tables.cells import dates
+from mlpengine.tables.dialect import CsvDialect
 
 NODE = shutil.which("node")
 
@@ -138,6 +141,60 @@ def test_cells_are_read_as_predict_reads_them_and_intervals_are_its_own(flats, t
             np.testing.assert_allclose(values / spread, expected / spread, rtol=0, atol=1e-5)
 
 
+DATES = {
+    "mm/dd/yyyy": ["05/06/2024", "2/29/2024", "12/31/1969"],
+    "dd-month-yy": ["1-Feb-68", "31-december-69", "09-Sept-24", "7-MAY-00"],
+    "yyyy.mm.dd HH:MM:SS AM": ["2024.01.02 12:00:00 am", "2024.12.31 11:59:59 PM"],
+    None: ["3:05 pm", "12:30AM", "12:30 PM", "23:59:59", "1.2.2024 3:04", "2024-01-01 00:00-00:30"],
+}
+WRONG_DATES = {
+    "mm/dd/yyyy": ["13/06/2024", "2/30/2024"],
+    "dd-month-yy": ["1-Fab-68", "1-Feb-1968"],
+    "yyyy.mm.dd HH:MM:SS AM": ["2024.01.02 13:00:00 am", "2024.01.02 0:00:00 PM"],
+    None: ["13:05 pm", "24:00", "05/06/2024"],
+}
+
+
+def test_dates_of_every_format_are_those_of_predict(tmp_path):
+    """The model is linear in the seconds, so that predictions tell them apart."""
+    modules, rows, expected = {}, {}, {}
+    for i, (form, texts) in enumerate(DATES.items()):
+        reading = CsvDialect(date_format=form)
+        moments = [dates([text], frozenset(), reading.date_pattern("when")) for text in texts]
+        seconds = np.array([0.0, 1e9]) if form else np.array([0.0, 8e4])
+        table = Table({"when": Column(seconds, "date"), "y": Column(np.arange(2.0))}, "made")
+        fitted = Preprocessor(
+            "y", task="regression", standardize_target=False, reading=reading
+        ).fit(table)
+        mlp = Mlp([fitted.n_features, 1], seed=i, dtype="float64")
+        model = Model(mlp, fitted, "mse")
+        modules[f"m{i}"] = to_js(model)[0].decode()
+        rows[f"m{i}"] = [{"when": text} for text in (*texts, *WRONG_DATES[form])]
+        known = Table({"when": Column(np.concatenate(moments), "date")}, "made")
+        expected[f"m{i}"] = model.predict(known)
+    answers = in_node(tmp_path, modules, rows)
+    for name, values in expected.items():
+        got = answers[name]
+        shown = [one["values"]["y"] for one in got[: len(values)]]
+        np.testing.assert_allclose(shown, values, rtol=1e-6, atol=1e-6)
+        for one in got[len(values) :]:
+            assert 'column "when" needs a date' in one
+
+
+def test_sets_of_classes_are_those_of_predict(tmp_path):
+    model, _ = mlpengine.fit("penguins", model={"hidden": [8]}, training={"folds": 3, "epochs": 6})
+    table = read_table("penguins")
+    cells = row_objects(model.preprocessor, table)
+    levels = (0.5, 0.9, 0.99)
+    rows = [[row, {"level": level}] for level in levels for row in cells]
+    answers = in_node(tmp_path, {"m": to_js(model)[0].decode()}, {"m": [*rows, cells[0]]})["m"]
+    shown = np.array([[name in one["set"] for name in model.classes] for one in answers])
+    expected = [model.predict_set(table, level) for level in levels]
+    np.testing.assert_array_equal(shown[:-1], np.concatenate(expected))
+    assert expected[0].sum() < expected[1].sum() < expected[2].sum()
+    assert answers[-1]["set"] == answers[len(cells)]["set"]  # 0.9
+
+
 def test_what_is_no_cell_is_refused_by_the_name_of_its_column(flats, tmp_path):
     usual = {"area": 70.5, "rooms": 3, "kind": "old", "sold": "2024-05-06", "lift": True}
     no_rooms = {name: cell for name, cell in usual.items() if name != "rooms"}
@@ -187,9 +244,13 @@ def test_what_has_no_javascript_is_refused(tmp_path):
 
 
 def test_size_is_under_three_times_that_of_the_weights(tmp_path):
+    """With the columns of a table, too."""
     mlp = Mlp([20, 64, 64, 1], seed=1)
-    export(mlp, tmp_path / "net.js")
-    assert (tmp_path / "net.js").stat().st_size < 3 * mlp.params.flat.nbytes
+    x = np.random.default_rng(4).standard_normal((50, 20))
+    table = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
+    for model in (mlp, Model(mlp, table, "mse")):
+        export(model, tmp_path / "net.js")
+        assert (tmp_path / "net.js").stat().st_size < 2 * mlp.params.flat.nbytes
 
 
 def test_webassembly_gives_our_predictions(flats, tmp_path):
@@ -202,7 +263,9 @@ def test_webassembly_gives_our_predictions(flats, tmp_path):
         exported = export(model, tmp_path / "a b.wasm")
         assert 0 < exported.difference <= 1e-5
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a b.mjs", "a b.wasm"]
-        assert (tmp_path / "a b.wasm").read_bytes()[:4] == b"\0asm"
+        data = (tmp_path / "a b.wasm").read_bytes()
+        assert data[:4] == b"\0asm"
+        assert len(data) < 2 * model.params.nbytes + 20_000  # in double for dates
 
 
 def test_without_zig_the_error_names_the_extra(flats, tmp_path, monkeypatch):

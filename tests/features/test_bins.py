@@ -115,6 +115,11 @@ def test_booleans_and_waves_of_dates_have_no_components():
     )
 
 
+def test_categories_alone_have_no_components():
+    table = Table({"word": Column(np.arange(300, dtype=np.int32) % 2, "text", ("a", "b"))})
+    assert Preprocessor(encoding="piecewise").fit(table).n_features == 3
+
+
 def test_names_have_the_digits_that_tell_edges_apart():
     table = {"carat": np.array([0.4, 0.7, 1.01]), "year": np.array([2000.25, 2000.5, 2001.0])}
     assert fit(table, bins=2).feature_names == [

@@ -18,13 +18,13 @@ from mlpengine.models import calibration
 from mlpengine.models.calibration import (
     ClassSets,
     Residuals,
-    best_shares,
     error_of_mean,
     fit_temperature,
     spread,
 )
 from mlpengine.models.metrics import calibration_error
 from mlpengine.models.model import Model
+from mlpengine.models.network_kinds import best_shares
 from mlpengine.models.task import (
     BinaryClassification,
     Classification,

@@ -128,8 +128,9 @@ TITLES = {
 }
 
 
-@pytest.mark.parametrize("count", [1, 12, 300])
-@pytest.mark.parametrize("name", TITLES)
+@pytest.mark.parametrize(
+    ("name", "count"), [("classes", 1), ("numbers", 12), ("no validation", 300)]
+)
 def test_training_shows_every_epoch(name, count):
     metrics, titles = TITLES[name]
     panels = drawn(*charts.training_charts(epochs(count, metrics)))
@@ -255,6 +256,7 @@ def test_the_dashboard_is_drawn_in_both_themes(tmp_path, samples, layers, dark):
     assert picture.shape[1] == 2250
     assert (picture[0, 0, :3].mean() < 0.2) == dark
     assert len(np.unique(picture[::7, ::7, :3].reshape(-1, 3), axis=0)) > 20
-    known.series._values[:] = np.nan
-    pictures.save_dashboard(known, path)
-    assert min(imread(path).shape[:2]) > 500
+    if layers == 1:
+        known.series._values[:] = np.nan
+        pictures.save_dashboard(known, path)
+        assert min(imread(path).shape[:2]) > 500

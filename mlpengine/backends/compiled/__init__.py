@@ -11,18 +11,22 @@ file.  Code that all programs share is in the headers.
 an op without a compiled rule here runs its NumPy rules.
 """
 
-from mlpengine.backends.compiled.executor import (
-    BAD_LABEL,
-    FINISHED,
-    NOT_FINITE,
-    Executor,
-    available_targets,
-    chosen_target,
-    compile_program,
-)
-from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
-from mlpengine.backends.update import Update
-from mlpengine.backends.values import UnsupportedError
+from typing import TYPE_CHECKING
+
+from mlpengine.common.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from mlpengine.backends.compiled.cache import available_targets, chosen_target
+    from mlpengine.backends.compiled.executor import (
+        BAD_LABEL,
+        FINISHED,
+        NOT_FINITE,
+        Executor,
+        compile_program,
+    )
+    from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
+    from mlpengine.backends.update import Update
+    from mlpengine.backends.values import UnsupportedError
 
 __all__ = [
     "BAD_LABEL",
@@ -37,3 +41,19 @@ __all__ = [
     "chosen_target",
     "compile_program",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "cache": ("available_targets", "chosen_target"),
+        "executor": (
+            "BAD_LABEL",
+            "FINISHED",
+            "NOT_FINITE",
+            "Executor",
+            "Update",
+            "compile_program",
+        ),
+        "kernel": ("InstructionLike", "LossInstruction", "UnsupportedError"),
+    },
+)

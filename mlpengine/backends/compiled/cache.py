@@ -28,14 +28,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlpengine.backends.compiled.target import (
+    LEVEL_NAMES,
     SECONDS,
     CompileTarget,
+    chosen_level,
+    compiler_command,
     compiler_stamp,
     find_target,
     run_compilers,
 )
 from mlpengine.common import system
-from mlpengine.errors import CompileError
+from mlpengine.errors import CompileError, UsageError, install_line
 
 LIBRARY, DIGEST = ".so", ".sha256"
 """How the names of files end; loaders of all systems take a library of any name."""
@@ -76,6 +79,40 @@ def load_library(
         raise CompileError(f"compiled program: {folder / key} must be loadable once it is built")
     _loaded[key] = library
     return library
+
+
+def chosen_target() -> CompileTarget:
+    """Return the target of the installed compiler for the level that $MLPENGINE_TARGET names.
+
+    Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
+    """
+    return known_target(compiler(), chosen_level())
+
+
+def available_targets() -> list[CompileTarget]:
+    """Return the targets of the installed compiler for each level of this processor, highest first.
+
+    Raises: CompileError if there is no compiler.
+    """
+    targets, command = [], compiler()
+    for level in LEVEL_NAMES:
+        with suppress(UsageError):
+            targets.append(known_target(command, level))
+    return targets
+
+
+def compiler() -> tuple[str, ...]:
+    """Return the command of the installed compiler.  Raises: CompileError if there is none."""
+    command = compiler_command()
+    if command is None:
+        named = os.environ.get("CC")
+        raise CompileError(
+            f"compiler: $CC must be the command of a C compiler (CC={named!r})"
+            if named
+            else "compiler: a C compiler must be on PATH or named by $CC; "
+            f"{install_line('compiled')} brings one"
+        )
+    return command
 
 
 def known_target(command: tuple[str, ...], level: str) -> CompileTarget:

@@ -1,20 +1,21 @@
 /* Clipping of the gradients.  Defined before this: PARAMS, TINY, what step.h requires for an
    update, CLIP, the rule, and its arrays: for PERCENTILE_CLIP CLIP_NORMS, CLIP_SORTED and
-   CLIP_COUNTS, for UNIT_CLIP CLIP_UNITS.  `call->clip` holds the settings of the rule. */
+   CLIP_COUNTS, for UNIT_CLIP CLIP_UNITS.  `call->clip` holds the settings of the rule.
+
+   clip_gradients() returns the norm of clipped gradients, and sets the factor by which the update
+   multiplies all of them, which then are in the cache. */
 #define NORM_CLIP 0
 #define PERCENTILE_CLIP 1
 #define UNIT_CLIP 2
 
 #if CLIP == NORM_CLIP
-/* Multiply the gradients by min(1, limit / (norm + 1e-6)); return the norm after it. */
-static double clip_gradients(struct call *call, const double norm, const struct part part) {
-  void *const *table = call->table;
-  (void)table, (void)part;
+/* Set the factor min(1, limit / (norm + 1e-6)). */
+static double clip_gradients(const struct call *call, const double norm, double *factor,
+                             const struct part part) {
+  (void)part;
   const double limit = call->clip[0];
-  if (norm + 1e-6 <= limit) return norm;
-  const double factor = limit / (norm + 1e-6);
-  EACH_RANGE(first, last) scale(GRADS, (real)factor, first, last);
-  return norm * factor;
+  if (norm + 1e-6 > limit) *factor = limit / (norm + 1e-6);
+  return norm * *factor;
 }
 
 #elif CLIP == PERCENTILE_CLIP
@@ -50,21 +51,21 @@ static double next_limit(struct call *call, const double norm) {
   return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
 }
 
-static double clip_gradients(struct call *call, const double norm, const struct part part) {
-  void *const *table = call->table;
-  (void)table;
+static double clip_gradients(struct call *call, const double norm, double *factor,
+                             const struct part part) {
   if (LEADS) call->limit = next_limit(call, norm);
   barrier(part);
   const double limit = call->limit;
-  if (norm <= limit) return norm;
-  EACH_RANGE(first, last) scale(GRADS, (real)(limit / norm), first, last);
-  return norm * (limit / norm);
+  if (norm > limit) *factor = limit / norm;
+  return norm * *factor;
 }
 
 #else
 /* Multiply the gradient of each unit by min(1, ratio max(norm(w), eps) / norm(g)).  Squares of
    large gradients would overflow. */
-static double clip_gradients(struct call *call, const double norm, const struct part part) {
+static double clip_gradients(struct call *call, const double norm, double *all,
+                             const struct part part) {
+  (void)all;
   void *const *table = call->table;
   const double ratio = call->clip[0], eps = call->clip[1];
   const int large = !(norm < sqrt(LARGEST_SUM) / 2);

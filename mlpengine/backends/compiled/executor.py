@@ -1,27 +1,20 @@
 """Replay of a generated program: one call into machine code."""
 
 import ctypes
-import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from math import inf
 
 import numpy as np
 
-from mlpengine.backends.compiled.cache import known_target, load_library
+from mlpengine.backends.compiled.cache import chosen_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
-from mlpengine.backends.compiled.target import (
-    LEVEL_NAMES,
-    CompileTarget,
-    chosen_level,
-    compiler_command,
-)
+from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.update import Clipping, Update
 from mlpengine.common.buffers import address_of
-from mlpengine.errors import CompileError, RunError, UsageError, install_line
+from mlpengine.errors import RunError
 from mlpengine.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST = range(6)
@@ -34,40 +27,6 @@ NOTHING = np.zeros(1, np.int64)
 
 EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 """The functions that every compiled program exports."""
-
-
-def chosen_target() -> CompileTarget:
-    """Return the target of the installed compiler for the level that $MLPENGINE_TARGET names.
-
-    Raises: CompileError if there is no compiler; UsageError if the processor lacks the level.
-    """
-    return known_target(compiler(), chosen_level())
-
-
-def available_targets() -> list[CompileTarget]:
-    """Return the targets of the installed compiler for each level of this processor, highest first.
-
-    Raises: CompileError if there is no compiler.
-    """
-    targets, command = [], compiler()
-    for level in LEVEL_NAMES:
-        with suppress(UsageError):
-            targets.append(known_target(command, level))
-    return targets
-
-
-def compiler() -> tuple[str, ...]:
-    """Return the command of the installed compiler.  Raises: CompileError if there is none."""
-    command = compiler_command()
-    if command is None:
-        named = os.environ.get("CC")
-        raise CompileError(
-            f"compiler: $CC must be the command of a C compiler (CC={named!r})"
-            if named
-            else "compiler: a C compiler must be on PATH or named by $CC; "
-            f"{install_line('compiled')} brings one"
-        )
-    return command
 
 
 class CallStruct(ctypes.Structure):

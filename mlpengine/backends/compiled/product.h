@@ -41,31 +41,31 @@ INLINE void pack_transposed_inline(real *restrict panel, const real *restrict w,
       UNROLL for (int i = 0; i < 16; i++)
         if (i < n) store(panel + (k + i) * width + v, r[i]);
     }
-#elif defined(TRANSPOSE_BY_EIGHT)
-  static const float zeros[8];
-  float ends[8][8] = {{0}};
+#elif defined(TRANSPOSE_BLOCKS)
+  static const real zeros[BLOCK];
+  real ends[BLOCK][BLOCK] = {{0}};
   int64_t k = 0;
   if (j < 0) __builtin_unreachable(); /* GCC warns of what it would do for such a column */
   if (j + width <= columns) /* whole blocks, most of them */
-    for (; k + 8 <= depth; k += 8)
-      for (int64_t v = 0; v < width; v += 8) {
-        vec8 r[8];
-        const float *const first = w + (j + v) * ld + k, *row[8];
-        UNROLL for (int i = 0; i < 8; i++) row[i] = first + i * ld;
+    for (; k + BLOCK <= depth; k += BLOCK)
+      for (int64_t v = 0; v < width; v += BLOCK) {
+        block_row r[BLOCK];
+        const real *const first = w + (j + v) * ld + k, *row[BLOCK];
+        UNROLL for (int i = 0; i < BLOCK; i++) row[i] = first + i * ld;
         load_transposed(r, row);
-        UNROLL for (int i = 0; i < 8; i++) memcpy(panel + (k + i) * width + v, &r[i], 32);
+        UNROLL for (int i = 0; i < BLOCK; i++) memcpy(panel + (k + i) * width + v, &r[i], 32);
       }
-  for (; k < depth; k += 8)
-    for (int64_t v = 0; v < width; v += 8) {
-      vec8 r[8];
-      const float *row[8];
-      const int64_t n = MIN(8, depth - k);
-      UNROLL for (int i = 0; i < 8; i++) {
+  for (; k < depth; k += BLOCK)
+    for (int64_t v = 0; v < width; v += BLOCK) {
+      block_row r[BLOCK];
+      const real *row[BLOCK];
+      const int64_t n = MIN(BLOCK, depth - k);
+      UNROLL for (int i = 0; i < BLOCK; i++) {
         row[i] = j + v + i < columns ? w + (j + v + i) * ld + k : zeros;
-        if (n < 8) row[i] = memcpy(ends[i], row[i], (size_t)n * sizeof(float));
+        if (n < BLOCK) row[i] = memcpy(ends[i], row[i], (size_t)n * sizeof(real));
       }
       load_transposed(r, row);
-      UNROLL for (int i = 0; i < 8; i++)
+      UNROLL for (int i = 0; i < BLOCK; i++)
         if (i < n) memcpy(panel + (k + i) * width + v, &r[i], 32);
     }
 #else
@@ -91,20 +91,16 @@ SHARED void pack_tile(real *restrict tile, const real *restrict a, const int64_t
     for (; (k + 1) * rows + LANES <= terms * rows; k++)
       for (int64_t v = 0; v < rows; v += LANES)
         store(tile + k * rows + v, load(a + k * a_term + v));
-#ifdef TRANSPOSE_BY_EIGHT
+#ifdef TRANSPOSE_BLOCKS
   else
-    for (; (k + 8) * rows + 8 <= terms * rows; k += 8) {
-      vec8 r[2][8];
-      for (int64_t v = 0; 8 * v < rows; v++) {
-        const float *row[8];
-        UNROLL for (int i = 0; i < 8; i++) row[i] = a + MIN(8 * v + i, rows - 1) * a_row + k;
-        load_transposed(r[v], row);
+    for (; (k + BLOCK) * rows + BLOCK <= terms * rows; k += BLOCK)
+      for (int64_t v = (rows - 1) / BLOCK * BLOCK; v >= 0; v -= BLOCK) { /* the last one overlaps */
+        block_row r[BLOCK];
+        const real *row[BLOCK];
+        UNROLL for (int i = 0; i < BLOCK; i++) row[i] = a + MIN(v + i, rows - 1) * a_row + k;
+        load_transposed(r, row);
+        UNROLL for (int i = 0; i < BLOCK; i++) memcpy(tile + (k + i) * rows + v, &r[i], 32);
       }
-      UNROLL for (int i = 0; i < 8; i++) {
-        memcpy(tile + (k + i) * rows, &r[0][i], 32);
-        if (rows > 8) memcpy(tile + (k + i) * rows + 8, &r[1][i], 32);
-      }
-    }
 #endif
   for (; k < terms; k++)
     for (int64_t i = 0; i < rows; i++) tile[k * rows + i] = a[i * a_row + k * a_term];

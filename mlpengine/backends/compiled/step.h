@@ -48,23 +48,23 @@ static int64_t compute(struct call *call, const int64_t *order, const int64_t nu
 #endif
 
 #ifdef PARAMETERS
-/* Apply update `number` to this part of the parameters. */
+/* Apply update `number` to this part of the parameters, and multiply their gradients by `factor`. */
 static int64_t update_part(struct call *call, const int64_t number, const double lr,
-                           const double decay, const struct part part) {
+                           const double decay, const double factor, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   const int flushes = number > 1 && (number - 1) % FLUSH_EVERY == 0;
   (void)part;
   EACH_RANGE(first, last) {
     if (flushes) flush(table, workspace, first, last);
-    update(table, workspace, call, (double)number, lr, decay, first, last);
+    update(table, workspace, call, (double)number, lr, decay, factor, first, last);
 #ifdef RANKS
     publish(call, first, last, part);
 #endif
   }
 #ifdef RANKS
   if (FIRST(CHUNKS) > 0 || LAST(CHUNKS) == 0) /* `carried`, which is each rank's own */
-    update(table, workspace, call, (double)number, lr, decay, 0, 0);
+    update(table, workspace, call, (double)number, lr, decay, factor, 0, 0);
   barrier(part);
   if (part.count > 1 && part.ranks->lost) return LOST;
   receive(call, part);
@@ -87,13 +87,14 @@ static int64_t apply(struct call *call, const int64_t number, const double lr, c
 #endif
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
   if (norm > call->max_norm) return LARGE_NORM;
-  const double clipped = clip_gradients(call, norm, part);
+  double factor = 1;
+  const double clipped = clip_gradients(call, norm, &factor, part);
   if (lr * clipped > LARGEST_UPDATE) return NOT_FINITE;
   if (LEADS) {
     call->clips += clipped < norm;
     call->clipped = clipped;
   }
-  return update_part(call, number, lr, decay, part);
+  return update_part(call, number, lr, decay, factor, part);
 }
 #endif
 

@@ -1,23 +1,29 @@
 /* Transpositions of blocks: those of packed panels, and rows of few columns as vectors of columns. */
 
-#if BYTES >= 32 && defined(REAL_IS_FLOAT) && defined(__has_builtin)
+#if BYTES >= 32 && defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
-#define TRANSPOSE_BY_EIGHT
-typedef float vec8 __attribute__((vector_size(32)));
+#define TRANSPOSE_BLOCKS
 #define SHUFFLE __builtin_shufflevector
+#define BLOCK (32 / (int)sizeof(real)) /* rows and columns of a block: 8 floats or 4 doubles */
+typedef real block_row __attribute__((vector_size(32)));
+typedef real half_row __attribute__((vector_size(16)));
 
-typedef float vec4 __attribute__((vector_size(16)));
-
-/* Load 8 entries from each of 8 rows and transpose them.  The halves of a vector come from two rows,
-   because loads are cheaper than the permutations that they replace. */
-INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
-  vec8 r[8], s[8];
-  UNROLL for (int i = 0; i < 8; i++) {
-    vec4 low, high;
-    memcpy(&low, row[i % 4] + i / 4 * 4, 16);
-    memcpy(&high, row[i % 4 + 4] + i / 4 * 4, 16);
+/* Load the entries of a block from its rows and transpose them.  The halves of a vector come from
+   two rows, because loads are cheaper than the permutations that they replace. */
+INLINE void load_transposed(block_row to[BLOCK], const real *const row[BLOCK]) {
+  block_row r[BLOCK];
+  UNROLL for (int i = 0; i < BLOCK; i++) {
+    half_row low, high;
+    memcpy(&low, row[i % (BLOCK / 2)] + i / (BLOCK / 2) * (BLOCK / 2), 16);
+    memcpy(&high, row[i % (BLOCK / 2) + BLOCK / 2] + i / (BLOCK / 2) * (BLOCK / 2), 16);
+#ifdef REAL_IS_FLOAT
     r[i] = SHUFFLE(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+    r[i] = SHUFFLE(low, high, 0, 1, 2, 3);
+#endif
   }
+#ifdef REAL_IS_FLOAT
+  block_row s[8];
   UNROLL for (int i = 0; i < 8; i += 2) {
     s[i] = SHUFFLE(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
     s[i + 1] = SHUFFLE(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
@@ -26,11 +32,17 @@ INLINE void load_transposed(vec8 to[8], const float *const row[8]) {
     to[i + 2 * h] = SHUFFLE(s[i + h], s[i + 2 + h], 0, 1, 8, 9, 4, 5, 12, 13);
     to[i + 2 * h + 1] = SHUFFLE(s[i + h], s[i + 2 + h], 2, 3, 10, 11, 6, 7, 14, 15);
   }
+#else
+  UNROLL for (int i = 0; i < 4; i += 2) {
+    to[i] = SHUFFLE(r[i], r[i + 1], 0, 4, 2, 6);
+    to[i + 1] = SHUFFLE(r[i], r[i + 1], 1, 5, 3, 7);
+  }
+#endif
 }
 #endif
 #endif
 
-#if defined(TRANSPOSE_BY_EIGHT) && defined(WITH_MASKS)
+#if defined(TRANSPOSE_BLOCKS) && defined(WITH_MASKS) && defined(REAL_IS_FLOAT)
 #define TRANSPOSE_BY_SIXTEEN
 /* Four entries from each quarter of two vectors, given by their places in the first quarters. */
 #define FROM_QUARTERS(a, b, p, q, s, t)                                                   \
@@ -70,6 +82,17 @@ SHARED void transpose(vec r[LANES]) {
   UNROLL for (int i = 0; i < 16; i++) kept[i] = r[i];
   transpose_sixteen(kept);
   UNROLL for (int i = 0; i < 16; i++) r[i] = kept[i];
+#elif defined(TRANSPOSE_BLOCKS)
+  vec rows[LANES];
+  memcpy(rows, r, sizeof rows);
+  for (int64_t i = 0; i < LANES; i += BLOCK)
+    for (int64_t j = 0; j < LANES; j += BLOCK) {
+      block_row block[BLOCK];
+      const real *row[BLOCK];
+      UNROLL for (int b = 0; b < BLOCK; b++) row[b] = (const real *)&rows[i + b] + j;
+      load_transposed(block, row);
+      UNROLL for (int b = 0; b < BLOCK; b++) memcpy((real *)&r[j + b] + i, &block[b], 32);
+    }
 #else
   real rows[LANES][LANES];
   memcpy(rows, r, sizeof rows);

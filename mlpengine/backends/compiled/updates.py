@@ -31,14 +31,18 @@ def update_functions(
     decayed = "params" if update.decayed else ""
     parameters = (
         "const struct call *call, const double t, const double rate, const double decay, "
-        "const int64_t first, const int64_t last"
+        "const double factor, const int64_t first, const int64_t last"
     )
     return (
         CFunction(
             "update",
             "update",
             [*vectors],
-            [line for part in update.each for line in _update(part, update, itemsize)],
+            [
+                "const vec clipping = splat((real)factor);",
+                "const int clips = (real)factor != 1;",
+                *(line for part in update.each for line in _update(part, update, itemsize)),
+            ],
             "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
         ),
@@ -151,7 +155,8 @@ def _vector(
     decayed = ["old_p = old_p * keep;"] if decays else []
     return [
         *(f"vec old_{n} = {load_vector(at, lanes)};" for n, at in places.items() if n in read),
-        *([f"const vec old_g = {load_vector('grads + i', lanes)};"] if "g" in read else []),
+        f"vec old_g = {load_vector('grads + i', lanes)};",
+        If("clips", ["old_g = old_g * clipping;", store("grads + i", "old_g", lanes)]),
         *decayed,
         *statements,
         *(store(places[name], f"new_{name}", lanes) for name in update.outputs),

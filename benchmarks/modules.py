@@ -1,0 +1,85 @@
+"""How far JavaScript and WebAssembly are from ``predict`` on real tables.
+
+``python benchmarks/modules.py FOLDER`` (extras ``quality`` and ``compiled``, and Node; ``--smoke``
+for two shipped tables) takes the tables of a folder as ``benchmarks/arena.py`` does, with
+``--tables`` and ``--half`` as there, and at most ``--rows`` of each.  ``init`` and ``train`` make a
+model, folds and kinds of networks included, of a few epochs; ``export`` writes it as js and as
+wasm, and Node predicts up to 500 held-out rows.
+
+Each table is a line: the networks, the bytes of the weights and of both files, and the largest
+difference of a probability, or of a number in units of its standard deviation.  A class that is not
+the same ends the script, and so does a difference beyond 1e-5.
+"""
+
+import argparse
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from arena import Contest, contests
+from machine import describe
+from quality_methods import in_this_process
+from quality_tables import problems
+
+import mlpengine
+from mlpengine.export import export
+from mlpengine_cli.export import held_out_rows
+
+
+def exported(table: Contest, rows: int, epochs: int) -> Iterator[Any]:
+    """Yield the facts of a table, as its line shows them."""
+    frame = table.problem.frame
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        csv, config, run = (str(folder / one) for one in ("rows.csv", "config.yaml", "run"))
+        frame.iloc[:: -(-len(frame) // rows)].to_csv(csv, index=False)
+        in_this_process(["init", csv, "--target", table.problem.target, "-o", config])
+        settings = (f"training.epochs={epochs}", "training.threads=1", "report=false")
+        options = [word for setting in settings for word in ("--set", setting)]
+        in_this_process(["train", config, "-q", "--out", run, *options])
+        model = mlpengine.load(run)
+        held = held_out_rows(Path(run), model)
+        yield from (len(model.networks), f"{model.params.nbytes:,}", held.n_rows if held else 0)
+        for form in ("js", "wasm"):
+            file = folder / f"model.{form}"
+            difference = export(model, file, rows=held).difference
+            yield from (f"{file.stat().st_size:,}", f"{difference:.1e}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--half", choices=["choose", "report"])
+    parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--rows", type=int, default=6_000)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--smoke", action="store_true", help="two shipped tables")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if shutil.which("node") is None:
+        print("NOTHING WAS COMPARED: needs Node")
+        return
+    describe()
+    if args.smoke:
+        shipped = (p for p in problems() if p.name in ("diabetes", "penguins"))
+        tables = (Contest(problem, "random") for problem in shipped)
+        args.epochs = 1
+    elif args.folder:
+        tables = contests(args.folder, args.half, args.tables)
+    else:
+        parser.error("needs FOLDER, or --smoke")
+    print("| table | networks | weights | rows | js | difference | wasm | difference |")
+    print("|" + " --- |" * 8)
+    largest, count = 0.0, 0
+    for table in tables:
+        facts = [*exported(table, args.rows, args.epochs)]
+        largest, count = max(largest, *map(float, facts[4::2])), count + 1
+        print(f"| {table.problem.name} | {' | '.join(map(str, facts))} |", flush=True)
+    print(f"\n{count} tables: largest difference {largest:.1e}, and every class the same")
+
+
+if __name__ == "__main__":
+    main()
