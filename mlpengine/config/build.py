@@ -175,6 +175,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
             train,
             parts.get("validation"),
             folds=data.folds,
+            in_time=config.data.split.time is not None,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             start=start.networks if start else (),

@@ -422,6 +422,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             part,
             held_out,
             folds=folds,
+            in_time="times" in divided_by,
             numbers=self._numbers,
             ranks=None if self.comm is None else Ranks(self.comm),
             members=self._members if again else (),

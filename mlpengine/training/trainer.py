@@ -62,6 +62,9 @@ from mlpengine.training.nonfinite_rule import NonfiniteRule
 from mlpengine.training.starting import copy_weights
 from mlpengine.training.transfer import HeldRows
 
+NEWEST = 3 / 8
+"""Share of folds in time, the newest, whose errors make intervals."""
+
 SMALL_STEP = 2**20
 """Parameters times rows of a batch below which two ranks are no faster than one."""
 
@@ -177,6 +180,7 @@ class Trainer(KnownAttributes):
         task: how outputs are read.
         train, validation: the rows; validation is None for none, and where there are folds.
         folds: the fold of each training row, as many as `settings.training.folds` says.
+        in_time: whether folds follow each other in time.
         numbers: which of the features are numbers and which are components of their bins, by which
             kinds of networks differ.
         ranks: share the batches of one network, or several networks.
@@ -206,6 +210,7 @@ class Trainer(KnownAttributes):
         validation: Split | None = None,
         *,
         folds: Array | None = None,
+        in_time: bool = False,
         numbers: Numbers | None = None,
         ranks: Ranks | None = None,
         start: Sequence[TabularNetwork] = (),
@@ -219,7 +224,7 @@ class Trainer(KnownAttributes):
             raise UsageError("trainer: settings.training.loss must be given (got None)")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
-        self.numbers, self.ranks, self.held = numbers, ranks, held
+        self.in_time, self.numbers, self.ranks, self.held = in_time, numbers, ranks, held
         self._last: Loop | EnsembleLoop | None = None
         self.kinds = training.trained_kinds if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
@@ -461,9 +466,10 @@ class Trainer(KnownAttributes):
         """Return the trained networks with what rows tell that did not train them.
 
         With folds these are the best shares of several kinds of networks, linear ones too, and the
-        residuals of numbers or the probabilities of true classes. If the settings ask for it, the
-        last layers are divided by a temperature of classes, which rows out of fold or the
-        validation part choose.
+        residuals of numbers or the probabilities of true classes. Where folds follow each other in
+        time, residuals are those of the newest, without a gain by averaging: networks that saw
+        later rows, too, err less on earlier ones. If the settings ask for it, the last layers are
+        divided by a temperature of classes, which rows out of fold or the validation part choose.
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
@@ -488,12 +494,18 @@ class Trainer(KnownAttributes):
         mean, task = fitted.mean, self.task
         fitted = self._calibrated(fitted, train, lambda x: mean.out_of_fold(x, folds))
         scorer = Scorer(fitted.scored_loss, task, task.outputs, mean.networks[0].dtype)
-        share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
+        share = None
+        if not self.in_time:
+            share = error_of_mean(task, mean.by_fold, folds, train, scorer.mean_loss)
         fitted = replace(fitted, mean_error=share)
         output = mean.out_of_fold(train.x, folds)
         if isinstance(task, Regression):
             predictions = task.predict(output)
-            residuals = Residuals.of(train.truth - predictions, predictions, share)
+            errors, count = train.truth - predictions, int(folds.max()) + 1
+            if self.in_time:
+                newest = folds >= count - max(1, round(NEWEST * count))
+                errors, predictions = errors[newest], predictions[newest]
+            residuals = Residuals.of(errors, predictions, share)
             return replace(fitted, residuals=residuals)
         if isinstance(task, Classification):
             sets = ClassSets.of(task.probabilities(output), train.truth)

@@ -555,3 +555,31 @@ def test_logarithms_of_targets_are_learned_and_refused_in_words():
         MlpClassifier(transform_target="log").fit(x, y > 2)
     with pytest.raises(UsageError, match="must be 'none'"):
         MlpRegressor(transform_target="log").partial_fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("division", "text"),
+    [
+        ({"groups": [1, 2]}, r"groups: needs one entry per row \(40; shape \(2,\)\)"),
+        ({"times": ["May"] * 40}, r"times: must be numbers or dates .*pandas.to_datetime"),
+        ({"groups": range(40), "times": range(40)}, "fit: takes groups or times, not both"),
+        ({"times": pd.to_datetime([None] * 40)}, r"folds: a time is missing \(row 1\)"),
+        ({"groups": [*"ab"] * 20, "folds": 3}, "folds: 3 need at least as many groups"),
+    ],
+)
+def test_groups_and_times_that_cannot_divide_rows_are_refused(division, text):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    model = MlpRegressor(epochs=1, folds=division.pop("folds", 2))
+    with pytest.raises(DataError, match=text):
+        model.fit(x, x[:, 0], **division)
+
+
+def test_dates_order_rows_as_their_numbers_do():
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    days = np.random.default_rng(1).permutation(40)
+    dates = pd.Timestamp("2026-01-01") + pd.to_timedelta(days, unit="D")
+    one, other = (
+        MlpRegressor(epochs=1, random_state=0).fit(x, x[:, 0], times=times)
+        for times in (days, dates)
+    )
+    np.testing.assert_array_equal(one.predict(x), other.predict(x))

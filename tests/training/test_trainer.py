@@ -121,6 +121,30 @@ def test_kinds_read_their_inputs_and_share_the_mean():
     assert fitted.residuals.errors.shape == (60, 1)
 
 
+@pytest.mark.parametrize("in_time", [False, True])
+def test_intervals_in_time_are_made_from_the_newest_folds(in_time):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(64, 3)).astype("float32")
+    y = x[:, :1].astype("float64") + rng.normal(size=(64, 1))
+    folds = np.arange(64) // 8
+    made = Trainer(
+        settings(loss=MeanSquaredError(), folds=8),
+        Regression(NumberTarget(["y"], [0.0], [1.0])),
+        Split(x, y.astype("float32"), y),
+        folds=folds,
+        in_time=in_time,
+    )
+    fitted = made.fit()
+    kept = fitted.residuals.errors * fitted.residuals.scales
+    errors = y[:, 0] - [made.networks[k].predict(x[i : i + 1])[0, 0] for i, k in enumerate(folds)]
+    if in_time:
+        assert fitted.mean_error is None
+        np.testing.assert_allclose(kept[:, 0], np.sort(errors[40:]), rtol=1e-5)
+    else:
+        shrunk = np.sort(errors) * fitted.mean_error**0.5
+        np.testing.assert_allclose(kept[:, 0], shrunk, rtol=1e-5)
+
+
 WRONG = {
     "freeze": ({"freeze": (5,)}, {}, ("training", "freeze"), "layers count from 0 to 1"),
     "shards": ({"shards": 3}, {}, ("training", "shards"), "must be a power of two"),
