@@ -141,7 +141,6 @@ EQUAL = {
 """A loss of our own, a table, and the same loss as a formula."""
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("loss", EQUAL)
 def test_a_loss_by_formula_trains_as_the_same_loss_by_name(loss, folder, mlpengine):
     source, target, drop, formula = EQUAL[loss]

@@ -37,7 +37,6 @@ def resumed(mlpengine, tmp_path):
     return codes
 
 
-@pytest.mark.no_cover
 def test_a_changed_checkpoint_is_refused_or_resumed(mlpengine, config, tmp_path):
     codes = resumed(mlpengine, tmp_path)
     assert len(codes) > 20

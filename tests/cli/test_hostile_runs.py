@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import hostile_runs
-import pytest
 from small import SMALL
 
 SWEEP = """\
@@ -21,7 +20,6 @@ def told(ran):
     return ran.code
 
 
-@pytest.mark.no_cover
 def test_hostile_journals(mlpengine):
     """Before, 22 of 50 commands ended in a traceback."""
     Path("s.yaml").write_text(SMALL + SWEEP)
@@ -41,7 +39,6 @@ PAGES = ("report run -o a.html", "report run other -o b.html")
 COMPUTE = ("diagnose run", "explain run", "diagnose run --fix fixed.yaml")
 
 
-@pytest.mark.no_cover
 def test_hostile_run_files(mlpengine):
     """Before, `diagnose` compared weights with those of a network of an edited config."""
     Path("r.yaml").write_text(SMALL)

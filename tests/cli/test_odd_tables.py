@@ -15,7 +15,6 @@ SETTINGS = ("training.epochs=2", "training.folds=null", "report=false", "diagnos
 QUICK = [word for text in SETTINGS for word in ("--set", text)]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
     odd = ODD[name]

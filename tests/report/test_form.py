@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlpengine
 from mlpengine.report.form import form_page
 
 BROWSER = shutil.which(os.environ.get("CHROMIUM", "chromium"))
@@ -138,6 +139,24 @@ def test_ten_typed_rows_give_our_predictions(flats, tmp_path):
         assert not kinds & {
             "Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"
         }  # fmt: skip
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+def test_a_page_of_classes_shows_the_set_of_predict(tmp_path):
+    model, _ = mlpengine.fit("penguins", model={"hidden": [8]}, training={"folds": 3, "epochs": 6})
+    path = tmp_path / "form.html"
+    path.write_text(form_page(model), encoding="utf-8")
+    with chromium(tmp_path / "profile") as page:
+        page.open(path)
+        lines = page.value(f"({SCRIPT})(document.querySelector('#prediction'))")
+        cells = page.value("[...document.querySelectorAll('input, select')].map(one => one.value)")
+    table = {name: [cell] for name, cell in zip(model.columns, cells, strict=True)}
+    (inside,) = model.predict_set(table, 0.9)
+    chances = model.predict_proba(table)[0]
+    ordered = [model.classes[k] for k in np.argsort(-chances) if inside[k]]
+    assert lines[0] == model.predict(table)[0]
+    told = "For 9 of 10 such rows the class is in this set: "
+    assert lines[1] == told + (", ".join(ordered) or "no class")
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
