@@ -145,11 +145,11 @@ def compare(path: Path, rows: int, rounds: int) -> None:
             if count != rows:
                 sys.exit(f"{name}: {count} rows of {rows}")
             taken[name].append(figures)
-    least = {name: min(processor for _, processor, _ in taken[name]) for name in names}
+    minima = {name: min(processor for _, processor, _ in taken[name]) for name in names}
     lines = []
     for name in names:
         s, p, m = (statistics.median(f) for f in zip(*taken[name], strict=True))
-        ratio = f"{least['mlpengine'] / least[name]:.2f}"
+        ratio = f"{minima['mlpengine'] / minima[name]:.2f}"
         lines.append([name, f"{s:.2f}", f"{p:.2f}", f"{m:,.0f}", ratio])
     print(f"\n{path.name}: {rows:,} rows of 20 columns, {path.stat().st_size / 1e6:,.0f} MB")
     print(table(["reader", "seconds", "processor s", "MB", "ours over it"], lines))

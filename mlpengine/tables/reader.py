@@ -499,7 +499,10 @@ def _arrow_text(values: Any) -> Column:
 def _arrow_numbers(values: Any) -> Array:
     from pyarrow import compute
 
-    return np.asarray(compute.cast(values, "float64", safe=False).fill_null(np.nan).to_numpy())
+    numbers = compute.cast(values, "float64", safe=False).fill_null(np.nan)
+    if numbers.num_chunks == 1:  # several are copied
+        return np.asarray(numbers.chunk(0).to_numpy())
+    return np.asarray(numbers.to_numpy())
 
 
 class Format(NamedTuple):

@@ -53,7 +53,6 @@ def holders():
 PLACES = ("in the config", "on the command line")
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("url", "place"), [*zip(list(SPELLINGS.values())[:5], cycle(PLACES), strict=False)]
 )

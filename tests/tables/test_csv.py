@@ -98,7 +98,6 @@ def test_options(options, content, expected):
     assert cells(read(content, **options)) == expected
 
 
-WIDE = ",".join(f"c{i}" for i in range(1_000_000)).encode()
 BAD = {
     "empty": (b"", "is empty; a header and rows are needed"),
     "only blank lines": (b"\n\n", "is empty"),
@@ -120,7 +119,10 @@ BAD = {
     "text after a quote": (b'a,b\n1,"x"y\n', "text follows a closing quote"),
     "open quote in the header": (b'a,"b\n1,2\n', "line 2: unexpected end of data"),
     "no header": (b"1.5,2.5\n3,4\n", "must name the columns, but holds only numbers"),
-    "a million columns": (WIDE + b"\n1\n", "at most 100,000 columns are read (1,000,000)"),
+    "a million columns": (
+        b"c," * 999_999 + b"c\n1\n",
+        "at most 100,000 columns are read (1,000,000)",
+    ),
     "a million cells in a row": (b"a,b\n" + b"1," * 1_000_000, "line 2: 2 cells are needed"),
     "a huge cell": (b'a,b\n1,"' + b"x\n" * (9 << 20) + b'"\n', "field larger than field limit"),
     "a huge line": (b"a,b\n1," + b"x" * (1 << 24), "line 2: is longer than"),
