@@ -10,8 +10,9 @@ class Int8Report:
     """What 8-bit weights err and need.
 
     Attributes:
-        mean, largest: absolute differences from the model's predictions, by output in its units;
-            or of probabilities.
+        mean: of absolute differences from the model's predictions, by output in its units; or of
+            probabilities.
+        largest: of them.
         rows: on how many.
         same_labels: the share of labels that are the same; None for numbers.
         constants: bytes of flash for weights, tables and what the preprocessing learned.
