@@ -117,6 +117,7 @@ def command(
         overrides.insert(0, Override("--hidden", ("model", "hidden"), json.dumps(hidden)))
     student = student_config(file, teacher, known.rows["train"], GIVEN_CONFIG)
     student = with_overrides(student, overrides)
+    _check_overrides(file, student)
     tables = read_tables(student, source)
     if limits:
         student, cost = with_size(student, tables.preprocessor, limits)
@@ -139,6 +140,22 @@ def command(
         session.write_inputs()
         run_session(session, state, None, Shown(profile=False, quiet=quiet, as_json=as_json))
     leave(state)
+
+
+def _check_overrides(file: ConfigFile, student: ConfigFile) -> None:
+    """Raise UsageError for overrides that a student cannot have: it has the teacher's tables."""
+    before, data = file.config.data, student.config.data
+    names = ("source", "validation_source", "test_source", "target")
+    changed = [f"data.{name}" for name in names if getattr(before, name) != getattr(data, name)]
+    if data.stream:
+        changed.append("data.stream")
+    if student.config.training.folds:
+        changed.append("training.folds")
+    if changed:
+        raise UsageError(
+            "distill: a student is one network, in memory, of the tables and the target of its "
+            f"teacher; leave out --set of {', '.join(changed)}"
+        )
 
 
 def _check_unchanged(run: Path, file: ConfigFile) -> None:
@@ -164,10 +181,12 @@ def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Table
     own = len(teacher.mlp.params)
     if teacher.members is None and parameters >= own:
         hidden = "-".join(map(str, student.config.model.hidden))
+        inputs, outputs = sizes[0], sizes[-1]
+        units = max(1, min(16, (own - outputs - 1) // (inputs + 1 + outputs)))
         raise UsageError(
             f"{run}: is one network of {plural(own, 'parameter')}, so there is nothing to distill "
             f"unless into a smaller one (hidden layers of {hidden} have {parameters:,}); write "
-            "--hidden 16, say"
+            f"--hidden {units}, say"
         )
 
 

@@ -11,12 +11,13 @@ import numpy as np
 from mlpengine.common.files import similar_file, write_atomically
 from mlpengine.common.wording import hint, plural
 from mlpengine.config.proposal import Division, decisions, doubts, propose
+from mlpengine.config.tables import check_times
 from mlpengine.errors import DataError, UsageError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.features.targets import fit_target
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.tables import DATASETS
+from mlpengine.tables import DATASETS, Table
 from mlpengine.tables.detect import detect
 
 from .options import AS_JSON
@@ -112,8 +113,8 @@ def command(
         test_source = _beside(Path(test), path)
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
-    divides = {key: name for key, name in (("group", group), ("time", time)) if name}
-    _check_division(table.names, names, divides)
+    divides = {key: name for key, name in (("group", group), ("time", time)) if name is not None}
+    _check_division(table, names, divides)
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
     division = None
@@ -187,10 +188,12 @@ def remarks(facts: Profile) -> list[str]:
     return lines
 
 
-def _check_division(
-    names: Sequence[str], target: Sequence[str], divides: Mapping[str, str]
-) -> None:
-    """Check the column by which rows are divided.  Raises: UsageError."""
+def _check_division(table: Table, target: Sequence[str], divides: Mapping[str, str]) -> None:
+    """Check the column by which rows are divided.
+
+    Raises: UsageError, and DataError for texts that are no times.
+    """
+    names = table.names
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
     for key, name in divides.items():
@@ -200,6 +203,8 @@ def _check_division(
             known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             near = hint(name, names) or f" (the columns are {known})"
             raise UsageError(f"--{key}: there is no column {name!r}{near}")
+        if key == "time":
+            check_times(table, name)
 
 
 def _check_name(given: str, source: str) -> None:

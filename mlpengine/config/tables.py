@@ -370,6 +370,23 @@ def _folds(
         return fold_rows(len(rows), count, seed=file.config.seed, copies=copied, **together)
 
 
+def check_times(table: Table, name: str) -> None:
+    """Raise DataError for a column of texts whose order is unlikely to be that of time.
+
+    Texts of one length that begin with a year, such as 2024-W05, are ordered as their times are.
+    """
+    column = table[name]
+    if column.kind != "text":
+        return
+    for row, level in enumerate(column.levels):
+        if not re.match(r"\d{4}", level) or len(level) != len(column.levels[0]):
+            row = int(np.flatnonzero(column.values == row)[0])
+            raise DataError(
+                f"{table.where(name, row)}: is text, whose order is not that of time ({level!r}); "
+                "describe dates by data.date_format, or write them as 2024-12-31"
+            )
+
+
 def _kept_together(
     file: ConfigFile, table: Table, target: list[str], rows: Array | None
 ) -> dict[str, Array]:
@@ -385,6 +402,7 @@ def _kept_together(
                 f"{table.where(split.time, row)}: the time of a row is needed to split by time; "
                 "fill it in, or delete the row"
             )
+        check_times(table, split.time)
         return {"times": table[split.time].values}
     if split.group:
         return {"groups": table[split.group].values}

@@ -134,7 +134,7 @@ def division(groups: Any, times: Any, rows: int) -> dict[str, Array]:
         if name == "times" and values.dtype.kind not in "iufM":
             raise DataError(
                 f"times: must be numbers or dates of type datetime64 (got {values.dtype}); "
-                "write times=pandas.to_datetime(times)"
+                "write times=pandas.to_datetime(times, utc=True).to_numpy('M8[us]')"
             )
         if values.dtype.kind == "M":
             missing = np.isnat(values)

@@ -191,7 +191,9 @@ def to_c(
     Raises: UsageError for preprocessing that has no C form, or a name that is no C identifier.
     """
     if name is not None and not (name.isidentifier() and name.isascii()):
-        raise UsageError(f"export: name must be a C identifier (got {name!r})")
+        raise UsageError(
+            f"export: name must be a C identifier, such as {identifier(name)} (got {name!r})"
+        )
     upper = identifier(name or "mlp", upper=True)
     if isinstance(model, Network):
         dtype, sizes = model.dtype.name, {"inputs": prod(model.in_shape), "outputs": model.outputs}

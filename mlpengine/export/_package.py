@@ -25,6 +25,13 @@ MAX_NAME = 50
 
 MAX_DESCRIPTION = 255
 
+OTHER_HEADERS = (
+    *("assert", "complex", "ctype", "errno", "fenv", "float", "inttypes", "iso646", "limits"),
+    *("locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
+    *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
+)
+"""Headers of C, which those of a library of this name would hide from all sources."""
+
 PROPERTIES = """\
 name={name}
 version=1.0.0
@@ -168,8 +175,13 @@ def library_files(
 ) -> dict[str, str]:
     """Return what a library has beside its sources, by paths in its folder: manifest and sketch.
 
-    Raises: UsageError for a name that the tools do not take.
+    Raises: UsageError for a name that the tools do not take, or that of a header of C.
     """
+    if name.lower() in OTHER_HEADERS:
+        raise UsageError(
+            f"export: a library must not have the name of a header of C (got {name!r}); name the "
+            "folder otherwise"
+        )
     if len(name) > MAX_NAME or name.lower().startswith("arduino"):
         raise UsageError(
             f"export: the name of a library must have at most {MAX_NAME} characters and not begin "

@@ -149,7 +149,9 @@ def device_step(
             raise UsageError("export: a network alone needs a loss to train with")
         loss = model.plain_loss
     if name != identifier(name):
-        raise UsageError(f"export: name must be a C identifier (got {name!r})")
+        raise UsageError(
+            f"export: name must be a C identifier, such as {identifier(name)} (got {name!r})"
+        )
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
         raise UsageError(f"export: a model must be one network to train (got {count})")

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions, constants, indented
+from mlpengine.backends.scalar.text import Functions, constants, identifier, indented
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
 from mlpengine.common.wording import plural
@@ -106,7 +106,9 @@ def network_code(
     Raises: UsageError if `name` is no C identifier or an op has no C.
     """
     if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"export: name must be a C identifier (got {name!r})")
+        raise UsageError(
+            f"export: name must be a C identifier, such as {identifier(name)} (got {name!r})"
+        )
     functions = functions or Functions()
     functions.names.taken.add(name)
     several = not isinstance(networks, Network)

@@ -70,7 +70,7 @@ function read(column, cell) {
   const result = column.kind === "date" ? seconds(value, forms.get(column.name)) : number(value);
   if (!(Math.abs(result) <= 1e100)) {
     const kind = column.kind === "date" ? "date" : "number";
-    throw new TypeError(`${where} needs a ${kind} (got ${JSON.stringify(cell)})`);
+    throw new TypeError(`${where} needs a ${kind} (got ${/number|bigint/.test(typeof cell) ? cell : JSON.stringify(cell)})`);
   }
   return result;
 }
@@ -99,6 +99,7 @@ function intervals(out, place) {
    interval holds the share `level` of new targets, and the set that of new classes, if the model
    was trained with folds. */
 export function predict(row, { level = 0.9 } = {}) {
+  if (Object(row) !== row) throw new TypeError(`predict: a row is an object of cells by column (got ${row})`);
   const cells = columns.map((c) => read(c, Object.hasOwn(row, c.name) ? row[c.name] : undefined));
   const out = run(cells);
   if (!out) throw new RangeError("predict: the row cannot be used, as its prediction is not finite");

@@ -310,13 +310,31 @@ def _read_parquet(path: str, options: CsvOptions) -> Table:
             with parquet.ParquetFile(
                 path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
             ) as file:
-                for name in schema.names:  # one at a time is twice in memory
-                    column = file.read([name], use_threads=False)[name]
-                    column = _arrow_column(column, path, name, name in text)
+                for name in schema.names:
+                    column = _parquet_column(file, path, name, name in text)
                     columns[name] = _answered(column, schema, name, text)
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
     return Table(columns, path)
+
+
+def _parquet_column(file: Any, path: str, name: str, as_text: bool) -> Column:
+    """Return a column, whose numbers are in memory twice for one group of rows at a time."""
+    values = np.empty(0)
+    stop = 0
+    for group in range(file.num_row_groups):
+        part = file.read_row_group(group, [name], use_threads=False)[name]
+        column = _arrow_column(part, path, name, as_text)
+        if file.num_row_groups == 1:
+            return column
+        if column.kind == "text":
+            whole = file.read([name], use_threads=False)[name]
+            return _arrow_column(whole, path, name, as_text)
+        if not group:
+            values = np.empty(file.metadata.num_rows, column.values.dtype)
+        start, stop = stop, stop + len(column.values)
+        values[start:stop] = column.values
+    return Column(values, column.kind)
 
 
 def _parquet_blocks(

@@ -87,6 +87,11 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
     single = mlpengine("distill", "one")
     assert single.code == 2
     assert "is one network of 33 parameters, so there is nothing to distill unless" in single.err
+    assert "write --hidden 7, say" in single.err  # 4 parameters for each unit and one more
+    for setting in ("data.target=b", "data.source=t.yaml", "training.folds=3"):
+        refused = mlpengine("distill", "t", "--set", setting, "-o", "refused")
+        assert f"leave out --set of {setting.split('=')[0]}" in refused.err
+    assert not Path("refused").exists()
     smaller = mlpengine("distill", "one", "--hidden", "2", "-o", "two", *QUICK[2:])
     assert smaller.code == 0, smaller.err
     for setting in ("seed=3", "data.split.test=0.4"):

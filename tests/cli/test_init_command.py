@@ -338,6 +338,8 @@ def test_init_divides_rows_by_group_or_time(mlpengine, tmp_path, option, name, f
         (["--group", "patint"], "--group: there is no column 'patint' - did you mean 'patient'?"),
         (["--time", "effect"], "--time: must not be the target (got 'effect')"),
         (["--time", "day", "--group", "patient"], "init: give --group or --time, not both"),
+        (["--group", ""], "--group: there is no column ''"),
+        (["--time", "patient"], "line 2, column 'patient': is text, whose order is not that of"),
     ],
 )
 def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text):
@@ -345,6 +347,14 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
     refused = mlpengine("init", "visits.csv", "--target", "effect", *options)
     assert refused.code == 2
     assert text in refused.err
+
+
+def test_texts_that_begin_with_a_year_order_rows(mlpengine, tmp_path):
+    rows = [f"{2020 + i // 50}-W{1 + i % 50:02},{np.sin(i):.3f},{i / 7:.3f}" for i in range(200)]
+    (tmp_path / "weeks.csv").write_text("\n".join(["week,dose,effect", *rows]))
+    assert mlpengine("init", "weeks.csv", "--target", "effect", "--time", "week").code == 0
+    parts = load_data(load_config(tmp_path / "weeks.yaml")).tables.parts
+    assert max(parts["train"][1]) < min(parts["test"][1])
 
 
 def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(

@@ -562,6 +562,7 @@ def test_logarithms_of_targets_are_learned_and_refused_in_words():
     [
         ({"groups": [1, 2]}, r"groups: needs one entry per row \(40; shape \(2,\)\)"),
         ({"times": ["May"] * 40}, r"times: must be numbers or dates .*pandas.to_datetime"),
+        ({"times": pd.date_range("2026", periods=40, tz="UTC")}, r"utc=True\)\.to_numpy"),
         ({"groups": range(40), "times": range(40)}, "fit: takes groups or times, not both"),
         ({"times": pd.to_datetime([None] * 40)}, r"folds: a time is missing \(row 1\)"),
         ({"groups": [*"ab"] * 20, "folds": 3}, "folds: 3 need at least as many groups"),

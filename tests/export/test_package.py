@@ -135,6 +135,8 @@ def test_the_rules_notice_what_is_wrong(tool, before, after, wrong, model, tmp_p
         ("pump.c", "a library is a folder"),
         ("arduino_pump", "not begin with arduino"),
         ("p" * 51, "at most 50 characters"),
+        ("Math", "the name of a header of C"),
+        ("my-pump", "must be a C identifier, such as my_pump"),
     ],
 )
 def test_folders_that_cannot_be_libraries_are_refused(name, message, model, tmp_path):
