@@ -292,9 +292,9 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
-    The number of rows follows from the work that is allowed.  Of many columns only those to which
-    the outputs are most sensitive are permuted: permuting each takes time that grows with the
-    square of their number.
+    The number of rows follows from the work that is allowed and the number of columns.  Of many
+    columns only those to which the outputs are most sensitive are permuted: permuting each takes
+    time that grows with the square of their number.
     """
     task = loaded.task
     columns = feature_columns(model.preprocessor)
@@ -302,7 +302,7 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     repeats = 3
     folds = loaded.file.config.training.folds or 1
     cost = len(model.params) / folds + 2_000
-    limit = int(effort.work / (cost * min(count, PERMUTED_COLUMNS) * repeats))
+    limit = int(effort.work / (cost * count * repeats))
     if limit < 30:
         return {"skipped": f"{plural(count, 'column')} would take long here"}
     name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, min(limit, 1_000))
