@@ -22,7 +22,7 @@ from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
 from mlpengine.errors import DataError, MlpEngineError, UsageError
 from mlpengine.models.card import card, facts_of
-from mlpengine.models.explain import dependence, feature_columns, importances
+from mlpengine.models.explain import dependence, feature_columns, importances, sensitive_columns
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
 from mlpengine.spec import Array
@@ -39,7 +39,7 @@ from .columns import data_of
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
-SHOWN_IMPORTANCES, SHOWN_CELLS = 15, 6
+PERMUTED_COLUMNS, SHOWN_IMPORTANCES, SHOWN_CELLS = 200, 15, 6
 SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
@@ -292,19 +292,24 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
-    The number of rows and of permutations follows from the work that is allowed.
+    The number of rows follows from the work that is allowed and the number of columns.  Of many
+    columns only those to which the outputs are most sensitive are permuted: permuting each takes
+    time that grows with the square of their number.
     """
     task = loaded.task
     columns = feature_columns(model.preprocessor)
-    names = list(dict.fromkeys(columns))
+    count = len(set(columns))
     repeats = 3
     folds = loaded.file.config.training.folds or 1
     cost = len(model.params) / folds + 2_000
-    limit = int(effort.work / (cost * len(names) * repeats))
+    limit = int(effort.work / (cost * count * repeats))
     if limit < 30:
-        return {"skipped": f"{plural(len(names), 'column')} would take long here"}
+        return {"skipped": f"{plural(count, 'column')} would take long here"}
     name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, min(limit, 1_000))
-    ranked = importances(forward, model.scorer(task), part, columns, repeats=repeats)
+    permuted = sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS)
+    ranked = importances(
+        forward, model.scorer(task), part, columns, permuted_columns=permuted, repeats=repeats
+    )
     table = loaded.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table and row.loss > 0]
     points = 12
@@ -317,7 +322,8 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
         "part": name,
         "rows": len(part),
         "metric": task.headline[0],
-        "columns": len(ranked),
+        "columns": count,
+        "permuted": len(ranked),
         "importances": [row._asdict() for row in ranked[:SHOWN_IMPORTANCES]],
         "outputs": [str(label) for label in model.classes or model.target],
         "dependence": curves,

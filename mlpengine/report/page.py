@@ -362,11 +362,17 @@ def drivers_section(known: Data | None) -> Markup | None:
     head = ["column", "", "loss rises by", f"{shown_name(metric)} {verb} by"]
     more = known["columns"] - len(ranked)
     title = "Permutation importance of the columns" + (
-        f" (the first {len(ranked)} of {known['columns']})" if more else ""
+        f" (the first {len(ranked)} of {known['columns']:,})" if more else ""
+    )
+    some = (
+        f"Only the {known['permuted']} columns to which the outputs are most sensitive were "
+        "permuted. "
+        if known["permuted"] < known["columns"]
+        else ""
     )
     rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
     text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
-               "Below, the mean prediction where all rows hold the same value of a column "
+               f"{some}Below, the mean prediction where all rows hold the same value of a column "
                "(partial dependence).", class_="soft")  # fmt: skip
     charts = dependence_charts(known["dependence"], known["outputs"])
     return joined(text, scrolling_table(head, lines, title, words=1), grid(charts))

@@ -44,7 +44,8 @@ _CELLS = 1 << 15  # cells in a slice for the csv module: 2 MB of text objects
 _NO_ROWS = "has a header and no rows; add rows of data"
 _FAST_BLOCK = 1 << 20  # bytes that are cut at once where cells are cut in C,
 _FAST_WIDE_BLOCK, _FAST_ROWS = 1 << 24, 256  # and for long lines: maximum bytes, and rows
-_CHUNK = 1 << 23  # bytes of a block of rows where rows are read in blocks
+# where rows are read in blocks: bytes of one, and for long lines: maximum bytes, and rows
+_CHUNK, _WIDE_CHUNK, _CHUNK_ROWS = 1 << 23, 1 << 26, 1024
 
 
 class CsvOptions(NamedTuple):
@@ -489,7 +490,9 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
         source = TextSource(stream, where)
         header = read_header(source, options.reading.delimiter)
         is_empty = True
-        while content := whole_records(source, header.delimiter, _CHUNK):
+        # each block takes calls for each column
+        size = min(_WIDE_CHUNK, max(_CHUNK, 8 * _CHUNK_ROWS * len(header.names)))
+        while content := whole_records(source, header.delimiter, size):
             if content.strip():
                 yield read_csv(partial(BytesIO, content), where, options, header)
                 is_empty = False

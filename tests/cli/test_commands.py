@@ -285,7 +285,7 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
         lengths.append(table.n_rows)
         return table
 
-    monkeypatch.setattr(_csv, "_CHUNK", 600)
+    monkeypatch.setattr(_csv, "_WIDE_CHUNK", 600)
     monkeypatch.setattr(_lines, "TEXT_BYTES", 200)
     monkeypatch.setattr(_csv, "read_csv", counted)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))

@@ -12,7 +12,14 @@ from sklearn.inspection import permutation_importance
 
 from mlpengine.errors import install_line
 from mlpengine.models.evaluate import Scorer
-from mlpengine.models.explain import dependence, feature_columns, importances
+from mlpengine.models.explain import (
+    dependence,
+    feature_columns,
+    importances,
+    sensitive_columns,
+)
+from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
 from mlpengine.tables import read_table
 from mlpengine.training.loading import load
@@ -91,6 +98,49 @@ def test_without_matplotlib_a_line_says_why_there_is_no_picture(mlpengine, run, 
         page = ["--set", "report={html: false}", *options]
         assert mlpengine("train", "c.yaml", "--epochs", 1, *page).err.count(reason) == said
     assert reason not in mlpengine("train", "c.yaml", "--epochs", 1).err
+
+
+def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitive_to(
+    mlpengine, run, monkeypatch
+):
+    """Before, it permuted all: the work grew with the square of their number."""
+    whole = json.loads(mlpengine("report", run, "--json").out)["drivers"]
+    assert (whole["columns"], whole["permuted"]) == (3, 3)
+    monkeypatch.setattr(sys.modules["mlpengine.report.collect"], "PERMUTED_COLUMNS", 2)
+    passes = []
+    of_folds = NetworkMean.out_of_fold
+
+    def counted(mean, x, folds):
+        passes.append(len(x))
+        return of_folds(mean, x, folds)
+
+    monkeypatch.setattr(NetworkMean, "out_of_fold", counted)
+    some = json.loads(mlpengine("report", run, "--json").out)["drivers"]
+    assert (some["columns"], some["permuted"]) == (3, 2)
+    assert some["importances"] == whole["importances"][:2]
+    assert some["dependence"] == whole["dependence"][:2]
+    assert len(passes) == 1 + 2 * 3  # as they are, and three permutations of each
+    assert mlpengine("report", run).code == 0
+    assert "Only the 2 columns to which" in (run / "report.html").read_text()
+
+
+def test_outputs_of_linear_networks_are_sensitive_to_large_weights_and_deviations():
+    rng = np.random.default_rng(0)
+    deviations = np.exp(rng.uniform(-3, 3, 12))
+    effects = 3.0 ** rng.permutation(12)  # of features: weight times deviation
+    columns = [*"abcdefghij", "a", "b"]  # two of them have two features
+    networks = [Mlp([12, 3], dtype="f8"), Mlp([12, 3], dtype="f8")]
+    squares = np.zeros(12)
+    for network in networks:
+        weight = rng.choice([-1, 1], (3, 12)) * rng.uniform(0.8, 1.2, (3, 12)) * effects
+        network.params.views["0.weight"][...] = weight / deviations
+        squares += (weight**2).sum(axis=0)
+    x = rng.standard_normal((200, 12)) * deviations
+    totals = {c: squares[[c == one for one in columns]].sum() for c in "abcdefghij"}
+    for count in (1, 4, 9):
+        expected = sorted(sorted(totals, key=totals.get)[-count:])
+        assert sensitive_columns(NetworkMean(networks, None), x, columns, count) == expected
+    assert sensitive_columns(NetworkMean(networks, None), x, columns, 10) == [*"abcdefghij"]
 
 
 def test_importances_are_those_of_scikit_learn(run):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from traced import traced
 
 from mlpengine.errors import DataError
-from mlpengine.tables import Table, _lines, read_table
+from mlpengine.tables import Table, _csv, _lines, read_blocks, read_table
 from mlpengine.tables._lines import sniff
 
 DAY = "2020-02-03"
@@ -282,3 +282,17 @@ def test_the_fuzzer_notices_a_crash(monkeypatch):
     monkeypatch.setattr(csv_fuzz, "use", crash)
     with pytest.raises(ZeroDivisionError):
         csv_fuzz.fuzz(50)
+
+
+def test_blocks_of_many_columns_have_as_many_rows(monkeypatch):
+    """Each takes calls for each column: with blocks of so many bytes their number grew with it."""
+    monkeypatch.setattr(_csv, "_CHUNK", 1 << 12)
+    monkeypatch.setattr(_csv, "_CHUNK_ROWS", 64)
+    for columns in (100, 800):
+        row = ",".join(["1.25"] * columns)
+        content = "\n".join([",".join(f"c{i}" for i in range(columns)), *[row] * 256, ""])
+        rows = [table.n_rows for table in read_blocks(io.BytesIO(content.encode()))]
+        assert sum(rows) == 256
+        assert len(rows) <= 4
+    monkeypatch.setattr(_csv, "_WIDE_CHUNK", 1 << 15)  # but no more bytes than these
+    assert len([*read_blocks(io.BytesIO(content.encode()))]) > 4
