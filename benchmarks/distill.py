@@ -96,7 +96,7 @@ def catboost(problem: Problem, train: pd.DataFrame) -> Callable[[pd.DataFrame], 
 
 def measure(table: Contest, kind: str) -> dict[str, Any]:
     """Return the errors of one network, teacher and student on a table."""
-    problem, (train, test) = table.problem, table.parts(0)
+    problem, train, test = table.parts(0)
     rows, truth = test.drop(columns=problem.target), test[problem.target].to_numpy()
     common: dict[str, Any] = {"training": {"threads": 1}}
 
