@@ -365,7 +365,7 @@ def drivers_section(known: Data | None) -> Markup | None:
         f" (the first {len(ranked)} of {known['columns']:,})" if more else ""
     )
     some = (
-        f"Only the {known['permuted']} columns to which the outputs are most sensitive were "
+        f"Only {plural(known['permuted'], 'column')} to which the outputs are most sensitive were "
         "permuted. "
         if known["permuted"] < known["columns"]
         else ""
