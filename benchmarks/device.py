@@ -26,6 +26,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "export"))
+
+from cortex import SCRIPT, START
+
 from mlpengine import Adam, Mlp, Sgd, ops
 from mlpengine.common.wording import plural
 from mlpengine.export._device import DeviceStep
@@ -40,42 +44,6 @@ STRICT = ["-std=c99", *(f"-{name}" for name in WARNINGS)]
 SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
 LIBM = ("cos", "erfc", "exp", "expm1", "log", "log1p", "pow", "sin", "sqrt", "tanh")
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
-
-START = """\
-#include <stdint.h>
-#include <stdlib.h>
-extern int main(void);
-extern void initialise_monitor_handles(void);
-extern uint32_t stack_top[];
-void start(void)
-{
-#ifdef __ARM_FP
-  *(volatile uint32_t *)0xe000ed88 |= 0xfu << 20; /* the floating-point unit */
-#endif
-  initialise_monitor_handles();
-  exit(main());
-}
-static void fault(void) { exit(99); }
-__attribute__((section(".vectors"), used)) static void *const vectors[16] = {
-  stack_top, (void *)start, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
-  (void *)fault,
-};
-"""
-"""What runs before main on a Cortex-M in QEMU, which loads all sections and clears the others."""
-
-SCRIPT = """\
-ENTRY(start)
-MEMORY {{ flash (rx) : ORIGIN = 0, LENGTH = {flash}K
-          ram (rwx) : ORIGIN = 0x20000000, LENGTH = {ram}K }}
-SECTIONS {{
-  .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.init) *(.fini) }} > flash
-  .ARM.exidx : {{ *(.ARM.exidx*) }} > flash
-  .data : {{ *(.data*) }} > ram
-  .bss : {{ *(.bss*) *(COMMON) }} > ram
-  end = .; _end = .; __end__ = .;
-  stack_top = ORIGIN(ram) + LENGTH(ram);
-}}
-"""
 
 COUNT = """\
 #include <stdint.h>

@@ -378,9 +378,9 @@ def check_times(table: Table, name: str) -> None:
     column = table[name]
     if column.kind != "text":
         return
-    for row, level in enumerate(column.levels):
+    for code, level in enumerate(column.levels):
         if not re.match(r"\d{4}", level) or len(level) != len(column.levels[0]):
-            row = int(np.flatnonzero(column.values == row)[0])
+            row = int(np.flatnonzero(column.values == code)[0])
             raise DataError(
                 f"{table.where(name, row)}: is text, whose order is not that of time ({level!r}); "
                 "describe dates by data.date_format, or write them as 2024-12-31"

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cortex import SCRIPT, START
 
 WARNINGS = tuple(f"-W{name}" for name in ("all", "extra", "conversion", "shadow", "error"))
 
@@ -91,41 +92,6 @@ def on_avr(folder, *objects, board="atmega328p"):
 
 
 # ---------------------------------------------------------------- Cortex-M
-START = """\
-#include <stdint.h>
-#include <stdlib.h>
-extern int main(void);
-extern void initialise_monitor_handles(void);
-extern uint32_t stack_top[];
-void start(void)
-{
-#ifdef __ARM_FP
-  *(volatile uint32_t *)0xe000ed88 |= 0xfu << 20; /* the floating-point unit */
-#endif
-  initialise_monitor_handles();
-  exit(main());
-}
-static void fault(void) { exit(99); }
-__attribute__((section(".vectors"), used)) static void *const vectors[16] = {
-  stack_top, (void *)start, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
-  (void *)fault,
-};
-"""
-
-SCRIPT = """\
-ENTRY(start)
-MEMORY { flash (rx) : ORIGIN = 0, LENGTH = 256K
-         ram (rwx) : ORIGIN = 0x20000000, LENGTH = 16K }
-SECTIONS {
-  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.init) *(.fini) } > flash
-  .ARM.exidx : { *(.ARM.exidx*) } > flash
-  .data : { *(.data*) } > ram
-  .bss : { *(.bss*) *(COMMON) } > ram
-  end = .; _end = .; __end__ = .;
-  stack_top = ORIGIN(ram) + LENGTH(ram);
-}
-"""
-
 MACHINES = {
     "Cortex-M4F": (
         ("-mcpu=cortex-m4", "-mthumb", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"),
@@ -138,7 +104,7 @@ MACHINES = {
 def on_arm(folder, machine, *files):
     """Compile C files for a processor; return the exit code and the output in QEMU."""
     (folder / "start.c").write_text(START)
-    (folder / "board.ld").write_text(SCRIPT)
+    (folder / "board.ld").write_text(SCRIPT.format(flash=256, ram=16))
     flags, name = MACHINES[machine]
     words = ["arm-none-eabi-gcc", *flags, "-std=c99", "-Os", "-ffunction-sections", *WARNINGS]
     words += ["--specs=rdimon.specs", "-nostartfiles", "-Wl,--gc-sections", "-Tboard.ld"]
