@@ -15,7 +15,7 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.features import Preprocessor, fold_rows, split_rows, task_of
-from mlpengine.features.column_kinds import FEW_LEVELS
+from mlpengine.features.column_kinds import FEW_LEVELS, comma_text
 from mlpengine.features.computed import (
     computed_column,
     computed_columns,
@@ -25,7 +25,7 @@ from mlpengine.features.computed import (
 )
 from mlpengine.features.copies import Copies, table_copies
 from mlpengine.features.splits import SPLIT_PARTS
-from mlpengine.features.targets import row_weights
+from mlpengine.features.targets import ClassTarget, row_weights
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
@@ -107,6 +107,7 @@ def read_tables(
             "in place of both, with the sum of weights"
         )
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
+    remarks += _commas(preprocessor, table)
     folds = _folds(file, table, target, rows["train"], copies)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
@@ -120,6 +121,16 @@ def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str
             f"{table.source}: column {name!r}: {plural(count, 'different number')} in "
             f"{plural(rows, 'row')} are taken for classes; data.task: regression predicts numbers"
         )
+
+
+def _commas(fitted: Preprocessor, table: Table) -> Iterator[str]:
+    """Yield a warning for each column of numbers with commas that is taken for categories."""
+    names = [category.column for category in fitted.categories]
+    if isinstance(fitted.target, ClassTarget):
+        names += fitted.target.columns
+    for name in names:
+        if name not in fitted.options.categorical and (text := comma_text(table[name])):
+            yield f"{table.source}: column {name!r}: {text}"
 
 
 def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> None:

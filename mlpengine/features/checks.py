@@ -1,6 +1,6 @@
 """Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from unicodedata import normalize
@@ -9,7 +9,14 @@ import numpy as np
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.errors import DataError
-from mlpengine.features.column_kinds import FeatureKind, kind_of, marked_number, odd_row, task_of
+from mlpengine.features.column_kinds import (
+    FeatureKind,
+    comma_text,
+    kind_of,
+    marked_number,
+    odd_row,
+    task_of,
+)
 from mlpengine.features.duplicates import duplicate_rows, same_columns
 from mlpengine.features.leaks import Leak, find_leaks
 from mlpengine.features.outliers import Outlier, find_outliers
@@ -51,6 +58,7 @@ class Profile:
 
     `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
     `marked` those that hold numbers with units or other marks to such a text and its number,
+    `commas` those that hold numbers of which some are written like 1,5 to what to do,
     `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
     same values; `suspects` explain nearly all of the target, but may be honest predictors.
     """
@@ -67,6 +75,7 @@ class Profile:
     target_missing: int = 0
     variants: dict[str, list[str]] = field(default_factory=dict)
     marked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    commas: dict[str, str] = field(default_factory=dict)
     outliers: list[Outlier] = field(default_factory=list)
 
     @property
@@ -121,7 +130,8 @@ class Profile:
             show = repr if len(composed) == len(spellings) else ascii  # two look alike
             shown = ", ".join(f"{show(text):.60}" for text in spellings)
             texts.append((name, f"{shown} are taken for different texts; write one of them"))
-        return [*texts, *((name, marked_text(*pair)) for name, pair in self.marked.items())]
+        texts += ((name, marked_text(*pair)) for name, pair in self.marked.items())
+        return [*texts, *self.commas.items()]
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
@@ -179,6 +189,8 @@ def profile(
     features = [column for column in described if column.name not in targets]
     pairs = {name: marked_number(column) for name, column in table.columns.items()}
     marked = {name: pair for name, pair in pairs.items() if pair}
+    told = {name: comma_text(column) for name, column in table.columns.items()}
+    commas = {name: text for name, text in told.items() if text}
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
@@ -187,11 +199,12 @@ def profile(
         duplicates=duplicate_rows(table),
         classes=classes,
         leaks=leaks,
-        drop=_to_drop(table, features, leaks, marked),
+        drop=_to_drop(table, features, leaks, marked, commas),
         same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
         variants=_variants(table),
         marked=marked,
+        commas=commas,
         outliers=find_outliers(table, table.names),
     )
 
@@ -241,7 +254,11 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
 
 
 def _to_drop(
-    table: Table, features: list[ColumnProfile], leaks: list[Leak], marked: Collection[str]
+    table: Table,
+    features: list[ColumnProfile],
+    leaks: list[Leak],
+    marked: Collection[str],
+    commas: Mapping[str, str],
 ) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for column in features:
@@ -249,6 +266,8 @@ def _to_drop(
             reasons[column.name] = "all cells are missing"
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
+        elif column.kind in ("text", "mixed") and column.name in commas:
+            reasons[column.name] = commas[column.name]
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
             also = ", which look like numbers with marks" if column.name in marked else ""
