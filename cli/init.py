@@ -10,8 +10,7 @@ import numpy as np
 
 from mlpengine.common.files import similar_file, write_atomically
 from mlpengine.common.wording import hint, plural
-from mlpengine.config.proposal import Division, decisions, doubts, propose
-from mlpengine.config.tables import check_times
+from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.errors import DataError, UsageError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
@@ -114,18 +113,16 @@ def command(
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
     divides = {key: name for key, name in (("group", group), ("time", time)) if name is not None}
-    _check_division(table, names, divides)
+    _check_division(table.names, names, divides)
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
-    division = None
-    for key, column in divides.items():
-        facts, division = Division.of(facts, key, column)
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
         needed = plural(parts, "row")
         raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
     fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
+    facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
     text = propose(
         facts,
         names,
@@ -188,12 +185,10 @@ def remarks(facts: Profile) -> list[str]:
     return lines
 
 
-def _check_division(table: Table, target: Sequence[str], divides: Mapping[str, str]) -> None:
-    """Check the column by which rows are divided.
-
-    Raises: UsageError, and DataError for texts that are no times.
-    """
-    names = table.names
+def _check_division(
+    names: Sequence[str], target: Sequence[str], divides: Mapping[str, str]
+) -> None:
+    """Check the name of the column by which rows are divided.  Raises: UsageError."""
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
     for key, name in divides.items():
@@ -203,8 +198,23 @@ def _check_division(table: Table, target: Sequence[str], divides: Mapping[str, s
             known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             near = hint(name, names) or f" (the columns are {known})"
             raise UsageError(f"--{key}: there is no column {name!r}{near}")
-        if key == "time":
-            check_times(table, name)
+
+
+def _divided(
+    facts: Profile, table: Table, divides: Mapping[str, str], *, own_test: bool
+) -> tuple[Profile, Division | None]:
+    """Return the profile of the features, and the division of the rows with a target, if any.
+
+    Raises: DataError if the rows cannot be divided so.
+    """
+    for key, name in divides.items():
+        facts, division = Division.of(facts, key, name)
+        try:
+            return facts, fitting_division(facts, table, division, own_test=own_test)
+        except DataError as error:
+            text = f"{error}; choose another column, or leave out --{key}"
+            raise DataError(f"--{key} {name}: {text}") from None
+    return facts, None
 
 
 def _check_name(given: str, source: str) -> None:

@@ -381,21 +381,30 @@ def _folds(
         return fold_rows(len(rows), count, seed=file.config.seed, copies=copied, **together)
 
 
-def check_times(table: Table, name: str) -> None:
-    """Raise DataError for a column of texts whose order is unlikely to be that of time.
+def dividing_values(table: Table, key: str, name: str) -> Array:
+    """Return the groups or times by which rows are divided; `key` is "group" or "time".
 
     Texts of one length that begin with a year, such as 2024-W05, are ordered as their times are.
+
+    Raises: DataError for a missing one, and for texts whose order is unlikely to be that of time.
     """
     column = table[name]
-    if column.kind != "text":
-        return
-    for code, level in enumerate(column.levels):
-        if not re.match(r"\d{4}", level) or len(level) != len(column.levels[0]):
+    if column.missing.any():
+        row = int(np.flatnonzero(column.missing)[0])
+        raise DataError(
+            f"{table.where(name, row)}: the {key} of a row is needed to split by {key}; "
+            "fill it in, or delete the row"
+        )
+    codes = column.distinct() if column.kind == "text" and key == "time" else ()
+    for code in codes:
+        level = column.levels[code]
+        if not re.match(r"\d{4}", level) or len(level) != len(column.levels[codes[0]]):
             row = int(np.flatnonzero(column.values == code)[0])
             raise DataError(
                 f"{table.where(name, row)}: is text, whose order is not that of time ({level!r}); "
                 "describe dates by data.date_format, or write them as 2024-12-31"
             )
+    return column.values
 
 
 def _kept_together(
@@ -406,17 +415,9 @@ def _kept_together(
     table = table.select(filter(None, [*target, split.group, split.time]))
     if rows is not None:
         table = table.rows(rows)
-    if split.time:
-        if table[split.time].missing.any():
-            row = int(np.flatnonzero(table[split.time].missing)[0])
-            raise DataError(
-                f"{table.where(split.time, row)}: the time of a row is needed to split by time; "
-                "fill it in, or delete the row"
-            )
-        check_times(table, split.time)
-        return {"times": table[split.time].values}
-    if split.group:
-        return {"groups": table[split.group].values}
+    for key, name in (("time", split.time), ("group", split.group)):
+        if name:
+            return {f"{key}s": dividing_values(table, key, name)}
     columns = [table[name] for name in target]
     classes = task == "classification" or (task == "auto" and task_of(columns) == "classification")
     return {"labels": columns[0].values} if split.stratify and classes else {}

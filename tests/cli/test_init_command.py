@@ -349,6 +349,36 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
     assert text in refused.err
 
 
+HOW_DIVIDED = {
+    "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least as many groups"),
+    "two groups": ("group", lambda i: "xy"[i % 2], "(there are 2); choose another column"),
+    "three groups": ("group", lambda i: "xyz"[i % 3], 1),
+    "one time": ("time", lambda i: 5, "--time g: split: too many rows share one time"),
+    "a group of most rows": ("group", lambda i: "big" if i < 187 else f"s{i}", 3),
+    "a time of most rows": ("time", lambda i: 5 if i < 158 else i, 3),
+    "a missing group": ("group", lambda i: "" if i == 7 else i % 9, "line 9, column 'g': the group"),
+    "a missing time": ("time", lambda i: "" if i == 7 else i, "line 9, column 'g': the time of"),
+}
+
+
+@pytest.mark.parametrize("name", HOW_DIVIDED)
+def test_init_writes_divisions_that_check_takes(mlpengine, tmp_path, name):
+    """Before, it wrote configs that `check` refused; missing groups were one group there."""
+    key, cell, expected = HOW_DIVIDED[name]
+    rows = [f"{np.sin(i):.3f},{cell(i)},{np.cos(i):.3f}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,g,y", *rows]))
+    made = mlpengine("init", "t.csv", "--target", "y", f"--{key}", "g")
+    if isinstance(expected, str):
+        assert (made.code, expected in made.err) == (2, True), made.err
+        (tmp_path / "t.yaml").write_text(
+            f"data: {{source: t.csv, target: y, split: {{{key}: g, validation: 0.1}}}}\n"
+        )
+        assert mlpengine("check", "t.yaml").code == 2
+    else:
+        assert mlpengine("check", "t.yaml").code == 0
+        assert (load_config(tmp_path / "t.yaml").config.training.folds or 1) == expected
+
+
 def test_texts_that_begin_with_a_year_order_rows(mlpengine, tmp_path):
     rows = [f"{2020 + i // 50}-W{1 + i % 50:02},{np.sin(i):.3f},{i / 7:.3f}" for i in range(200)]
     (tmp_path / "weeks.csv").write_text("\n".join(["week,dose,effect", *rows]))
