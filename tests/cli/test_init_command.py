@@ -356,7 +356,11 @@ HOW_DIVIDED = {
     "one time": ("time", lambda i: 5, "--time g: split: too many rows share one time"),
     "a group of most rows": ("group", lambda i: "big" if i < 187 else f"s{i}", 3),
     "a time of most rows": ("time", lambda i: 5 if i < 158 else i, 3),
-    "a missing group": ("group", lambda i: "" if i == 7 else i % 9, "line 9, column 'g': the group"),
+    "a missing group": (
+        "group",
+        lambda i: "" if i == 7 else i % 9,
+        "line 9, column 'g': the group",
+    ),
     "a missing time": ("time", lambda i: "" if i == 7 else i, "line 9, column 'g': the time of"),
 }
 
