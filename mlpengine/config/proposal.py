@@ -74,7 +74,7 @@ def fitting_division(
     Raises: DataError if the rows cannot be divided so.
     """
     values = dividing_values(table, division.key, division.name)
-    given = {f"{division.key}s": values}
+    given: Any = {f"{division.key}s": values}
     while True:
         shares = _shares(profile, division, own_test=own_test)
         parts = [1 - sum(shares.values()), *(shares.get(part, 0.0) for part in SPLIT_PARTS[1:])]

@@ -395,11 +395,11 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
             f"{table.where(name, row)}: the {key} of a row is needed to split by {key}; "
             "fill it in, or delete the row"
         )
-    codes = column.distinct() if column.kind == "text" and key == "time" else ()
-    for code in codes:
-        level = column.levels[code]
-        if not re.match(r"\d{4}", level) or len(level) != len(column.levels[codes[0]]):
-            row = int(np.flatnonzero(column.values == code)[0])
+    in_order = key == "group" or column.kind != "text"
+    levels = [] if in_order else [column.levels[code] for code in column.distinct()]
+    for level in levels:
+        if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
+            row = int(np.flatnonzero(column.values == column.levels.index(level))[0])
             raise DataError(
                 f"{table.where(name, row)}: is text, whose order is not that of time ({level!r}); "
                 "describe dates by data.date_format, or write them as 2024-12-31"

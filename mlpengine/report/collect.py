@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.files import missing
+from mlpengine.common.files import missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.redaction import redacted, shown_path, without_directories
 from mlpengine.common.wording import plural
@@ -20,7 +20,7 @@ from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
-from mlpengine.errors import DataError, MlpEngineError, UsageError
+from mlpengine.errors import DataError, MlpEngineError
 from mlpengine.models.card import card, facts_of
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
@@ -45,7 +45,7 @@ from .columns import data_of
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
-SHOWN_IMPORTANCES, SHOWN_CELLS, FEW_ROWS = 15, 6, 100
+SHOWN_IMPORTANCES, SHOWN_CELLS, EXPLAINING_ROWS = 15, 6, 100
 SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
@@ -116,7 +116,7 @@ def read_run(path: Path) -> RunData:
     if not path.exists():
         raise missing(path, "run")
     if not (path / RESOLVED).is_file():
-        raise UsageError(f"{path}: holds no {RESOLVED}, so it is no run directory")
+        raise not_a_run(path, f"{RESOLVED}, so it is no run directory")
     notes: list[str] = []
 
     def attempt(what: str, function: Callable[[], Any]) -> Any:
@@ -313,12 +313,12 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     repeats = 3
     folds = loaded.file.config.training.folds or 1
     passes = effort.passes / (repeats * (model.params.size / folds + 2_000))
-    most = int(np.clip(passes / FEW_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
-    limit = int(passes / min(count, most))
+    permutable = int(np.clip(passes / EXPLAINING_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
+    limit = int(passes / min(count, permutable))
     if limit < 30:
         return {"skipped": f"{plural(count, 'column')} would take long here"}
     name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, min(limit, 1_000))
-    permuted = sensitive_columns(model.mean, part.x, columns, most)
+    permuted = sensitive_columns(model.mean, part.x, columns, permutable)
     ranked = importances(
         forward, model.scorer(task), part, columns, permuted_columns=permuted, repeats=repeats
     )

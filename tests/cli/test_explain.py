@@ -223,8 +223,16 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
     options = ["--set", "training.folds=null", "--epochs", 1, "--out", "one"]
     assert mlpengine("train", "c.yaml", "-q", *options).code == 0
     assert json.loads(mlpengine("explain", "one", "--json").out)["part"] == "test"
-    refused = mlpengine("explain", "nothing")
-    assert (refused.code, "is no run directory" in refused.err) == (2, True)
+    Path("runs").mkdir()
+    Path("one").rename("runs/one")
+    for name, said in (
+        ("nothing", "nothing: there is no such run; . has run"),
+        ("one", "one: there is no such run - did you mean 'runs/one'?"),
+        ("rnus/one", "rnus/one: there is no such run - did you mean 'runs/one'?"),
+        ("runs", "runs: holds no config.resolved.yaml, so it is no run directory; runs has one; "),
+    ):
+        refused = mlpengine("explain", name)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
 def test_classes_have_a_line_each(mlpengine, tmp_path):
