@@ -99,7 +99,10 @@ def command(
     if not target:
         known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
         raise UsageError(f"init: say what to predict with --target COL (the columns are {known})")
-    name = "".join(c if c.isalnum() else "-" for c in Path(data).name.split(".")[0]) or "config"
+    name = (
+        "".join(c if c.isalnum() or c == "_" else "-" for c in Path(data).name.split(".")[0])
+        or "config"
+    )
     path = None if out == "-" else Path(out or f"{name}.yaml")
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")

@@ -11,6 +11,7 @@ from mlpengine.common.wording import plural, printable
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import (
     FeatureKind,
+    are_codes,
     comma_text,
     kind_of,
     marked_number,
@@ -271,7 +272,7 @@ def _to_drop(
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
             also = ", which look like numbers with marks" if column.name in marked else ""
-            if all(level.lstrip("+-").isdigit() for level in table[column.name].levels):
+            if are_codes(table[column.name].levels):
                 also = ": whole numbers beyond 2**53, or with zeros before them"
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":

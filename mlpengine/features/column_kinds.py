@@ -1,6 +1,7 @@
 """The kind of a column as a feature, and the task of a target, inferred from the cells."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -54,7 +55,8 @@ def kind_of(column: Column) -> FeatureKind:
 
     A text column is a `category` if its levels repeat: at most half as many levels as filled
     cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
-    It is `mixed` if nearly all of its levels are numbers. An `integer` column is fed like a
+    It is `mixed` if nearly all of its levels are numbers, and they are no codes of one length, as
+    postal codes with zeros before them are. An `integer` column is fed like a
     number; naming it under `categorical` makes it a category.
     """
     if column.kind != "text":
@@ -67,9 +69,15 @@ def kind_of(column: Column) -> FeatureKind:
     levels = [column.levels[code] for code in column.distinct()]
     if not levels:
         return "empty"
-    if len(levels) > FEW_LEVELS and _number_share(levels) >= MIXED_SHARE:
+    is_code = are_codes(levels) and len({*map(len, levels)}) == 1
+    if len(levels) > FEW_LEVELS and not is_code and _number_share(levels) >= MIXED_SHARE:
         return "mixed"
     return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
+
+
+def are_codes(levels: Sequence[str]) -> bool:
+    """Whether texts are whole numbers alone: some begin with a zero, or are beyond 2**53."""
+    return all(level.lstrip("+-").isdigit() for level in levels)
 
 
 def marked_number(column: Column) -> tuple[str, str] | None:
@@ -172,7 +180,7 @@ def gap_advice(cell: str) -> str:
 
 
 def _spelling(level: str) -> str:
-    if _cells.is_number(level):
+    if _cells.parse_numbers([level], frozenset(), padded=False) is not None:
         return "number"
     if _cells.booleans([level]) is not None:
         return "boolean"
