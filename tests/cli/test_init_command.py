@@ -276,7 +276,8 @@ def test_the_nearest_file_is_offered_for_a_missing_one(command, mlpengine, tmp_p
         (tmp_path / name).write_text("")
     answer = mlpengine(*command.split())
     assert (answer.code, answer.err.count("\n")) == (2, 1), answer.err
-    assert f"did you mean '{MISSING[command]}'?" in answer.err
+    assert "did you mean" in answer.err
+    assert f"{MISSING[command]}'?" in answer.err
 
 
 def test_check_refuses_what_training_refuses_in_any_part(mlpengine, tmp_path):
