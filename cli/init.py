@@ -168,11 +168,7 @@ def remarks(facts: Profile) -> list[str]:
         for leak in facts.leaks
         if leak.is_target
     ]
-    lines += [
-        f"column {name!r} is dropped: {why}"
-        for name, why in facts.drop.items()
-        if "correct the " in why
-    ]
+    lines += facts.misread()
     lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:
@@ -180,7 +176,6 @@ def remarks(facts: Profile) -> list[str]:
             f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "
             "left out"
         )
-    lines += [f"column {name!r}: {text}" for name, text in facts.spelling_texts()]
     lines += facts.small_classes(MIN_ROWS_TO_SPLIT)
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:

@@ -309,7 +309,8 @@ def complete_config(
     )
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset, division)
-    for line in doubts(facts, target) if task in ("auto", None) else ():
+    doubted = doubts(facts, target) if task in ("auto", None) else []
+    for line in [*doubted, *facts.misread()]:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")

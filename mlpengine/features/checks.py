@@ -123,6 +123,12 @@ class Profile:
             if count < few
         ]
 
+    def misread(self) -> list[str]:
+        """Return a line for each column with cells to correct, or texts to spell otherwise."""
+        damaged = {name: why for name, why in self.drop.items() if "correct the " in why}
+        lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
+        return [*lines, *(f"column {name!r}: {text}" for name, text in self.spelling_texts())]
+
     def spelling_texts(self) -> list[tuple[str, str]]:
         """Return columns and what to say about the spelling of their texts."""
         texts = []

@@ -412,6 +412,22 @@ def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(
     assert text in caplog.text
 
 
+def test_fit_says_loudly_which_columns_are_misread(caplog):
+    """Before, it left such columns out, or made them categories, without a word."""
+    numbers = np.sin(np.arange(100))
+    columns = {"a": numbers, "y": numbers + 1, "commas": [f"{x:.3f}" for x in numbers]}
+    columns["commas"][::9] = [text.replace(".", ",") for text in columns["commas"][::9]]
+    columns["damaged"] = [*map(str, numbers[1:]), "abc"]
+    columns["percent"] = [f"{k % 13} %" for k in range(100)]
+    fit(columns, "y", training={"epochs": 1, "folds": None})
+    for text in (
+        "warning: fit: column 'commas': 12 of 100 cells are like '",
+        "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
+        "warning: fit: column 'percent': '",
+    ):
+        assert text in caplog.text
+
+
 def test_init_says_what_it_decided(mlpengine, tmp_path):
     lines = [f"{i % 6},{i * 0.1:.1f},{'xyz'[i % 3]},{i * 7919 % 977}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["grade,a,kind,b", *lines]))
