@@ -31,6 +31,9 @@ from mlpengine.tables.table import Column, Table, number_text
 MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
 RARE_CLASS = 0.02
+LISTED_CLASSES = 20
+"""The most classes that have a line each."""
+
 LEAK_ROWS = 100_000
 """Number of evenly spaced rows of a longer table in which leaks are searched."""
 
@@ -116,11 +119,17 @@ class Profile:
         return lines + self.small_classes(few)
 
     def small_classes(self, few: float) -> list[str]:
-        """Return a line for each class of fewer rows than that."""
+        """Return a line for each class of fewer rows than that, or one line for many of them."""
+        small = {name: count for name, count in self.classes.items() if count < few}
+        if len(small) > LISTED_CLASSES:
+            smallest, count = min(small.items(), key=lambda pair: pair[1])
+            return [
+                f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
+                f"than {few:,.0f} rows, such as {smallest!r} with {count}; consider merging them"
+            ]
         return [
             f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
-            for name, count in self.classes.items()
-            if count < few
+            for name, count in small.items()
         ]
 
     def misread(self) -> list[str]:
@@ -156,8 +165,12 @@ class Profile:
             report.append(f"task: {self.task}")
         report += [
             f"  class {printable(name)}: {plural(rows, 'row')}"
-            for name, rows in self.classes.items()
+            for name, rows in list(self.classes.items())[:LISTED_CLASSES]
         ]
+        if len(self.classes) > LISTED_CLASSES:
+            report.append(
+                f"  {plural(len(self.classes) - LISTED_CLASSES, 'other class', 'other classes')}"
+            )
         return report
 
 
