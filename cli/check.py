@@ -98,7 +98,8 @@ def command(
         return 0
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
     for line in tables.remarks:
-        say(line)
+        if line.removeprefix(f"{table.source}: ") not in shown:
+            say(line)
     say(f"rows: {rows}\nfeatures: {fitted['features']}, outputs: {fitted['outputs']}")
     if fitted["constant_in_training"]:
         say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")

@@ -3,7 +3,6 @@
 import json
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from mlpengine.models.model import Model
 from mlpengine.spec import Array
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RunDirectory
+from mlpengine.training.trainer import front_of, network_specs
 from mlpengine.training.transfer import TRANSFER_FILE
 
 from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
@@ -114,7 +114,7 @@ def command(
     known = read_tables(file, source, teacher.preprocessor)
     overrides = [parse_override(text) for text in settings]
     if hidden is not None:
-        overrides.insert(0, Override("--hidden", ("model", "hidden"), json.dumps(hidden)))
+        overrides.append(Override("--hidden", ("model", "hidden"), json.dumps(hidden)))
     student = student_config(file, teacher, known.rows["train"], GIVEN_CONFIG)
     student = with_overrides(student, overrides)
     _check_overrides(file, student)
@@ -176,17 +176,19 @@ def _check_unchanged(run: Path, file: ConfigFile) -> None:
 
 def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Tables) -> None:
     """Raise UsageError unless the teacher is several networks, or larger than the student."""
-    sizes = [tables.preprocessor.n_features, *student.config.model.hidden, teacher.task.outputs]
-    parameters = sum((a + 1) * b for a, b in pairwise(sizes))
-    own = len(teacher.mlp.params)
+    network, fitted = student.config.settings.network, tables.preprocessor
+    ends = inputs, outputs = fitted.n_features, teacher.task.outputs
+    specs = network_specs(network, ends, front_of(network, fitted.numbers), fitted.options.dtype)
+    parameters, own = sum(spec.size for spec in specs.values()), len(teacher.mlp.params)
     if teacher.members is None and parameters >= own:
-        hidden = "-".join(map(str, student.config.model.hidden))
-        inputs, outputs = sizes[0], sizes[-1]
-        units = max(1, min(16, (own - outputs - 1) // (inputs + 1 + outputs)))
+        size, advice = f"{network.network} has", "smaller model.width and model.blocks"
+        if network.network == "mlp":
+            size = f"hidden layers of {'-'.join(map(str, network.hidden))} have"
+            units = max(1, min(16, (own - outputs - 1) // (inputs + 1 + outputs)))
+            advice = f"--hidden {units}, say"
         raise UsageError(
             f"{run}: is one network of {plural(own, 'parameter')}, so there is nothing to distill "
-            f"unless into a smaller one (hidden layers of {hidden} have {parameters:,}); write "
-            f"--hidden {units}, say"
+            f"unless into a smaller one ({size} {parameters:,}); write {advice}"
         )
 
 

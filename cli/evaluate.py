@@ -110,10 +110,11 @@ def command(
         loaded = load_data(load_config(config), model.preprocessor)
         task = model.task_with([*loaded.file.config.training.metrics, *names])
         parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
+        in_time = loaded.file.config.data.split.time is not None
     else:
         table = read_rows(model, file)
         part = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
-        parts = [("data", part, model.forward(part.x))]
+        parts, in_time = [("data", part, model.forward(part.x))], False
     measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}
     scores = {name: result["metrics"] for name, result in measured.items()}
@@ -133,7 +134,7 @@ def command(
             ]
         click.echo(json.dumps(shown))
     else:
-        lines = metrics_table(scores, sizes, task)
+        lines = metrics_table(scores, sizes, task, in_time=in_time)
         labels = model.preprocessor.classes
         lines += ["", *mistakes(task, part, output, labels, part_title(name))]
         say("\n".join(lines).rstrip())

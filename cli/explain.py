@@ -12,11 +12,13 @@ from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.models.explain import (
+    PERMUTED_COLUMNS,
     Dependence,
     Importance,
     dependence,
     feature_columns,
     importances,
+    sensitive_columns,
 )
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split, make_split
@@ -93,14 +95,23 @@ def command(
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward
     columns = feature_columns(model.preprocessor)
-    ranked = importances(forward, model.scorer(model.task), part, columns, repeats=repeats)
+    count = len(set(columns))
+    ranked = importances(
+        forward,
+        model.scorer(model.task),
+        part,
+        columns,
+        permuted_columns=sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS),
+        repeats=repeats,
+    )
     shown = [row.column for row in ranked if row.column in table][:features]
     curves = [dependence(model, table, column) for column in shown]
     path = drawn(run, model, curves, plot)
     if as_json:
-        click.echo(json.dumps(importance_data(name, part, ranked, curves, path), allow_nan=False))
+        shown_data = importance_data(name, part, count, ranked, curves, path)
+        click.echo(json.dumps(shown_data, allow_nan=False))
         return
-    say("\n".join(importance_text(name, part, ranked, model.task.headline[0])))
+    say("\n".join(importance_text(name, part, count, ranked, model.task.headline[0])))
     if path is not None:
         say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
 
@@ -122,6 +133,7 @@ def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | No
 def importance_data(
     name: str,
     part: Split,
+    columns: int,
     ranked: Sequence[Importance],
     curves: Sequence[Dependence],
     path: Path | None,
@@ -130,6 +142,7 @@ def importance_data(
     return {
         "part": name,
         "rows": len(part),
+        "columns": columns,
         "importances": [row._asdict() for row in ranked],
         "dependence": [
             {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
@@ -139,8 +152,10 @@ def importance_data(
     }
 
 
-def importance_text(name: str, part: Split, ranked: Sequence[Importance], metric: str) -> list[str]:
-    """Return the importances for a person."""
+def importance_text(
+    name: str, part: Split, columns: int, ranked: Sequence[Importance], metric: str
+) -> list[str]:
+    """Return the importances, of some of so many columns, for a person."""
     where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
     where = "of the data" if name == "data" else where
     width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
@@ -154,4 +169,7 @@ def importance_text(name: str, part: Split, ranked: Sequence[Importance], metric
         f"{f'{row.metric:.4f} +- {row.metric_deviation:.4f}':>22}"
         for row in ranked
     ]
+    if len(ranked) < columns:
+        few = f"only the {len(ranked)} of {columns:,} columns"
+        shown.append(f"{few} to which the outputs are most sensitive were permuted")
     return shown

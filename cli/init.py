@@ -10,8 +10,7 @@ import numpy as np
 
 from mlpengine.common.files import similar_file, write_atomically
 from mlpengine.common.wording import hint, plural
-from mlpengine.config.proposal import Division, decisions, doubts, propose
-from mlpengine.config.tables import check_times
+from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.errors import DataError, UsageError
 from mlpengine.features import Profile, profile
 from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
@@ -100,7 +99,10 @@ def command(
     if not target:
         known = ", ".join(table.names[:20]) + (", ..." if len(table.names) > 20 else "")
         raise UsageError(f"init: say what to predict with --target COL (the columns are {known})")
-    name = "".join(c if c.isalnum() else "-" for c in Path(data).name.split(".")[0]) or "config"
+    name = (
+        "".join(c if c.isalnum() or c == "_" else "-" for c in Path(data).name.split(".")[0])
+        or "config"
+    )
     path = None if out == "-" else Path(out or f"{name}.yaml")
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
@@ -114,18 +116,16 @@ def command(
         _check_name(test, test_source)
     names = list(dict.fromkeys(target))
     divides = {key: name for key, name in (("group", group), ("time", time)) if name is not None}
-    _check_division(table, names, divides)
+    _check_division(table.names, names, divides)
     with Meter(f"looking at {plural(len(table.names), 'column')}") as meter:
         facts = profile(table, names, progress=meter)
-    division = None
-    for key, column in divides.items():
-        facts, division = Division.of(facts, key, column)
     with_target = ~np.logical_or.reduce([table[name].missing for name in names])
     rows, parts = int(with_target.sum()), 3 if test is None else 2
     if rows < parts:
         needed = plural(parts, "row")
         raise DataError(f"{data}: at least {needed} with a target are needed (got {rows})")
     fit_target(table.rows(with_target), names, facts.task, standardize=True)  # as training will
+    facts, division = _divided(facts, table.rows(with_target), divides, own_test=test is not None)
     text = propose(
         facts,
         names,
@@ -168,11 +168,7 @@ def remarks(facts: Profile) -> list[str]:
         for leak in facts.leaks
         if leak.is_target
     ]
-    lines += [
-        f"column {name!r} is dropped: {why}"
-        for name, why in facts.drop.items()
-        if "correct the " in why
-    ]
+    lines += facts.misread()
     lines += [f"column {leak.column!r} stays: {leak.reason}; {KEEP_IF}" for leak in facts.suspects]
     lines += [f"{o.text}; {CORRECT}" for o in facts.outliers if o.column not in facts.drop]
     if facts.target_missing:
@@ -180,7 +176,6 @@ def remarks(facts: Profile) -> list[str]:
             f"{plural(facts.target_missing, 'row')} of {facts.n_rows:,} have no target and are "
             "left out"
         )
-    lines += [f"column {name!r}: {text}" for name, text in facts.spelling_texts()]
     lines += facts.small_classes(MIN_ROWS_TO_SPLIT)
     features = len(facts.columns) - len(facts.drop) - 1
     if features > facts.n_rows:
@@ -188,12 +183,10 @@ def remarks(facts: Profile) -> list[str]:
     return lines
 
 
-def _check_division(table: Table, target: Sequence[str], divides: Mapping[str, str]) -> None:
-    """Check the column by which rows are divided.
-
-    Raises: UsageError, and DataError for texts that are no times.
-    """
-    names = table.names
+def _check_division(
+    names: Sequence[str], target: Sequence[str], divides: Mapping[str, str]
+) -> None:
+    """Check the name of the column by which rows are divided.  Raises: UsageError."""
     if len(divides) > 1:
         raise UsageError("init: give --group or --time, not both")
     for key, name in divides.items():
@@ -203,8 +196,23 @@ def _check_division(table: Table, target: Sequence[str], divides: Mapping[str, s
             known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             near = hint(name, names) or f" (the columns are {known})"
             raise UsageError(f"--{key}: there is no column {name!r}{near}")
-        if key == "time":
-            check_times(table, name)
+
+
+def _divided(
+    facts: Profile, table: Table, divides: Mapping[str, str], *, own_test: bool
+) -> tuple[Profile, Division | None]:
+    """Return the profile of the features, and the division of the rows with a target, if any.
+
+    Raises: DataError if the rows cannot be divided so.
+    """
+    for key, name in divides.items():
+        facts, division = Division.of(facts, key, name)
+        try:
+            return facts, fitting_division(facts, table, division, own_test=own_test)
+        except DataError as error:
+            text = f"{error}; choose another column, or leave out --{key}"
+            raise DataError(f"--{key} {name}: {text}") from None
+    return facts, None
 
 
 def _check_name(given: str, source: str) -> None:

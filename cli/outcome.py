@@ -38,7 +38,8 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     for name in (OUT_OF_FOLD, "validation"):
         sizes.setdefault(name, sizes["train"])
     measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
-    lines = metrics_table(measured, sizes, data.task, session.measured.spreads)
+    in_time = data.file.config.data.split.time is not None
+    lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
     if fitted and fitted.shares:
         kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in fitted.shares.items())
         lines.append(f"shares of networks in the mean, by their kind: {kinds}")
@@ -68,10 +69,13 @@ def metrics_table(
     rows: Mapping[str, int],
     task: Task,
     spreads: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None,
+    *,
+    in_time: bool = False,
 ) -> list[str]:
     """Return a line of metrics for each part, or a column if there are many.
 
-    `spreads` are further lines, by the part that they follow and their titles.
+    `spreads` are further lines, by the part that they follow and their titles; `in_time` is whether
+    folds follow each other in time.
     """
     if not measured:
         return []
@@ -100,11 +104,12 @@ def metrics_table(
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
         lines.append(f"out of fold: each row predicted by networks that did not train on it{note};")
-        lines.append(
-            "mean of all: estimate for the mean of all networks, by how far they differ"
-            if OF_MEAN in estimates
-            else "the mean of all networks predicts new rows as well or, usually, better"
-        )
+        mean = "the mean of all networks predicts new rows as well or, usually, better"
+        if OF_MEAN in estimates:
+            mean = "mean of all: estimate for the mean of all networks, by how far they differ"
+        elif in_time:
+            mean = "rows newer than all of these may be predicted worse, as the test part tells"
+        lines.append(mean)
     if isinstance(task, Regression) and scaled:
         by_mean = "* loss (scaled): of targets divided by their mean"
         targets = "logarithms of targets" if task.target.log else "targets"

@@ -7,7 +7,10 @@ import socket
 from collections.abc import Callable
 from errno import EADDRINUSE
 from functools import partial
+from multiprocessing import parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -96,7 +99,7 @@ def command(run: Path, host: str, port: int, workers: int, max_rows: int, max_by
 
     listening = _listening(host, port)
     config = Config(
-        partial(_application, run, max_rows, max_bytes) if workers > 1 else application,
+        partial(_worker, run, max_rows, max_bytes) if workers > 1 else application,
         factory=workers > 1,
         workers=workers,
         lifespan="off",
@@ -131,6 +134,18 @@ def command(run: Path, host: str, port: int, workers: int, max_rows: int, max_by
     gc.freeze()
     run_all()
     click.get_current_context().exit(codes[0] if codes else 1)
+
+
+def _worker(run: Path, max_rows: int, max_bytes: int) -> "Starlette":
+    """Return the application of a worker, which a killed service cannot tell to stop."""
+    Thread(target=_stop_after, args=(parent_process(),), daemon=True).start()
+    return _application(run, max_rows, max_bytes)
+
+
+def _stop_after(process: BaseProcess) -> None:
+    """Stop this process, as SIGTERM does, when that one has ended."""
+    process.join()
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _application(run: Path, max_rows: int, max_bytes: int) -> "Starlette":

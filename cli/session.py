@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
-from mlpengine.common.files import missing, read_file, remove_unfinished
+from mlpengine.common.files import missing, not_a_run, read_file, remove_unfinished
 from mlpengine.common.redaction import redacted
 from mlpengine.common.structure import conform, finite
 from mlpengine.common.system import peak_bytes
@@ -365,10 +365,14 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def resolved_config(run: Path, advice: str = ", so it is no run directory") -> Path:
+def resolved_config(run: Path, advice: str = "") -> Path:
     """Return the config of a run directory.  Raises: UsageError, with advice, if there is none."""
     if not (run / RESOLVED).is_file():
-        raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
+        if not run.exists():
+            raise missing(run, "run")
+        if advice:
+            raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
+        raise not_a_run(run, f"{RESOLVED}, so it is no run directory")
     return run / RESOLVED
 
 

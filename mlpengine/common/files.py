@@ -72,7 +72,9 @@ def similar_file(path: Path) -> str:
 
 def missing(path: Path, what: str) -> UsageError:
     """Return the error of a command that names a path at which there is nothing."""
-    near = similar_file(path) or f"; {_models_in(path.parent)}"
+    usual = Path("runs") / path.name
+    near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
+    near = near or f"; {_models_in(path.parent)}"
     return UsageError(f"{path}: there is no such {what}{near}")
 
 
@@ -81,11 +83,11 @@ def is_run(directory: Path) -> bool:
     return (directory / "config.resolved.yaml").is_file()
 
 
-def not_a_run(directory: Path) -> UsageError:
+def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:
     """Return the error of a command that names a directory that is no run, with the runs in it."""
     inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
     right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
-    text = f"holds no model and no checkpoint; {_models_in(inside)}{right}"
+    text = f"holds no {lacks}; {_models_in(inside)}{right}"
     return UsageError(f"{directory}: {text}")
 
 

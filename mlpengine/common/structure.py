@@ -6,6 +6,7 @@ checked before anything is built from it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -41,13 +42,14 @@ def conform(value: Any, kind: Any, where: str) -> None:
 
     Raises: CheckpointError naming `where` and the first place below it that does not fit.
     """
-    origin, args = get_origin(kind), get_args(kind)
     if kind is Any:
         return
-    if kind in _SCALARS:
+    if kind in _SCALARS:  # most values, of which the model of a wide table has many
         text, test = _SCALARS[kind]
         _demand(test(value), where, text, value)
-    elif origin is Literal:
+        return
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Literal:
         same = any(type(value) is type(each) and value == each for each in args)
         _demand(same, where, f"one of {', '.join(map(str, args))}", value)
     elif origin in (Union, UnionType):
@@ -83,7 +85,7 @@ def _conform_union(value: Any, kinds: tuple[Any, ...], where: str) -> None:
 
 def _conform_record(value: Any, kind: Any, where: str) -> None:
     """Check a TypedDict or a dataclass: known keys only, and all of those that are required."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     if is_typeddict(kind):
         required = kind.__required_keys__
     elif is_dataclass(kind):
@@ -102,6 +104,9 @@ def _conform_record(value: Any, kind: Any, where: str) -> None:
             raise CheckpointError(f"{where}: {problem} ({listed})")
     for name, item in value.items():
         conform(item, hints[name], f"{where}.{name}")
+
+
+_hints = cache(get_type_hints)
 
 
 def _demand(true: bool, where: str, wanted: str, value: Any) -> None:

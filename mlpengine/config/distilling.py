@@ -3,7 +3,7 @@
 A teacher is a model, or any function that predicts a table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,6 +108,20 @@ class Teacher:
             predicted = self._predicted(part, lambda _, rows: rows)
             outputs = {TEACHER: _outputs(data, predicted), **outputs}
         return replace(transfer, beside={part: outputs})
+
+    def reads(self, columns: Sequence[str]) -> list[str]:
+        """Return those of the columns whose cells, when permuted, change a prediction."""
+        plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
+        read = []
+        for name in columns:
+            order = rng.permutation(len(plain))
+
+            def rows_of(column: str, rows: Array, name: str = name, order: Array = order) -> Array:
+                return rows[order] if column == name else rows
+
+            if not np.array_equal(self._predicted("train", rows_of), plain):
+                read.append(name)
+        return read
 
     def _errors(self) -> Residuals | ClassSets | None:
         """Return the errors of a model out of fold, or of a function on validation rows, if any."""

@@ -1,5 +1,6 @@
 """Training from Python in one call, with the keys of a config."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.errors import CallError, ConfigError, DataError, UsageError
+from mlpengine.features.column_kinds import kind_of
 from mlpengine.models.model import Model
 from mlpengine.tables import Table, read_table
 from mlpengine.tables.detect import Detected, detect
@@ -47,6 +49,8 @@ SECTION_EXAMPLES = {
     "training": "{'epochs': 20}",
 }
 """Sections that are never a name, and one right value of each."""
+
+_log = logging.getLogger("mlpengine")
 
 NAME = "fit"
 """What messages about the config say in place of a file."""
@@ -213,17 +217,36 @@ def distill(
         one["training"].setdefault("early_stopping", None)
     file, tables, _ = _config(table, target, given, one, proposing=True)
     data = _loaded(file, tables, None)
+    frames = {"train": table, **{name: rows for name, rows in given.items() if rows is not None}}
+    if "drop" not in one.get("data", {}) and file.config.data.drop:
+        file = _with_columns_of(Teacher(teacher, data, frames))
+        data = _loaded(file, tables, None)
     own = {name: one[name] for name in STUDENT_SECTIONS if name in config}
     fill_missing(own, student_sections(data.tables.rows["train"]))
     student, decided = _checked({**file.document.data, **own}), []
     if limits:
         student, cost = with_size(student, data.tables.preprocessor, limits)
         decided = [cost]
-    frames = {"train": table, **{name: rows for name, rows in given.items() if rows is not None}}
     data = replace(data, file=student)
     data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
     trainer = trainer_of(data)
     return _measured(data, trainer, trainer.fit(callbacks), decided)
+
+
+def _with_columns_of(teacher: Teacher) -> ConfigFile:
+    """Return the config of a student that drops no numbers that its teacher reads.
+
+    A warning tells which other columns that the teacher reads are dropped.
+    """
+    file, table = teacher.data.file, teacher.data.tables.parts["train"][0]
+    drop = list(file.config.data.drop)
+    for name in teacher.reads(drop):
+        if kind_of(table[name]) in ("text", "mixed", "empty"):
+            text = "warning: distill: column %r, of texts that hardly repeat, is left out, but %s"
+            _log.warning(text, name, "the teacher's predictions change with it")
+        else:
+            drop.remove(name)
+    return _checked({**file.document.data, "data": {**file.document.data["data"], "drop": drop}})
 
 
 def _measured(

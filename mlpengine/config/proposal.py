@@ -5,15 +5,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mlpengine.common.wording import plural, printable
 from mlpengine.config.presets import fill_missing
 from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import sections_of
+from mlpengine.config.tables import dividing_values
 from mlpengine.config.writer import quoted_yaml
 from mlpengine.errors import DataError
-from mlpengine.features import Profile, profile
+from mlpengine.features import Profile, profile, split_rows
 from mlpengine.features.checks import KEEP_IF
 from mlpengine.features.column_kinds import FEW_LEVELS
+from mlpengine.features.splits import SPLIT_PARTS
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
@@ -22,7 +26,7 @@ from mlpengine.settings.recipes import (
     validation_share_for,
 )
 from mlpengine.settings.training import Kind, trained
-from mlpengine.tables import DATASETS
+from mlpengine.tables import DATASETS, Table
 from mlpengine.tables.detect import Detected
 from mlpengine.tables.dialect import DEFAULT, CsvDialect
 
@@ -58,6 +62,27 @@ PROPOSED = ("model", "loss", "optimizer", "schedule", "training")
 _log = logging.getLogger("mlpengine")
 
 SCHEMA_LINE = "# yaml-language-server: $schema="
+
+
+def fitting_division(
+    profile: Profile, table: Table, division: Division, *, own_test: bool
+) -> Division:
+    """Return a division with no more blocks than give folds that the rows of training can fill.
+
+    `table` has the rows with a target, and a profile for a division is without that column.
+
+    Raises: DataError if the rows cannot be divided so.
+    """
+    values = dividing_values(table, division.key, division.name)
+    given: Any = {f"{division.key}s": values}
+    while True:
+        shares = _shares(profile, division, own_test=own_test)
+        parts = [1 - sum(shares.values()), *(shares.get(part, 0.0) for part in SPLIT_PARTS[1:])]
+        train = split_rows(table.n_rows, parts, **given).train
+        blocks, folds = len(np.unique(values[train])), folds_of(profile, division)
+        if folds is None or folds <= blocks:
+            return division
+        division = division._replace(blocks=2 * blocks)
 
 
 def propose(
@@ -284,7 +309,8 @@ def complete_config(
     )
     proposed = parse_yaml(text, "init", Document("init"))
     lines = decisions(facts, target, preset, division)
-    for line in doubts(facts, target) if task in ("auto", None) else ():
+    doubted = doubts(facts, target) if task in ("auto", None) else []
+    for line in [*doubted, *facts.misread()]:
         _log.warning("warning: %s: %s", facts.source, line)
     if given := [*_given(config)]:
         lines.append(f"as given in place of that: {', '.join(given)}")
@@ -345,15 +371,21 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
     return [c.name for c in dates if len({end[:10] for end in c.summary.split(" to ")}) > 1]
 
 
-def _split(
-    profile: Profile, target: Sequence[str], division: Division | None, *, own_test: bool
-) -> list[str]:
+def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:
     """Return the shares of rows that do not train."""
     shares = {"validation": validation_share_for(profile.n_rows), "test": 0.2}
     if folds_of(profile, division):
         del shares["validation"]
     if own_test:
         del shares["test"]
+    return shares
+
+
+def _split(
+    profile: Profile, target: Sequence[str], division: Division | None, *, own_test: bool
+) -> list[str]:
+    """Return the lines of a config on the rows that do not train."""
+    shares = _shares(profile, division, own_test=own_test)
     texts = [f"{name}: {share}" for name, share in shares.items()]
     how = "; each class keeps its share" if profile.task == "classification" else ""
     if division:

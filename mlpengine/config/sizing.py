@@ -58,10 +58,16 @@ class Limits:
 def with_size(file: ConfigFile, fitted: Preprocessor, limits: Limits) -> tuple[ConfigFile, str]:
     """Return the config of the largest student that a row costs no more of in C, and its cost.
 
-    Raises: UsageError if none does; CompileError without a C compiler.
+    Raises: UsageError if none does, or for another network than dense layers; CompileError
+    without a C compiler.
     """
-    loss, task = loss_and_task(file, fitted)
     settings = file.config.settings
+    if (name := settings.network.network) != "mlp":
+        raise UsageError(
+            f"distill: budget and flash choose the sizes of dense layers (got model.network: "
+            f"{name}); leave out model.network, or choose the sizes of {name} by its options"
+        )
+    loss, task = loss_and_task(file, fitted)
     front, ends = front_of(settings.network, fitted.numbers), (fitted.n_features, task.outputs)
     options = asdict(loss) if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS) else {}
     costs: dict[int, RowCost] = {}

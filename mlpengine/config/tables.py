@@ -15,7 +15,7 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.features import Preprocessor, fold_rows, split_rows, task_of
-from mlpengine.features.column_kinds import FEW_LEVELS
+from mlpengine.features.column_kinds import FEW_LEVELS, comma_text
 from mlpengine.features.computed import (
     computed_column,
     computed_columns,
@@ -25,7 +25,7 @@ from mlpengine.features.computed import (
 )
 from mlpengine.features.copies import Copies, table_copies
 from mlpengine.features.splits import SPLIT_PARTS
-from mlpengine.features.targets import row_weights
+from mlpengine.features.targets import ClassTarget, row_weights
 from mlpengine.ops import EntryLoss
 from mlpengine.spec import Array
 from mlpengine.tables import DATASETS, Table, load_dataset, read_table
@@ -107,6 +107,7 @@ def read_tables(
             "in place of both, with the sum of weights"
         )
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
+    remarks += _commas(preprocessor, table)
     folds = _folds(file, table, target, rows["train"], copies)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
@@ -120,6 +121,16 @@ def _many_classes(fitted: Preprocessor, table: Table, rows: int) -> Iterator[str
             f"{table.source}: column {name!r}: {plural(count, 'different number')} in "
             f"{plural(rows, 'row')} are taken for classes; data.task: regression predicts numbers"
         )
+
+
+def _commas(fitted: Preprocessor, table: Table) -> Iterator[str]:
+    """Yield a warning for each column of numbers with commas that is taken for categories."""
+    names = [category.column for category in fitted.categories]
+    if isinstance(fitted.target, ClassTarget):
+        names += fitted.target.columns
+    for name in names:
+        if name not in fitted.options.categorical and (text := comma_text(table[name])):
+            yield f"{table.source}: column {name!r}: {text}"
 
 
 def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> None:
@@ -370,21 +381,30 @@ def _folds(
         return fold_rows(len(rows), count, seed=file.config.seed, copies=copied, **together)
 
 
-def check_times(table: Table, name: str) -> None:
-    """Raise DataError for a column of texts whose order is unlikely to be that of time.
+def dividing_values(table: Table, key: str, name: str) -> Array:
+    """Return the groups or times by which rows are divided; `key` is "group" or "time".
 
     Texts of one length that begin with a year, such as 2024-W05, are ordered as their times are.
+
+    Raises: DataError for a missing one, and for texts whose order is unlikely to be that of time.
     """
     column = table[name]
-    if column.kind != "text":
-        return
-    for code, level in enumerate(column.levels):
-        if not re.match(r"\d{4}", level) or len(level) != len(column.levels[0]):
-            row = int(np.flatnonzero(column.values == code)[0])
+    if column.missing.any():
+        row = int(np.flatnonzero(column.missing)[0])
+        raise DataError(
+            f"{table.where(name, row)}: the {key} of a row is needed to split by {key}; "
+            "fill it in, or delete the row"
+        )
+    in_order = key == "group" or column.kind != "text"
+    levels = [] if in_order else [column.levels[code] for code in column.distinct()]
+    for level in levels:
+        if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
+            row = int(np.flatnonzero(column.values == column.levels.index(level))[0])
             raise DataError(
                 f"{table.where(name, row)}: is text, whose order is not that of time ({level!r}); "
                 "describe dates by data.date_format, or write them as 2024-12-31"
             )
+    return column.values
 
 
 def _kept_together(
@@ -395,17 +415,9 @@ def _kept_together(
     table = table.select(filter(None, [*target, split.group, split.time]))
     if rows is not None:
         table = table.rows(rows)
-    if split.time:
-        if table[split.time].missing.any():
-            row = int(np.flatnonzero(table[split.time].missing)[0])
-            raise DataError(
-                f"{table.where(split.time, row)}: the time of a row is needed to split by time; "
-                "fill it in, or delete the row"
-            )
-        check_times(table, split.time)
-        return {"times": table[split.time].values}
-    if split.group:
-        return {"groups": table[split.group].values}
+    for key, name in (("time", split.time), ("group", split.group)):
+        if name:
+            return {f"{key}s": dividing_values(table, key, name)}
     columns = [table[name] for name in target]
     classes = task == "classification" or (task == "auto" and task_of(columns) == "classification")
     return {"labels": columns[0].values} if split.stratify and classes else {}

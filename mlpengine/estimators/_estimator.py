@@ -43,6 +43,7 @@ from mlpengine.features.compiled import feature_loops
 from mlpengine.features.leaks import find_leaks
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.sources import Source
+from mlpengine.features.splits import check_known
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
@@ -136,9 +137,9 @@ def division(groups: Any, times: Any, rows: int) -> dict[str, Array]:
                 f"times: must be numbers or dates of type datetime64 (got {values.dtype}); "
                 "write times=pandas.to_datetime(times, utc=True).to_numpy('M8[us]')"
             )
+        check_known("fit", name, values)
         if values.dtype.kind == "M":
-            missing = np.isnat(values)
-            values = np.where(missing, np.nan, values.astype("M8[us]").astype("i8"))
+            values = values.astype("M8[us]").astype("i8")
         arrays[name] = values.astype(str) if values.dtype.kind == "O" else values
     return arrays
 

@@ -150,8 +150,12 @@ def _interface(model: Model | Network) -> str:
     """Return what a module exports, in JavaScript."""
     if isinstance(model, Network):
         return PREDICT.format(inputs=_sizes(model)[0])
-    text = Path(__file__).with_name("row.js").read_text(encoding="utf-8")
-    return text.replace("DESCRIPTION", script_json(description(model)), 1)
+    known = description(model)
+    has_dates = any(column["kind"] == "date" for column in known["columns"])
+    parts = ["row", *["dates"] * has_dates, *["intervals"] * ("intervals" in known)]
+    folder = Path(__file__).parent
+    text = "\n".join((folder / f"{part}.js").read_text(encoding="utf-8") for part in parts)
+    return text.replace("DESCRIPTION", script_json(known), 1)
 
 
 def script_json(value: object) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlpengine.errors import UsageError
 from mlpengine.export._onnx_graph import Graph
+from mlpengine.export._reduced import reduced
 from mlpengine.formula import onnx_node, variable
 from mlpengine.nn import Network
 from mlpengine.ops import (
@@ -45,10 +46,14 @@ from mlpengine.tape.record import Record, Value
 def write_network(graph: Graph, network: Network, x: str, prefix: str = "") -> str:
     """Add the network after float32 `x` (rows, ...); return the output (rows, out_dim).
 
-    Parameters are float32 whatever the network's dtype, and keep their names, after `prefix`.
+    Parameters are those of `reduced`, float32 whatever the network's dtype, with `prefix` before
+    their names.
 
     Raises: UsageError for an op without an ONNX form.
     """
+    network, columns = reduced(network)
+    if columns is not None:
+        x = graph.node("Gather", x, graph.constant(columns), axis=1)
     return _Writer(graph, network, prefix).write(x)
 
 

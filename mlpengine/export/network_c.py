@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 from typing import Any, Literal
 
@@ -9,11 +10,12 @@ import numpy as np
 
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions, constants, identifier, indented
+from mlpengine.backends.scalar.text import Functions, array, constants, identifier, indented
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
+from mlpengine.export._reduced import Reduced, reduced
 from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.tape.binding import Forward
@@ -46,8 +48,7 @@ it needs no library but memcpy. */
 void *memcpy(void *to, const void *from, size_t bytes);"""
 
 NETWORK_FUNCTION = """\
-{constants}
-{static}void {one}({argument}const real *input, real *output)
+{static}void {name}({argument}const real *input, real *output)
 {{
 {body}}}
 
@@ -58,11 +59,16 @@ MEAN_FUNCTION = """\
 void {name}(const real *input, real *output)
 {{
   real y[{n}], sum[{n}] = {{0}};
-  for (size_t k = 0; k < {count}; k++) {{
-{body}  }}
-  for (size_t i = 0; i < {n}; i++) output[i] = {result};
+{loops}  for (size_t i = 0; i < {n}; i++) output[i] = {result};
 }}
 
+"""
+
+MEAN_LOOP = """\
+  for (size_t k = 0; k < {count}; k++) {{
+    {one}({table} + {start} + k * {size}, input, y);
+    for (size_t i = 0; i < {n}; i++) sum[i] += {name}_shares[{first} + k] * {y};
+  }}
 """
 
 
@@ -113,31 +119,32 @@ def network_code(
     functions.names.taken.add(name)
     several = not isinstance(networks, Network)
     each = [networks] if isinstance(networks, Network) else list(networks)
-    network = each[0]
     for member in each:
         check_finite(member.params.views, "export", UsageError)
-    numbers = np.concatenate([one.params.flat for one in each])
-    n, one = network.outputs, functions.names.add("network_of") if several else name
-    table = f"{name}_parameters"
-    at = "parameters" if several else table
-    places = {key: f"{at} + {place.start}" for key, place in network.params.places.items()}
-    forward = forward_of(functions, network, places, "input", "output")
-    code = NETWORK_FUNCTION.format(
-        constants=constants(table, numbers.tolist()),
-        static="static " if several else "",
-        one=one,
-        argument="const real *parameters, " if several else "",
-        body=indented([*forward.memory, *forward.statements]),
-    )
+    network, n = each[0], each[0].outputs
+    made, table = [reduced(member) for member in each], f"{name}_parameters"
+    numbers = np.concatenate([one.network.params.flat for one in made])
+    code = constants(table, numbers.tolist())
+    places, bodies = _bodies(functions, name, made, "parameters" if several else table)
+    code += places + "\n"
     if several:
         y, total = ("v_exp(y[i])", "v_log(sum[i])") if log_link else ("y[i]", "sum[i]")
-        lines = [
-            f"{one}({table} + k * {len(network.params)}, input, y);",
-            f"for (size_t i = 0; i < {n}; i++) sum[i] += {name}_shares[k] * {y};",
-        ]
-        loop_of = {"count": len(each), "body": indented(lines, "    ")}
+        loops, first, start = "", 0, 0
+        for body, some in groupby(bodies):
+            one, count = functions.names.add("network_of"), len([*some])
+            size = len(made[first].network.params)
+            code += NETWORK_FUNCTION.format(
+                static="static ", name=one, argument="const real *parameters, ", body=body
+            )
+            loops += MEAN_LOOP.format(
+                count=count, one=one, table=table, start=start, size=size, n=n, name=name,
+                first=first, y=y,
+            )  # fmt: skip
+            first, start = first + count, start + count * size
         weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
-        code += MEAN_FUNCTION.format(name=name, n=n, shares=weights, result=total, **loop_of)
+        code += MEAN_FUNCTION.format(name=name, n=n, shares=weights, loops=loops, result=total)
+    else:
+        code += NETWORK_FUNCTION.format(static="", name=name, argument="", body=bodies[0])
     title = f"{f'{len(each)} of ' if several else ''}{title_of(network)}"
     return NetworkCode(
         f"{title}, {plural(numbers.size, 'parameter')}",
@@ -147,6 +154,34 @@ def network_code(
         n,
         functions.text + code,
     )
+
+
+def _bodies(
+    functions: Functions, name: str, made: Sequence[Reduced], at: str
+) -> tuple[str, list[str]]:
+    """Return the places of features, and what the function of each network does.
+
+    `at` is the C expression of its parameters.  Networks that are alike do the same.
+    """
+    arrays: dict[tuple[int, ...], str] = {}
+    bodies, text = [], ""
+    for network, columns in made:
+        source, lines = "input", []
+        if columns is not None:
+            places, source = tuple(columns.tolist()), "x"
+            if places not in arrays:
+                arrays[places] = functions.names.add(f"{name}_columns")
+                kind = "IN_FLASH unsigned short" if places[-1] < 1 << 16 else "IN_FLASH long"
+                text += array(kind, arrays[places], map(str, places))
+            count = len(places)
+            lines = [
+                f"real x[{count}];",
+                f"for (size_t i = 0; i < {count}; i++) x[i] = input[{arrays[places]}[i]];",
+            ]
+        own = {key: f"{at} + {place.start}" for key, place in network.params.places.items()}
+        forward = forward_of(functions, network, own, source, "output")
+        bodies.append(indented([*lines, *forward.memory, *forward.statements]))
+    return text, bodies
 
 
 def export_c(networks: Network | Sequence[Network], **options: Any) -> str:

@@ -20,42 +20,17 @@ const codes = new Map(
   ]),
 );
 
-const ISO = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)(?:[T ](?<hour>\d\d):(?<minute>\d\d)(?::(?<second>\d\d(?:\.\d{1,6})?))?(?:Z|(?<sign>[+-])(?<east>\d\d):?(?<more>\d\d))?)?$/;
-const POINTS = /^(?<day>\d{1,2})\.(?<month>\d{1,2})\.(?<year>\d{4})(?: (?<hour>\d{1,2}):(?<minute>\d\d)(?::(?<second>\d\d))?)?$/;
-const TIME = /^(?<hour>\d{1,2}):(?<minute>\d\d)(?::(?<second>\d\d))?(?: ?(?<half>[AaPp])[Mm])?$/;
-const MONTHS = [
-  ..."january february march april may june".split(" "),
-  ..."july august september october november december".split(" "),
-];
-const forms = new Map(
-  columns.map(({ name, dates }) => [name, [ISO, POINTS, TIME, ...(dates ? [RegExp(dates)] : [])]]),
-);
-
-/* Seconds since 1970, of a number, a Date, or a text without an offset in UTC; NaN for others. */
-function seconds(value, dates) {
-  if (typeof value === "number") return value;
-  if (value instanceof Date) return value.getTime() / 1000;
-  const match = dates.map((form) => form.exec(String(value))).find(Boolean);
-  if (!match) return NaN;
-  const { short, name, half, sign = "+", east = 0, more = 0, ...parts } = match.groups;
-  let { year = 1970, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = parts;
-  if (short) year = Number(short) + (short >= 69 ? 1900 : 2000);
-  if (name) month = MONTHS.findIndex((month) => month.startsWith(name.toLowerCase())) + 1;
-  if (half) hour = hour >= 1 && hour <= 12 ? (hour % 12) + (/p/i.test(half) ? 12 : 0) : NaN;
-  const start = new Date(0);
-  start.setUTCFullYear(year, month - 1, day);
-  const exists = start.getUTCMonth() === month - 1 && start.getUTCDate() === Number(day);
-  if (!exists || !(hour <= 23) || minute > 59 || second >= 60) return NaN;
-  const offset = Number(`${sign}1`) * (3600 * east + 60 * more);
-  return start.getTime() / 1000 + 3600 * hour + 60 * minute + Number(second) - offset;
-}
-
 function number(value) {
   if (typeof value === "boolean") return Number(value);
   if (typeof value !== "string") return typeof value === "number" ? value : NaN;
   const word = { true: 1, false: 0 }[value.toLowerCase()];
   return word ?? (NUMBER.test(value) ? Number(value) : NaN);
 }
+
+/* What reads a cell of a kind; `number` reads the others. */
+const readers = {
+  category: (value, { name, numeric }) => codes.get(name).get(key(value, numeric)) ?? -1,
+};
 
 /* Return the number of a cell: NaN for a gap, -1 for a level that training did not see. */
 function read(column, cell) {
@@ -66,8 +41,7 @@ function read(column, cell) {
     if (!column.gaps) throw new TypeError(`${where} needs a value, as there was no gap in training`);
     return NaN;
   }
-  if (column.kind === "category") return codes.get(column.name).get(key(value, column.numeric)) ?? -1;
-  const result = column.kind === "date" ? seconds(value, forms.get(column.name)) : number(value);
+  const result = (readers[column.kind] ?? number)(value, column);
   if (!(Math.abs(result) <= 1e100)) {
     const kind = column.kind === "date" ? "date" : "number";
     throw new TypeError(`${where} needs a ${kind} (got ${/number|bigint/.test(typeof cell) ? cell : JSON.stringify(cell)})`);
@@ -75,24 +49,20 @@ function read(column, cell) {
   return result;
 }
 
-/* The size of errors at a prediction: linear between places, constant beyond them. */
-function scaleAt({ places, scales }, value) {
-  const last = places.length - 1;
-  const right = places.findIndex((place) => place >= value);
-  if (right <= 0) return right ? scales[last] : scales[0];
-  const share = (value - places[right - 1]) / (places[right] - places[right - 1]);
-  return scales[right - 1] + share * (scales[right] - scales[right - 1]);
-}
-
-function intervals(out, place) {
-  const [least, greatest] = model.range;
-  return model.intervals.map(({ name, output, ends, ...scale }) => {
-    const [low, high] = ends[place];
-    const size = scaleAt(scale, out[output]);
-    const clipped = (value) => Math.min(Math.max(value, least ?? -Infinity), greatest ?? Infinity);
-    return [name, [clipped(out[output] + low * size), clipped(out[output] + high * size)]];
-  });
-}
+/* What is predicted, by the task, from the numbers, the same by name, and the place of the level. */
+const answers = {
+  numbers: (out, named) => ({ values: named }),
+  labels: (out, named) => ({
+    labels: Object.fromEntries(names.map((name, i) => [name, Number(out[i] > 0.5)])),
+    probabilities: named,
+  }),
+  classes: (out, named, place) => {
+    const best = out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
+    const answer = { label: names[best], probabilities: named };
+    if (place < 0) return answer;
+    return { ...answer, set: names.filter((_, i) => out[i] >= model.lowest[place]) };
+  },
+};
 
 /* Predict a row, an object of cells by column: { label, probabilities, set } of a class,
    { labels, probabilities } of several labels, or { values, interval } of numbers, where the
@@ -106,16 +76,5 @@ export function predict(row, { level = 0.9 } = {}) {
   const named = Object.fromEntries(names.map((name, i) => [name, out[i]]));
   const place = levels.indexOf(level);
   if (levels.length && place < 0) throw new RangeError(`predict: level must be one of ${levels}`);
-  if (model.task === "numbers") {
-    if (place < 0) return { values: named };
-    return { values: named, interval: Object.fromEntries(intervals(out, place)) };
-  }
-  if (model.task === "labels") {
-    const labels = Object.fromEntries(names.map((name, i) => [name, Number(out[i] > 0.5)]));
-    return { labels, probabilities: named };
-  }
-  const best = out.reduce((first, chance, i) => (chance > out[first] ? i : first), 0);
-  const answer = { label: names[best], probabilities: named };
-  if (place < 0) return answer;
-  return { ...answer, set: names.filter((_, i) => out[i] >= model.lowest[place]) };
+  return answers[model.task](out, named, place);
 }

@@ -1,6 +1,6 @@
 """Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from unicodedata import normalize
@@ -9,7 +9,15 @@ import numpy as np
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.errors import DataError
-from mlpengine.features.column_kinds import FeatureKind, kind_of, marked_number, odd_row, task_of
+from mlpengine.features.column_kinds import (
+    FeatureKind,
+    are_codes,
+    comma_text,
+    kind_of,
+    marked_number,
+    odd_row,
+    task_of,
+)
 from mlpengine.features.duplicates import duplicate_rows, same_columns
 from mlpengine.features.leaks import Leak, find_leaks
 from mlpengine.features.outliers import Outlier, find_outliers
@@ -23,6 +31,9 @@ from mlpengine.tables.table import Column, Table, number_text
 MOSTLY_MISSING = 0.5
 SMALL_CLASS = 10
 RARE_CLASS = 0.02
+LISTED_CLASSES = 20
+"""The most classes that have a line each."""
+
 LEAK_ROWS = 100_000
 """Number of evenly spaced rows of a longer table in which leaks are searched."""
 
@@ -51,6 +62,7 @@ class Profile:
 
     `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
     `marked` those that hold numbers with units or other marks to such a text and its number,
+    `commas` those that hold numbers of which some are written like 1,5 to what to do,
     `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
     same values; `suspects` explain nearly all of the target, but may be honest predictors.
     """
@@ -67,6 +79,7 @@ class Profile:
     target_missing: int = 0
     variants: dict[str, list[str]] = field(default_factory=dict)
     marked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    commas: dict[str, str] = field(default_factory=dict)
     outliers: list[Outlier] = field(default_factory=list)
 
     @property
@@ -106,12 +119,24 @@ class Profile:
         return lines + self.small_classes(few)
 
     def small_classes(self, few: float) -> list[str]:
-        """Return a line for each class of fewer rows than that."""
+        """Return a line for each class of fewer rows than that, or one line for many of them."""
+        small = {name: count for name, count in self.classes.items() if count < few}
+        if len(small) > LISTED_CLASSES:
+            smallest, count = min(small.items(), key=lambda pair: pair[1])
+            return [
+                f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
+                f"than {few:,.0f} rows, such as {smallest!r} with {count}; consider merging them"
+            ]
         return [
             f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
-            for name, count in self.classes.items()
-            if count < few
+            for name, count in small.items()
         ]
+
+    def misread(self) -> list[str]:
+        """Return a line for each column with cells to correct, or texts to spell otherwise."""
+        damaged = {name: why for name, why in self.drop.items() if "correct the " in why}
+        lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
+        return [*lines, *(f"column {name!r}: {text}" for name, text in self.spelling_texts())]
 
     def spelling_texts(self) -> list[tuple[str, str]]:
         """Return columns and what to say about the spelling of their texts."""
@@ -121,7 +146,8 @@ class Profile:
             show = repr if len(composed) == len(spellings) else ascii  # two look alike
             shown = ", ".join(f"{show(text):.60}" for text in spellings)
             texts.append((name, f"{shown} are taken for different texts; write one of them"))
-        return [*texts, *((name, marked_text(*pair)) for name, pair in self.marked.items())]
+        texts += ((name, marked_text(*pair)) for name, pair in self.marked.items())
+        return [*texts, *self.commas.items()]
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
@@ -139,8 +165,12 @@ class Profile:
             report.append(f"task: {self.task}")
         report += [
             f"  class {printable(name)}: {plural(rows, 'row')}"
-            for name, rows in self.classes.items()
+            for name, rows in list(self.classes.items())[:LISTED_CLASSES]
         ]
+        if len(self.classes) > LISTED_CLASSES:
+            report.append(
+                f"  {plural(len(self.classes) - LISTED_CLASSES, 'other class', 'other classes')}"
+            )
         return report
 
 
@@ -179,6 +209,8 @@ def profile(
     features = [column for column in described if column.name not in targets]
     pairs = {name: marked_number(column) for name, column in table.columns.items()}
     marked = {name: pair for name, pair in pairs.items() if pair}
+    told = {name: comma_text(column) for name, column in table.columns.items()}
+    commas = {name: text for name, text in told.items() if text}
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
@@ -187,11 +219,12 @@ def profile(
         duplicates=duplicate_rows(table),
         classes=classes,
         leaks=leaks,
-        drop=_to_drop(table, features, leaks, marked),
+        drop=_to_drop(table, features, leaks, marked, commas),
         same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
         variants=_variants(table),
         marked=marked,
+        commas=commas,
         outliers=find_outliers(table, table.names),
     )
 
@@ -241,7 +274,11 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
 
 
 def _to_drop(
-    table: Table, features: list[ColumnProfile], leaks: list[Leak], marked: Collection[str]
+    table: Table,
+    features: list[ColumnProfile],
+    leaks: list[Leak],
+    marked: Collection[str],
+    commas: Mapping[str, str],
 ) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for column in features:
@@ -249,10 +286,12 @@ def _to_drop(
             reasons[column.name] = "all cells are missing"
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
+        elif column.kind in ("text", "mixed") and column.name in commas:
+            reasons[column.name] = commas[column.name]
         elif column.kind == "text":
             texts = plural(column.distinct, "different text")
             also = ", which look like numbers with marks" if column.name in marked else ""
-            if all(level.lstrip("+-").isdigit() for level in table[column.name].levels):
+            if are_codes(table[column.name].levels):
                 also = ": whole numbers beyond 2**53, or with zeros before them"
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":

@@ -1,14 +1,17 @@
 """The kind of a column as a feature, and the task of a target, inferred from the cells."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
+from mlpengine.common.wording import plural
 from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
 from mlpengine.tables import cells as _cells
-from mlpengine.tables.table import Column
+from mlpengine.tables.dialect import NUMBER_MARKS
+from mlpengine.tables.table import Column, number_text
 
 FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
 
@@ -44,13 +47,16 @@ _MARKED = re.compile(
     rf"\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
 )
 
+_DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
+
 
 def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
     A text column is a `category` if its levels repeat: at most half as many levels as filled
     cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
-    It is `mixed` if nearly all of its levels are numbers. An `integer` column is fed like a
+    It is `mixed` if nearly all of its levels are numbers, and they are no codes of one length, as
+    postal codes with zeros before them are. An `integer` column is fed like a
     number; naming it under `categorical` makes it a category.
     """
     if column.kind != "text":
@@ -63,9 +69,15 @@ def kind_of(column: Column) -> FeatureKind:
     levels = [column.levels[code] for code in column.distinct()]
     if not levels:
         return "empty"
-    if len(levels) > FEW_LEVELS and _number_share(levels) >= MIXED_SHARE:
+    is_code = are_codes(levels) and len({*map(len, levels)}) == 1
+    if len(levels) > FEW_LEVELS and not is_code and _number_share(levels) >= MIXED_SHARE:
         return "mixed"
     return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
+
+
+def are_codes(levels: Sequence[str]) -> bool:
+    """Whether texts are whole numbers alone: some begin with a zero, or are beyond 2**53."""
+    return all(level.lstrip("+-").isdigit() for level in levels)
 
 
 def marked_number(column: Column) -> tuple[str, str] | None:
@@ -94,6 +106,48 @@ def marked_number(column: Column) -> tuple[str, str] | None:
         if marked and enough and len(marks - {(None, None)}) <= MAX_MARKS
         else None
     )
+
+
+def comma_text(column: Column) -> str | None:
+    """Return what to say about a text column of numbers of which some are like 1,5 or 1.234,5.
+
+    Nearly all levels must be numbers, by one more pair of marks for decimals and thousands.
+    """
+    if column.kind != "text":
+        return None
+    levels = [column.levels[code] for code in column.distinct()]
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
+    if sum(map(bool, map(_DIGITS.fullmatch, sample))) < MIXED_SHARE * len(sample):
+        return None
+    texts = [level for level in levels if not _cells.is_number(level)]
+    by_marks = {marks: _spelled_by(texts, *marks) for marks in NUMBER_MARKS}
+    marks, read = max(by_marks.items(), key=lambda pair: len(pair[1]))
+    others = [level for level in texts if level not in read]
+    if not read or len(others) > (1 - MIXED_SHARE) * len(levels):
+        return None
+    cell, number = list(read.items())[len(read) // 2]
+    count = int(np.array([*(level in read for level in column.levels), False])[column.values].sum())
+    advice = f"write {number_text('number', number)}"
+    if others:
+        advice += f", and correct {others[0]!r:.60}"
+    elif isinstance(_cells.spelled_numbers(levels, *marks), list):
+        keys = f"data.decimal: {marks[0] or ','!r}"
+        keys += f" and data.thousands: {marks[1]!r}" if marks[1] else ""
+        advice += f", or set {keys} if all columns are written so"
+    else:
+        advice += ", with one decimal mark in the whole column"
+    rows = plural(len(column.values), "cell")
+    return f"{count:,} of {rows} are like {cell!r}, so that all are read as text; {advice}"
+
+
+def _spelled_by(levels: list[str], decimal: str | None, thousands: str | None) -> dict[str, float]:
+    """Return those of the levels that are numbers with these marks, as numbers."""
+    numbers = {}
+    for level in levels:
+        spelled = _cells.spelled_numbers([level], decimal, thousands)
+        if isinstance(spelled, list):
+            (numbers[level],) = spelled
+    return numbers
 
 
 def odd_row(column: Column) -> int | None:
@@ -126,7 +180,7 @@ def gap_advice(cell: str) -> str:
 
 
 def _spelling(level: str) -> str:
-    if _cells.is_number(level):
+    if _cells.parse_numbers([level], frozenset(), padded=False) is not None:
         return "number"
     if _cells.booleans([level]) is not None:
         return "boolean"

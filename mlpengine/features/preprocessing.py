@@ -1,6 +1,5 @@
 """From a table to the arrays of a network, fitted on training rows and stored with the model."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +11,7 @@ from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.features.categories import Category
-from mlpengine.features.column_kinds import FeatureKind, kind_of
+from mlpengine.features.column_kinds import FeatureKind, comma_text, kind_of
 from mlpengine.features.compiled import feature_loops
 from mlpengine.features.computed import (
     ComputedColumn,
@@ -219,11 +218,11 @@ class Preprocessor:
         for name, kind in self.kinds.items():
             column = table[name]
             if kind == "text":
-                levels = len(column.distinct())
+                levels, comma = len(column.distinct()), comma_text(column)
                 problems.append(
                     f"{table.where(name)}: {plural(levels, 'different text')} in "
                     f"{plural(table.n_rows, 'row')} cannot be learned from; "
-                    f"put it under drop, or under categorical{_look_of(column.levels)}"
+                    f"put it under drop, or under categorical{f'; {comma}' if comma else ''}"
                 )
             elif kind == "mixed":
                 try:
@@ -531,12 +530,6 @@ class TableFeatures:
         out = np.empty((len(part), self.shape[1]), self.dtype)
         self._preprocessor._write(self._table, [codes[rows] for codes in self._codes], out, part)
         return out
-
-
-def _look_of(texts: Sequence[str]) -> str:
-    """Return what numbers with a decimal comma are told, or ""."""
-    comma = all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in texts)
-    return "; they look like numbers with a decimal comma: decimal: ','" if comma else ""
 
 
 def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:

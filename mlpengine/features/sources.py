@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlpengine.errors import DataError
-from mlpengine.features.column_kinds import gap_advice, odd_row
+from mlpengine.features.column_kinds import comma_text, gap_advice, odd_row
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
@@ -142,9 +142,10 @@ def check_numeric(table: Table, name: str) -> None:
         row = odd_row(column)
         cell = "" if row is None else column.cell(row)
         shown = "other rows hold text" if row is None else f"{cell!r:.60}"
+        comma = comma_text(column)
         raise DataError(
             f"{table.where(name, row)}: a number is needed ({shown}); correct the cell, or leave "
-            f"it empty{gap_advice(cell)}"
+            f"it empty{gap_advice(cell)}{f'; {comma}' if comma else ''}"
         )
 
 

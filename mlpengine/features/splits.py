@@ -42,8 +42,8 @@ def split_rows(
     earliest rows are for training, the latest for testing, and rows of the same time stay together.
     Otherwise rows with the same number in `copies` stay together, and are divided as one row.
 
-    Raises: DataError for invalid fractions, too few rows or groups, a missing time, or more than
-        one of `labels`, `groups` and `times`.
+    Raises: DataError for invalid fractions, too few rows or groups, a missing group or time, or
+        more than one of `labels`, `groups` and `times`.
     """
     shares = _shares(fractions)
     used = int((shares > 0).sum())
@@ -84,8 +84,8 @@ def fold_rows(
     folds are not random but follow each other in time, and rows of the same time stay together.
     Otherwise rows with the same number in `copies` are in one fold, and count as one row.
 
-    Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing time, or
-        more than one of `labels`, `groups` and `times`.
+    Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
+        time, or more than one of `labels`, `groups` and `times`.
     """
     if folds < 2:
         raise DataError(f"folds: at least 2 are needed (got {folds})")
@@ -132,7 +132,6 @@ def _folds_by_group(groups: Array, folds: int, generator: np.random.Generator) -
 
 
 def _folds_by_time(times: Array, folds: int) -> Array:
-    _check_times("folds", times)
     distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     if len(distinct) < folds:
         raise DataError(f"folds: {folds} need at least as many times {_only(len(distinct))}")
@@ -159,12 +158,24 @@ def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
     for name, values in named.items():
         if np.shape(values) != (n_rows,):
             raise DataError(f"{where}: {name} needs one entry per row ({plural(n_rows, 'row')})")
+        if name != "labels":
+            check_known(where, name, np.asarray(values))
 
 
-def _check_times(where: str, times: Array) -> None:
-    if times.dtype.kind == "f" and np.isnan(times).any():
-        row = int(np.flatnonzero(np.isnan(times))[0])
-        raise DataError(f"{where}: a time is missing (row {row + 1}); fill it or drop the row")
+def check_known(where: str, name: str, values: Array) -> None:
+    """Check that the groups or times of all rows are known.
+
+    Raises: DataError with the first row whose one is NaN, NaT or None.
+    """
+    missing = np.zeros(len(values), bool)
+    if values.dtype.kind == "O":
+        gaps = {"None", "nan", "NaT", "<NA>"}
+        missing[:] = [not isinstance(one, str) and str(one) in gaps for one in values]
+    elif values.dtype.kind in "fM":
+        missing = np.isnat(values) if values.dtype.kind == "M" else np.isnan(values)
+    if missing.any():
+        one, row = name.removesuffix("s"), int(np.flatnonzero(missing)[0]) + 1
+        raise DataError(f"{where}: a {one} is missing (row {row}); fill it or drop the row")
 
 
 def _shares(fractions: Sequence[float]) -> Array:
@@ -226,7 +237,6 @@ def _by_group(groups: Array, shares: Array, generator: np.random.Generator) -> A
 
 
 def _by_time(times: Array, shares: Array) -> Array:
-    _check_times("split", times)
     order = np.argsort(times, kind="stable")
     ordered = times[order]
     cuts = np.cumsum(part_sizes(len(times), shares))[:2]

@@ -9,6 +9,7 @@ import numpy as np
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import (
+    comma_text,
     gap_advice,
     is_binary,
     kind_of,
@@ -246,13 +247,13 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
         return
     (name,) = columns
     column = table[name]
-    row = odd_target_row(column)
+    row, comma = odd_target_row(column), comma_text(column)
     if row is not None:
         cell = column.cell(row)
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
             f"({cell!r:.60}); correct or empty the cell{gap_advice(cell)}, or set task to "
-            "classification"
+            f"classification{f'; {comma}' if comma else ''}"
         )
     if kind_of(column) == "text":
         count = len(column.distinct())
@@ -263,7 +264,7 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
             + (
                 marked_text(*pair)
                 if pair
-                else "choose another column, or set task to classification"
+                else comma or "choose another column, or set task to classification"
             )
         )
 
@@ -400,7 +401,7 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
             row = odd_row(column)
         cell = odd[0] if row is None and odd else column.cell(row or 0)
         if column.kind == "text":
-            advice = f"correct the cell{gap_advice(cell)}"
+            advice = comma_text(column) or f"correct the cell{gap_advice(cell)}"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
         where = table.where(name, row)

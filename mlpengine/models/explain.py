@@ -20,6 +20,9 @@ from mlpengine.tables.table import ColumnKind
 GRID, LEVELS = 20, 12
 """Points of a curve: quantiles of a number, or the most frequent levels of a category."""
 
+PERMUTED_COLUMNS = 200
+"""Columns that are permuted at most, those to which the outputs are most sensitive."""
+
 DEPENDENCE_ROWS = 300
 """Rows over which partial dependence is averaged, evenly spread."""
 

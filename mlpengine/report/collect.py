@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.files import missing
+from mlpengine.common.files import missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.redaction import redacted, shown_path, without_directories
 from mlpengine.common.wording import plural
@@ -20,9 +20,15 @@ from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
-from mlpengine.errors import DataError, MlpEngineError, UsageError
+from mlpengine.errors import DataError, MlpEngineError
 from mlpengine.models.card import card, facts_of
-from mlpengine.models.explain import dependence, feature_columns, importances, sensitive_columns
+from mlpengine.models.explain import (
+    PERMUTED_COLUMNS,
+    dependence,
+    feature_columns,
+    importances,
+    sensitive_columns,
+)
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
 from mlpengine.spec import Array
@@ -39,7 +45,7 @@ from .columns import data_of
 from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
-PERMUTED_COLUMNS, SHOWN_IMPORTANCES, SHOWN_CELLS = 200, 15, 6
+SHOWN_IMPORTANCES, SHOWN_CELLS, EXPLAINING_ROWS = 15, 6, 100
 SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
@@ -55,17 +61,22 @@ DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError,
 
 
 class ReportBudget(NamedTuple):
-    """How much is computed for a report: multiplications, and rows that are looked at."""
+    """How much is computed for a report: multiplications, and rows that are looked at.
+
+    `work` is of the linear prediction, `passes` of the forward passes that explain a model, whose
+    multiplications are some ten times faster.
+    """
 
     work: float
+    passes: float
     rows: int
     curves: int
 
 
-QUICK = ReportBudget(work=WORK, rows=2_000, curves=3)
+QUICK = ReportBudget(work=WORK, passes=5e9, rows=2_000, curves=3)
 """For the report at the end of training, which takes some 0.1 s."""
 
-THOROUGH = ReportBudget(work=2e10, rows=20_000, curves=6)
+THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +116,7 @@ def read_run(path: Path) -> RunData:
     if not path.exists():
         raise missing(path, "run")
     if not (path / RESOLVED).is_file():
-        raise UsageError(f"{path}: holds no {RESOLVED}, so it is no run directory")
+        raise not_a_run(path, f"{RESOLVED}, so it is no run directory")
     notes: list[str] = []
 
     def attempt(what: str, function: Callable[[], Any]) -> Any:
@@ -292,7 +303,7 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
-    The number of rows follows from the work that is allowed and the number of columns.  Of many
+    The numbers of rows and of permuted columns follow from the passes that are allowed.  Of many
     columns only those to which the outputs are most sensitive are permuted: permuting each takes
     time that grows with the square of their number.
     """
@@ -301,19 +312,20 @@ def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[s
     count = len(set(columns))
     repeats = 3
     folds = loaded.file.config.training.folds or 1
-    cost = len(model.params) / folds + 2_000
-    limit = int(effort.work / (cost * count * repeats))
+    passes = effort.passes / (repeats * (model.params.size / folds + 2_000))
+    permutable = int(np.clip(passes / EXPLAINING_ROWS, SHOWN_IMPORTANCES, PERMUTED_COLUMNS))
+    limit = int(passes / min(count, permutable))
     if limit < 30:
         return {"skipped": f"{plural(count, 'column')} would take long here"}
     name, part, forward = explained_rows(model.mean, loaded.parts, loaded.folds, min(limit, 1_000))
-    permuted = sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS)
+    permuted = sensitive_columns(model.mean, part.x, columns, permutable)
     ranked = importances(
         forward, model.scorer(task), part, columns, permuted_columns=permuted, repeats=repeats
     )
     table = loaded.tables.parts["train"][0]
     shown = [row.column for row in ranked if row.column in table and row.loss > 0]
     points = 12
-    rows = int(effort.work / 2 / (len(model.params) * effort.curves * points))
+    rows = int(effort.passes / (model.params.size * effort.curves * points))
     curves = []
     for column in shown[: effort.curves] if rows >= 20 else ():
         curve = dependence(model, table, column, points=points, rows=min(200, rows))

@@ -14,7 +14,7 @@ from mlpengine.tables import cells as _cells
 from mlpengine.tables._csv import AmbiguousError
 from mlpengine.tables._files import opener, readable, require_file
 from mlpengine.tables._lines import EncodingError, TextSource, read_header, wide_encoding
-from mlpengine.tables.dialect import DEFAULT, CsvDialect, DecimalMark, Thousands
+from mlpengine.tables.dialect import DEFAULT, NUMBER_MARKS, CsvDialect, DecimalMark
 from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.reader import DATASETS, read_table, table_format
 from mlpengine.tables.table import Table
@@ -170,11 +170,7 @@ def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Itera
     if _cells.dates(cells, none) is not None:
         yield reading
     yield from (replace(reading, date_format=form) for form in known if _fits(cells, form))
-    pairs: list[tuple[DecimalMark | None, Thousands | None]] = [
-        (reading.decimal, reading.thousands), (None, None),
-        (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'"),
-    ]  # fmt: skip
-    for decimal, thousands in pairs:
+    for decimal, thousands in [(reading.decimal, reading.thousands), *NUMBER_MARKS]:
         if reading.decimal not in (None, decimal) or reading.thousands not in (None, thousands):
             continue
         if isinstance(_cells.spelled_numbers(cells, decimal, thousands), list):

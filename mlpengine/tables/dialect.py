@@ -15,6 +15,11 @@ Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
 DecimalMark: TypeAlias = Literal[".", ","]
 Thousands: TypeAlias = Literal[",", ".", " ", "'"]
 
+NUMBER_MARKS: tuple[tuple[DecimalMark | None, Thousands | None], ...] = (
+    *((None, None), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")),
+)
+"""Marks of decimals and thousands that numbers may have, the commonest first."""
+
 DELIMITERS: tuple[str, ...] = get_args(Delimiter)
 _TOKENS = {
     "yyyy": r"(?P<year>\d{4})",

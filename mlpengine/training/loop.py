@@ -30,6 +30,7 @@ from mlpengine.step.fault import bad_rows
 from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps, compiled_steps
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
+from mlpengine.tape.flat import Flat
 from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
 from mlpengine.training.nonfinite_rule import NonfiniteRule
@@ -250,6 +251,9 @@ class Loop(KnownAttributes, Uncopyable):
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._stop = False
         self._odd_validation = ""
+        self._last: Flat | None = (
+            None  # the weights of the last step, once the best took their place
+        )
         self.callbacks = in_order(callbacks)
         self._hooks: dict[str, list[Callable[..., Any]]] = {
             hook: [getattr(one, hook) for one in self.callbacks if _overrides(one, hook)]
@@ -344,6 +348,8 @@ class Loop(KnownAttributes, Uncopyable):
 
     def begin(self) -> None:
         """Call the callbacks before the first `run_epoch`."""
+        self.step.mlp.params.flat[...] = self._last_weights().flat
+        self._last = None
         if ranks := self.step.ranks:
             self._may_skip = all(ranks.of_all(self._may_skip and self.fused_steps is not None))
         self._call("on_train_start")
@@ -360,7 +366,10 @@ class Loop(KnownAttributes, Uncopyable):
         """
         self._call("on_train_end")
         if self.best.epoch:
-            self.step.mlp.params.flat[...] = self.best.weights
+            params = self.step.mlp.params
+            self._last = Flat(params.specs)
+            self._last.flat[...] = params.flat
+            params.flat[...] = self.best.weights
         try:
             self._check_result(ending)
         except NumericalError as error:
@@ -371,6 +380,13 @@ class Loop(KnownAttributes, Uncopyable):
         result = Result(ending, done, self.best.epoch, self.seconds, rate, self.history)
         self._call("on_fit_end", result)
         return result
+
+    def _last_weights(self) -> Flat:
+        """Return the weights of the last step, unless others were given to the network since."""
+        params = self.step.mlp.params
+        if self._last is not None and np.array_equal(params.flat, self.best.weights):
+            return self._last
+        return params
 
     @property
     def ending(self) -> Ending | None:
@@ -532,11 +548,15 @@ class Loop(KnownAttributes, Uncopyable):
         return measured
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps; weights and order are not copied."""
+        """Return the state between two steps; weights and order are not copied.
+
+        After `run` it has the weights of the last step, from which a loop of more epochs goes on.
+        """
         sums, counters = [*self._sums], self._counters
         epoch = {"sums": sums, "seconds": counters.seconds, "samples": counters.samples}
         return {
             **self.step.state_dict(),
+            "weights": dict(self._last_weights().views),
             "batches": self.batches.state_dict(),
             "best": self.best.state_dict(),
             "epoch": epoch,
@@ -550,6 +570,7 @@ class Loop(KnownAttributes, Uncopyable):
         Raises: CheckpointError if the state is that of another network, optimizer or data set.
         """
         self.step.load_state_dict(state)
+        self._last = None
         with restoring():
             self.batches.load_state_dict(state["batches"])
             self.best.load_state_dict(state["best"])

@@ -88,6 +88,15 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
     assert single.code == 2
     assert "is one network of 33 parameters, so there is nothing to distill unless" in single.err
     assert "write --hidden 7, say" in single.err  # 4 parameters for each unit and one more
+    residual = ("--set", "model.network=residual")
+    sized = mlpengine("distill", "t", "--budget", "1s", "-o", "refused", *residual)
+    assert "budget and flash choose the sizes of dense layers (got model.network: res" in sized.err
+    sized = mlpengine("distill", "t", "--hidden", "8", "-o", "refused", *residual)
+    assert "--hidden: model.hidden: residual does not have this" in sized.err
+    small = ("--set", "model.width=3", "--set", "model.blocks=1", "--set", "model.expansion=1")
+    sized = mlpengine("distill", "one", "-o", "refused", *residual, *small)
+    parameters = (2 + 1) * 3 + (6 + 2 * (3 + 1) * 3) + 6 + (3 + 1)  # two norms, of 6 each
+    assert f"one (residual has {parameters}); write smaller model.width and" in sized.err
     for setting in ("data.target=b", "data.source=t.yaml", "training.folds=3"):
         refused = mlpengine("distill", "t", "--set", setting, "-o", "refused")
         assert f"leave out --set of {setting.split('=')[0]}" in refused.err
@@ -190,6 +199,26 @@ def test_any_function_is_a_teacher():
     assert result.spreads["test"].keys() == {"teacher", "direct"}
     with pytest.raises(UsageError, match=r"trained with training\.folds"):
         student.predict_interval(frame)
+
+
+def test_a_student_has_the_numbers_that_its_teacher_reads(caplog):
+    """Before, row numbers and numbers with a wrong text were left out without a word."""
+    frame = frame_of()
+    frame["day"], frame["row"] = np.arange(240), np.arange(240) + 7
+    frame["code"] = [f"k{i}" for i in range(240)]
+
+    def predict(rows):
+        return rows["a"] + rows["day"] / 60 + rows["code"].str[1:].astype(float)
+
+    student, _ = distill(frame, "y", predict=predict, **SMALL)
+    assert student.columns == ["a", "b", "c", "day"]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "warning: distill: column 'code', of texts that hardly repeat, is left out, but the "
+        "teacher's predictions change with it"
+    ]
+    student, _ = distill(frame, "y", predict=predict, data={"drop": ["day", "code"]}, **SMALL)
+    assert student.columns == ["a", "b", "c", "row"]
 
 
 @pytest.mark.skipif(compiler_command() is None, reason="needs a C compiler")

@@ -23,6 +23,7 @@ from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import make_split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
+from mlpengine.report.collect import THOROUGH, drivers_of, read_run
 from mlpengine.tables import read_table
 from mlpengine.training.loading import load
 from mlpengine_cli import main
@@ -126,6 +127,40 @@ def test_the_report_of_many_columns_permutes_those_that_predictions_are_sensitiv
     assert "Only 2 columns to which" in (run / "report.html").read_text()
 
 
+def test_the_cost_of_a_report_follows_the_parameters_of_all_networks(mlpengine, run, monkeypatch):
+    """Before, it followed the number of networks, so that nothing was ever too long."""
+    options = ["--set", "model.hidden=[256]", "--epochs", 1, "--out", "wide"]
+    assert mlpengine("train", "c.yaml", "-q", *options).code == 0
+    wide = read_run(Path("wide"))
+    one = wide.model.networks[0].params.flat.size + 2_000  # multiplications for a row
+
+    def known(rows, columns):
+        budget = THOROUGH._replace(passes=one * 3 * columns * rows + 1)
+        return drivers_of(wide.loaded, wide.model, budget)
+
+    assert (known(100, 3)["rows"], known(100, 3)["permuted"]) == (85, 3)  # every second row
+    assert "skipped" in known(29, 3)
+    monkeypatch.setattr(sys.modules["mlpengine.report.collect"], "SHOWN_IMPORTANCES", 1)
+    fewer = known(100, 1)
+    assert (fewer["rows"], fewer["permuted"], fewer["columns"]) == (85, 1, 3)
+
+
+def test_explain_permutes_the_columns_that_predictions_are_sensitive_to(
+    mlpengine, run, monkeypatch
+):
+    """Before, it permuted all, which took minutes for a table of thousands."""
+    whole = mlpengine("explain", run)
+    assert "were permuted" not in whole.out
+    monkeypatch.setattr(sys.modules["mlpengine_cli.explain"], "PERMUTED_COLUMNS", 2)
+    some = mlpengine("explain", run)
+    assert [line.split()[0] for line in some.out.splitlines()[2:4]] == ["a", "zone"]
+    assert some.out.splitlines()[2:4] == whole.out.splitlines()[2:4]
+    few = "only the 2 of 3 columns to which the outputs are most sensitive were permuted"
+    assert some.out.splitlines()[4] == few
+    shown = json.loads(mlpengine("explain", run, "--json").out)
+    assert (len(shown["importances"]), shown["columns"]) == (2, 3)
+
+
 def test_outputs_of_linear_networks_are_sensitive_to_large_weights_and_deviations():
     rng = np.random.default_rng(0)
     deviations = np.exp(rng.uniform(-3, 3, 12))
@@ -207,8 +242,16 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
     options = ["--set", "training.folds=null", "--epochs", 1, "--out", "one"]
     assert mlpengine("train", "c.yaml", "-q", *options).code == 0
     assert json.loads(mlpengine("explain", "one", "--json").out)["part"] == "test"
-    refused = mlpengine("explain", "nothing")
-    assert (refused.code, "is no run directory" in refused.err) == (2, True)
+    Path("runs").mkdir()
+    Path("one").rename("runs/one")
+    for name, said in (
+        ("nothing", "nothing: there is no such run; . has run"),
+        ("one", "one: there is no such run - did you mean 'runs/one'?"),
+        ("rnus/one", "rnus/one: there is no such run - did you mean 'runs/one'?"),
+        ("runs", "runs: holds no config.resolved.yaml, so it is no run directory; runs has one; "),
+    ):
+        refused = mlpengine("explain", name)
+        assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
 def test_classes_have_a_line_each(mlpengine, tmp_path):

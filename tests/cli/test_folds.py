@@ -141,7 +141,11 @@ def test_groups_and_times_stay_together(key, mlpengine, rows):
     else:
         own = {"groups": rows["pack"]}
     np.testing.assert_array_equal(trained, split_rows(120, (0.8, 0, 0.2), **own).train)
-    train(mlpengine, "c.yaml", "--epochs", 1)
+    said = [mlpengine("train", "c.yaml", "-q", "--epochs", 1, "--out", "run").out]
+    said.append(mlpengine("evaluate", "run").out)
+    for text in said:  # before, that of newer rows was said to be as good
+        assert ("rows newer than all of these may be predicted worse" in text) is ("day" in key)
+        assert "predicts new rows as well" not in text or key == "group: pack"
 
 
 def same(one, other):

@@ -258,7 +258,7 @@ MISSING = {
     "diagnose titamic.yaml": "titanic.yaml",
     "diagnose runs/titanc": "runs/titanic",
     "evaluate runs/titanc": "runs/titanic",
-    "explain runs/titanc": "",
+    "explain runs/titanc": "runs/titanic",
     "report runs/titanc": "runs/titanic",
     "predict runs/titanc x.csv": "runs/titanic",
     "export runs/titanc": "runs/titanic",
@@ -276,8 +276,8 @@ def test_the_nearest_file_is_offered_for_a_missing_one(command, mlpengine, tmp_p
         (tmp_path / name).write_text("")
     answer = mlpengine(*command.split())
     assert (answer.code, answer.err.count("\n")) == (2, 1), answer.err
-    assert ("did you mean" in answer.err) == bool(MISSING[command])
-    assert not MISSING[command] or f"{MISSING[command]}'?" in answer.err
+    assert "did you mean" in answer.err
+    assert f"{MISSING[command]}'?" in answer.err
 
 
 def test_check_refuses_what_training_refuses_in_any_part(mlpengine, tmp_path):
@@ -349,11 +349,45 @@ def test_init_refuses_what_cannot_divide_rows(mlpengine, tmp_path, options, text
     assert text in refused.err
 
 
+HOW_DIVIDED = {
+    "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least as many groups"),
+    "two groups": ("group", lambda i: "xy"[i % 2], "(there are 2); choose another column"),
+    "three groups": ("group", lambda i: "xyz"[i % 3], 1),
+    "one time": ("time", lambda i: 5, "--time g: split: too many rows share one time"),
+    "a group of most rows": ("group", lambda i: "big" if i < 187 else f"s{i}", 3),
+    "a time of most rows": ("time", lambda i: 5 if i < 158 else i, 3),
+    "a missing group": (
+        "group",
+        lambda i: "" if i == 7 else i % 9,
+        "line 9, column 'g': the group",
+    ),
+    "a missing time": ("time", lambda i: "" if i == 7 else i, "line 9, column 'g': the time of"),
+}
+
+
+@pytest.mark.parametrize("name", HOW_DIVIDED)
+def test_init_writes_divisions_that_check_takes(mlpengine, tmp_path, name):
+    """Before, it wrote configs that `check` refused; missing groups were one group there."""
+    key, cell, expected = HOW_DIVIDED[name]
+    rows = [f"{np.sin(i):.3f},{cell(i)},{np.cos(i):.3f}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,g,y", *rows]))
+    made = mlpengine("init", "t.csv", "--target", "y", f"--{key}", "g")
+    if isinstance(expected, str):
+        assert (made.code, expected in made.err) == (2, True), made.err
+        (tmp_path / "t.yaml").write_text(
+            f"data: {{source: t.csv, target: y, split: {{{key}: g, validation: 0.1}}}}\n"
+        )
+        assert mlpengine("check", "t.yaml").code == 2
+    else:
+        assert mlpengine("check", "t.yaml").code == 0
+        assert (load_config(tmp_path / "t.yaml").config.training.folds or 1) == expected
+
+
 def test_texts_that_begin_with_a_year_order_rows(mlpengine, tmp_path):
     rows = [f"{2020 + i // 50}-W{1 + i % 50:02},{np.sin(i):.3f},{i / 7:.3f}" for i in range(200)]
-    (tmp_path / "weeks.csv").write_text("\n".join(["week,dose,effect", *rows]))
-    assert mlpengine("init", "weeks.csv", "--target", "effect", "--time", "week").code == 0
-    parts = load_data(load_config(tmp_path / "weeks.yaml")).tables.parts
+    (tmp_path / "all_weeks.csv").write_text("\n".join(["week,dose,effect", *rows]))
+    assert mlpengine("init", "all_weeks.csv", "--target", "effect", "--time", "week").code == 0
+    parts = load_data(load_config(tmp_path / "all_weeks.yaml")).tables.parts
     assert max(parts["train"][1]) < min(parts["test"][1])
 
 
@@ -376,6 +410,22 @@ def test_init_and_fit_say_loudly_that_few_numbers_may_be_classes_or_amounts(
     fit(columns, "quality", training=few)
     text = "6 different numbers, taken for classes; data.task: regression predicts a number"
     assert text in caplog.text
+
+
+def test_fit_says_loudly_which_columns_are_misread(caplog):
+    """Before, it left such columns out, or made them categories, without a word."""
+    numbers = np.sin(np.arange(100))
+    columns = {"a": numbers, "y": numbers + 1, "commas": [f"{x:.3f}" for x in numbers]}
+    columns["commas"][::9] = [text.replace(".", ",") for text in columns["commas"][::9]]
+    columns["damaged"] = [*map(str, numbers[1:]), "abc"]
+    columns["percent"] = [f"{k % 13} %" for k in range(100)]
+    fit(columns, "y", training={"epochs": 1, "folds": None})
+    for text in (
+        "warning: fit: column 'commas': 12 of 100 cells are like '",
+        "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
+        "warning: fit: column 'percent': '",
+    ):
+        assert text in caplog.text
 
 
 def test_init_says_what_it_decided(mlpengine, tmp_path):

@@ -167,6 +167,48 @@ def test_numbers_with_marks_are_named(name, mlpengine, tmp_path):
     assert f"write {sign}" in refused.err
 
 
+def comma(text: str) -> str:
+    return f'"{text.replace(".", ",")}"'
+
+
+COMMAS = {
+    "few numbers": (
+        lambda i: ["0.5", "2.5", "3.5"][i % 3] if i != 30 else '"3,5"',
+        "1 of 40 cells are like '3,5', so that all are read as text; write 3.5, with one decimal",
+    ),
+    "a third": (lambda i: comma(number(i)) if i % 3 == 0 else number(i), "14 of 40 cells are like"),
+    "one among many": (lambda i: comma(number(i)) if i == 7 else number(i), "1 of 40 cells are"),
+    "groups of digits": (
+        lambda i: f'"1.{i:03},5"',
+        "40 of 40 cells are like '1.020,5', so that all are read as text; write 1020.5, or set "
+        "data.decimal: ',' and data.thousands: '.' if all columns are written so",
+    ),
+    "a wrong text": (lambda i: "abc" if i == 9 else comma(number(i)), ", and correct 'abc'"),
+}
+
+
+@pytest.mark.parametrize("name", COMMAS)
+def test_numbers_with_commas_are_named(name, mlpengine, tmp_path):
+    """Before, few of them made a column categories, and more dropped it, without a word."""
+    cell, said = COMMAS[name]
+    (tmp_path / "t.csv").write_bytes(plain(cell))
+    made = mlpengine("init", "t.csv", "--target", "y")
+    assert "warning: column 'odd': " in made.err
+    assert said in made.err
+    assert said in mlpengine("check", "t.yaml").out
+    (tmp_path / "c.yaml").write_text(CONFIG + "model: {hidden: [4]}\n")
+    told = mlpengine("train", "c.yaml")
+    assert said in told.out + told.err
+    (tmp_path / "t.csv").write_bytes(plain(cell).replace(b"odd,y", b"y,odd"))
+    assert said in mlpengine("init", "t.csv", "--target", "y", "--force").err
+
+
+def test_lists_of_numbers_and_codes_are_no_numbers_with_commas(mlpengine, tmp_path):
+    for cells in (['"1,2"', "1", '"1,2,3"', '"2,3"'], ["1-2", "3-4"], ["A,1", "B,2"], ["00123"]):
+        (tmp_path / "t.csv").write_bytes(plain(lambda i, c=cells: c[i % len(c)]))
+        assert "read as text" not in mlpengine("init", "t.csv", "--target", "y", "--force").err
+
+
 @pytest.mark.parametrize("cells", [("S", "2XL", "3XL"), ("1a", "2b", "3c", "4d"), ("A1", "A2")])
 def test_codes_with_digits_are_no_numbers_with_marks(cells, mlpengine, tmp_path):
     (tmp_path / "t.csv").write_bytes(plain(lambda i: cells[i % len(cells)]))

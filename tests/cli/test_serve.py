@@ -394,6 +394,15 @@ def test_a_signal_lets_requests_under_way_end(workers, tmp_path):
         assert process.stderr.read() == ""
 
 
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path):
+    with running(tmp_path, "--workers", "2") as (process, port):
+        with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            connection.request("GET", "/health")
+            assert connection.getresponse().status == 200
+        process.kill()
+        assert process.communicate(timeout=20) == ("", "")  # the ends of what workers write to
+
+
 def test_a_run_or_port_that_cannot_be_is_told(mlpengine, tmp_path):
     model("classes").save(tmp_path / "m.safetensors")
     assert "none: there is no such run or model file" in mlpengine("serve", "none").err

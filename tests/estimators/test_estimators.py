@@ -564,7 +564,12 @@ def test_logarithms_of_targets_are_learned_and_refused_in_words():
         ({"times": ["May"] * 40}, r"times: must be numbers or dates .*pandas.to_datetime"),
         ({"times": pd.date_range("2026", periods=40, tz="UTC")}, r"utc=True\)\.to_numpy"),
         ({"groups": range(40), "times": range(40)}, "fit: takes groups or times, not both"),
-        ({"times": pd.to_datetime([None] * 40)}, r"folds: a time is missing \(row 1\)"),
+        ({"times": pd.to_datetime([None] * 40)}, r"fit: a time is missing \(row 1\)"),
+        ({"times": [np.nan, *range(39)]}, r"fit: a time is missing \(row 1\)"),
+        ({"groups": [*range(39), np.nan]}, r"fit: a group is missing \(row 40\)"),
+        ({"groups": ["a", None, *"bc" * 19]}, r"fit: a group is missing \(row 2\)"),
+        ({"groups": pd.Series([*"ab" * 19, pd.NA, "c"])}, r"fit: a group is missing \(row 39\)"),
+        ({"groups": pd.to_datetime([None] * 40)}, r"fit: a group is missing \(row 1\)"),
         ({"groups": [*"ab"] * 20, "folds": 3}, "folds: 3 need at least as many groups"),
     ],
 )

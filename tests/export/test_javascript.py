@@ -5,12 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import own_networks
 import pytest
-from test_export import MODELS, mixed_model, mixed_table
+from test_export import MODELS, TARGETS, mixed_model, mixed_table
 from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
 
 import mlpengine
@@ -252,6 +253,18 @@ def test_size_is_under_three_times_that_of_the_weights(tmp_path):
     for model in (mlp, Model(mlp, table, "mse")):
         export(model, tmp_path / "net.js")
         assert (tmp_path / "net.js").stat().st_size < 2 * mlp.params.flat.nbytes
+
+
+def test_a_module_holds_the_functions_that_it_needs(flats):
+    """Those of dates and intervals are 3 kB."""
+    one = mixed_model(**MODELS["text classes"])
+    undated = Preprocessor("size", drop=[*TARGETS[1:], "bought", "paid"]).fit(mixed_table())
+    without = replace(one, preprocessor=undated, mlp=Mlp([undated.n_features, 2, 3]))
+    parts = {"readers.date =", "answers.numbers =", "$fill("}
+    for model, held in ((flats, parts), (one, {"readers.date =", "$fill("}), (without, {"$fill("})):
+        text = to_js(model)[0].decode()
+        assert {part for part in parts if part in text} == held
+    assert "$fill" not in to_js(Mlp([2, 3, 1]))[0].decode()
 
 
 def test_webassembly_gives_our_predictions(flats, tmp_path):

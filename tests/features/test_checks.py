@@ -245,6 +245,16 @@ def test_values_are_compared_without_being_spelled_out(monkeypatch):
     assert len(neighbors(Column(values), *coded(Column(values))).order) == N
 
 
+def test_many_small_classes_are_one_line():
+    codes = np.append(np.arange(50) % 25, 3)
+    found = profile(Table({"x": text(np.arange(51)), "y": text(codes)}), "y")
+    lines = [line for line in found.warnings() if "class" in line]
+    assert lines == [
+        "25 of 25 classes have fewer than 10 rows, such as 't0' with 2; consider merging them"
+    ]
+    assert found.lines()[-2:] == ["  class t19: 2 rows", "  5 other classes"]
+
+
 def test_duplicates():
     columns = {"a": Column(np.array([0.0, -0.0, np.nan, np.nan, 1, 0])),
                "b": text(np.array([0, 0, 1, 1, 0, 1]))}  # fmt: skip

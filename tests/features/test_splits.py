@@ -96,6 +96,8 @@ FAULTS = {
     "too few groups": lambda: split_rows(10, groups=np.zeros(10)),
     "one moment": lambda: split_rows(10, times=np.zeros(10)),
     "a missing time": lambda: split_rows(3, times=np.array([0, np.nan, 1])),
+    "a missing group": lambda: split_rows(4, groups=np.array([0, np.nan, 1, 2])),
+    "a group of None": lambda: split_rows(4, groups=np.array(["a", None, "b", "c"], object)),
     "lengths": lambda: split_rows(3, labels=np.zeros(4)),
     "two ways": lambda: split_rows(3, labels=np.zeros(3), groups=np.zeros(3)),
 }
@@ -144,6 +146,7 @@ BAD_FOLDS = {
     "groups": ((9, 4), {"groups": np.arange(9) % 3}, r"at least as many groups \(there are 3\)"),
     "times": ((9, 4), {"times": np.arange(9) % 3}, r"at least as many times \(there are 3\)"),
     "a gap": ((2, 2), {"times": np.array([1, np.nan])}, r"folds: a time is missing \(row 2\)"),
+    "no group": ((2, 2), {"groups": np.array([np.nan, 1])}, r"a group is missing \(row 1\)"),
     "two": ((2, 2), {"times": np.arange(2), "groups": np.arange(2)}, "folds: at most one of"),
     "length": ((2, 2), {"labels": np.arange(3)}, "folds: labels needs one entry per row"),
 }

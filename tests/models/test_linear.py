@@ -97,6 +97,22 @@ def test_dependent_columns_have_the_predictions_of_ridge_regression():
         np.testing.assert_allclose(x @ weight.T + bias, ridge.predict(x).reshape(-1, 1), atol=2e-3)
 
 
+@pytest.mark.parametrize("shape", [(40, 90), (90, 40), (40, 40), (40, 41)])
+def test_wide_and_long_tables_need_the_smaller_matrix(monkeypatch, shape):
+    """Before, all singular vectors of a wide table were computed, which took minutes."""
+    sizes, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda a: sizes.append(a.shape) or eigh(a))
+    x, y = rows(*shape, 1)
+    fits = [*fit_linear(MeanSquaredError(), x, y, None, 1)]
+    assert sizes == [(min(shape),) * 2]
+    inner = x - x.mean(axis=0)
+    for penalty, (weight, bias) in zip(PENALTIES, fits, strict=True):
+        system = 2 * inner.T @ inner + penalty * np.eye(shape[1])
+        right = 2 * inner.T @ (y - y.mean())
+        np.testing.assert_allclose(weight.T, np.linalg.solve(system, right), rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(bias, y.mean() - x.mean(axis=0) @ weight.T, rtol=1e-9)
+
+
 def test_a_squared_error_of_one_output_takes_one_step(monkeypatch):
     counts = []
 

@@ -30,6 +30,9 @@ KINDS = {
     "levels that repeat": (text(*[str(i % 30) + "x" for i in range(60)]), "category"),
     "one level a row": (text(*[f"name {i}" for i in range(60)]), "text"),
     "nearly numbers": (text(*map(str, range(99)), "x"), "mixed"),
+    "codes with zeros": (text(*[f"{i % 30:05}" for i in range(60)]), "category"),
+    "codes with zeros, one a row": (text(*[f"{i:05}" for i in range(60)]), "text"),
+    "numbers, one with a zero": (text(*map(str, range(99)), "07"), "mixed"),
     "a tenth is text": (text(*map(str, range(80)), *[f"{i}x" for i in range(20)]), "text"),
 }
 

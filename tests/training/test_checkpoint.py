@@ -113,6 +113,27 @@ def test_a_resumed_loop_ends_with_the_same_bits(name, tmp_path):
         assert outcome(again) == whole
 
 
+@pytest.mark.parametrize("again", ["another loop", "the same loop", "other weights"])
+def test_the_state_after_a_run_is_that_of_its_last_step(again):
+    """Before, it had the best weights, beside the optimizer's state of the last step."""
+    settings = {"optimizer": lambda mlp, s: Adam(mlp, lr=0.3, schedule=s)}
+    whole = make(**settings)
+    whole.epochs = 2 * EPOCHS
+    expected = outcome(whole)
+    loop = make(**settings)
+    assert loop.run().best_epoch < EPOCHS  # else best and last weights are the same
+    params = loop.step.mlp.params.flat
+    assert params.tobytes() == loop.best.weights.tobytes()
+    if again == "another loop":
+        state, loop = loop.state_dict(), make(**settings, seed=9)
+        loop.load_state_dict(state)
+    elif again == "other weights":
+        params[...] = 0.5
+        assert (loop.state_dict()["weights"]["0.weight"] == 0.5).all()
+    loop.epochs = 2 * EPOCHS
+    assert (outcome(loop) == expected) is (again != "other weights")
+
+
 def test_the_test_above_would_notice_a_lost_generator(tmp_path):
     settings = SETTINGS["dropout"]
     whole = outcome(make(**settings))

@@ -129,7 +129,7 @@ class JavaScript:
         head += [
             f"const {name} = {value};" for name, value in HELPERS.items() if f"{name}(" in body
         ]
-        return "\n".join([*head, DECODER + body, ""])
+        return "\n".join([*head, DECODER * ("$fill(" in body) + body, ""])
 
     # ------------------------------------------------ definitions
     def _constants(self, one: ConstantArray) -> list[str]:

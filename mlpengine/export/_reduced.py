@@ -1,0 +1,141 @@
+"""Networks without what does not contribute to their outputs, as exports compute them.
+
+The networks of a mean are alike in training: each has the inputs, the mask and the learned
+activations that any of its kinds needs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.nn import Front, Mlp, Network, Residual, TabularNetwork
+from mlpengine.nn.front import MASK, SCALE
+from mlpengine.ops import GradOp
+from mlpengine.spec import Array
+
+
+class Reduced(NamedTuple):
+    """A network, and the places (kept,) of the features that it reads; None for all."""
+
+    network: Network
+    columns: Array | None = None
+
+
+def reduced(network: Network) -> Reduced:
+    """Return a network with the outputs of `network`, but for roundings, and fewer weights.
+
+    Factors and masks of the front are in the weights that read it.  Learned activations whose
+    shares are all 0 or all 1 are plain ones, and a layer without activation is one with the next,
+    unless that is larger.  An embedding that no weight reads is left out, and so are features, if
+    their weights are more than the places of the others.  It is `network` itself where nothing is
+    left out, and for other classes than `Mlp` and `Residual`.
+    """
+    made = Reduced(network)
+    if type(network) is Mlp:  # a class derived from it may record something else
+        made = _dense(network)
+    elif type(network) is Residual:
+        made = _linear(network) if network.is_linear else _blocks(network)
+    return made if len(made.network.params) < len(network.params) else Reduced(network)
+
+
+class _Layer(NamedTuple):
+    """A dense layer; `alpha` are the shares of a learned activation."""
+
+    weight: Array
+    bias: Array
+    activation: GradOp | None = None
+    alpha: Array | None = None
+
+
+def _dense(mlp: Mlp) -> Reduced:
+    views, factors = mlp.params.views, _factors(mlp)
+    layers: list[_Layer] = []
+    for layer in mlp.layers:
+        weight = views[layer.weight_name] * (layer.factor * factors)
+        bias, factors = views[layer.bias_name].astype(np.float64), np.ones(1)
+        op, alpha = layer.activation, views.get(layer.alpha_name or "")
+        if alpha is not None and not alpha.any():
+            op = alpha = None
+        if layers and layers[-1].activation is None:
+            before = layers[-1]
+            product = weight @ before.weight
+            if product.size <= weight.size + before.weight.size:
+                layers.pop()
+                weight, bias = product, weight @ before.bias + bias
+        layers.append(_Layer(weight, bias, op, alpha))
+    return _stacked(mlp, layers)
+
+
+def _linear(network: Residual) -> Reduced:
+    views = network.params.views
+    weight = views["linear.weight"] * _factors(network)
+    return _stacked(network, [_Layer(weight, views["out.bias"])])
+
+
+def _stacked(network: TabularNetwork, layers: Sequence[_Layer]) -> Reduced:
+    """Return layers that read the front of `network`."""
+    front, columns, (first,) = _read(network, layers[0].weight)
+    alphas = [layer.alpha for layer in layers if layer.alpha is not None]
+    mlp = Mlp(
+        [_in_dim(network, columns), *(len(layer.bias) for layer in layers)],
+        activation=[layer.activation for layer in layers[:-1]],
+        output_activation=layers[-1].activation,
+        initializer="zeros",
+        dtype=network.dtype,
+        front=front,
+        learned_activation=any((alpha != 1).any() for alpha in alphas),
+    )
+    values = dict(network.params.views)
+    for new, old in zip(mlp.layers, [layers[0]._replace(weight=first), *layers[1:]], strict=True):
+        values |= {new.weight_name: old.weight, new.bias_name: old.bias}
+        if new.alpha_name is not None and old.alpha is not None:
+            values[new.alpha_name] = old.alpha
+    return _filled(mlp, columns, values)
+
+
+def _blocks(network: Residual) -> Reduced:
+    views, factors = network.params.views, _factors(network)
+    readers = {"first.weight": views["first.weight"] * factors}
+    if network.can_be_linear and views["linear.weight"].any():
+        readers["linear.weight"] = views["linear.weight"] * factors
+    front, columns, weights = _read(network, *readers.values())
+    changes = {"in_dim": _in_dim(network, columns), "front": front, "linear": len(weights) > 1}
+    residual = Residual(**network.options | changes | {"initializer": "zeros"})
+    return _filled(residual, columns, views | dict(zip(readers, weights, strict=True)))
+
+
+def _factors(network: TabularNetwork) -> Array:
+    """Return the product (n_inputs,) of the scaling and the mask of the front, in float64."""
+    views, factors = network.params.views, np.ones(network.n_inputs)
+    for name in (SCALE, MASK):
+        factors *= views.get(name, 1)
+    return factors
+
+
+def _read(
+    network: TabularNetwork, *weights: Array
+) -> tuple[Front | None, Array | None, list[Array]]:
+    """Return front and features that weights (units, n_inputs) read, and their columns of these."""
+    features = network.in_dim
+    used = np.any([weight.any(axis=0) for weight in weights], axis=0)
+    if used[features:].any():
+        assert network.front is not None
+        return replace(network.front, scaling=False, masked=False), None, [*weights]
+    used[0] |= not used.any()
+    kept = np.flatnonzero(used[:features])
+    if (features - len(kept)) * sum(map(len, weights)) <= len(kept):
+        return None, None, [weight[:, :features] for weight in weights]
+    return None, kept, [weight[:, kept] for weight in weights]
+
+
+def _in_dim(network: TabularNetwork, columns: Array | None) -> int:
+    return network.in_dim if columns is None else len(columns)
+
+
+def _filled(network: TabularNetwork, columns: Array | None, values: Mapping[str, Array]) -> Reduced:
+    """Set the parameters of a network from those `values` that have their names."""
+    for name, view in network.params.views.items():
+        view[...] = values[name]
+    return Reduced(network, columns)

@@ -1,0 +1,194 @@
+"""Exports hold what a network computes, and none of its weights that do not contribute."""
+
+import ctypes
+import re
+import subprocess
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from test_export import mixed_model
+from test_recorded_networks import shaken
+
+from mlpengine import Mlp
+from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.export import export
+from mlpengine.export._reduced import reduced
+from mlpengine.export.network_c import export_c
+from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.nn import Front, Residual
+from mlpengine.nn.front import MASK
+
+FEATURES, UNITS, OUTPUTS = 9, 5, 3
+READ = [0, 1, 2, 7]
+PBLD = 4 * (16 + 16 + 3 * 16 + 3)
+"""The parameters of four embedded features: frequencies, phases, three mixtures of these waves."""
+
+
+def dense(*sizes):
+    return sum(n * units + units for n, units in pairwise(sizes))
+
+
+def mlp(front=None, *, kind=None, alpha=None, hidden=(UNITS, UNITS), **options):
+    """Return a network that reads `READ`, unless it has an embedding; `kind` has or lacks that."""
+    options = {"activation": "silu", "front": front, "dtype": "float64", "seed": 3, **options}
+    network = shaken(Mlp([FEATURES, *hidden, OUTPUTS], **options))
+    return masked(network, kind, alpha)
+
+
+def masked(network, kind=None, alpha=None):
+    views, kept = network.params.views, np.isin(np.arange(network.n_inputs), READ)
+    if MASK in views:
+        kept[FEATURES:] = kind == "periodic"
+        views[MASK][...] = 0
+        views[MASK][kept] = 1
+    else:
+        views[network.layer_names[0][0]][:, ~kept] = 0
+    for name in network.groups["alphas"] if alpha is not None else ():
+        views[name][...] = alpha
+    return network
+
+
+def linear(network, rank=OUTPUTS):
+    """Return a network of the architecture of `network` that is a linear function of `READ`."""
+    rng = np.random.default_rng(6)
+    weight = rng.standard_normal((OUTPUTS, rank)) @ rng.standard_normal((rank, len(READ)))
+    return network.linear(np.eye(FEATURES)[:, READ], weight, rng.standard_normal(OUTPUTS))
+
+
+def blocks(**options):
+    options = {"blocks": 1, "width": UNITS, "dtype": "float64", "seed": 2, **options}
+    return Residual(FEATURES, OUTPUTS, **options)
+
+
+MASKED = Front(masked=True)
+WAVES = Front("pbld", embedded=4, scaling=True, masked=True)
+BLOCK = 2 * UNITS + dense(UNITS, 2 * UNITS, UNITS) + 2 * UNITS + dense(UNITS, OUTPUTS)
+FOUR = dense(len(READ), UNITS, UNITS, OUTPUTS)
+CASES = {
+    "columns without weights": (mlp(), FOUR),
+    "a mask": (mlp(MASKED), FOUR),
+    "a mask in float32": (mlp(MASKED, dtype="float32"), FOUR),
+    "factors": (mlp(Front(scaling=True, masked=True)), FOUR),
+    "an embedding without readers": (mlp(WAVES), FOUR),
+    "an embedding": (mlp(WAVES, kind="periodic"), PBLD + dense(21, UNITS, UNITS, OUTPUTS)),
+    "neural tangent": (mlp(MASKED, parametrization="neural_tangent"), FOUR),
+    "plain activations": (mlp(MASKED, learned_activation=True, alpha=1), FOUR),
+    "learned activations": (mlp(MASKED, learned_activation=True), FOUR + 2 * UNITS),
+    "no activation": (mlp(activation=None), dense(len(READ), OUTPUTS)),
+    "an activation between": (
+        mlp(activation=[None, "silu"], hidden=(30, UNITS)), dense(len(READ), UNITS, OUTPUTS)
+    ),
+    "a narrow layer": (mlp(activation=None, hidden=(1,)), dense(len(READ), 1, OUTPUTS)),
+    "linear": (linear(mlp(WAVES, parametrization="neural_tangent")), dense(len(READ), OUTPUTS)),
+    "linear of rank 1": (linear(mlp(hidden=(1, 8))), dense(len(READ), 1, OUTPUTS)),
+    "nothing read": (mlp(MASKED, activation=None, initializer="zeros"), dense(1, OUTPUTS)),
+    "blocks": (masked(shaken(blocks(front=WAVES))), dense(len(READ), UNITS) + BLOCK),
+    "blocks and a linear function": (
+        masked(shaken(blocks(front=WAVES, linear=True))),
+        dense(len(READ), UNITS) + BLOCK + OUTPUTS * len(READ),
+    ),
+    "blocks and a linear function of zeros": (
+        masked(blocks(front=MASKED, linear=True)), dense(len(READ), UNITS) + BLOCK
+    ),
+    "linear beside blocks": (linear(blocks(front=WAVES)), dense(len(READ), OUTPUTS)),
+}  # fmt: skip
+CASES["nothing read"][0].weights[0][...] = 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_reduced_network_computes_the_same(name):
+    network, count = CASES[name]
+    made, columns = reduced(network)
+    assert len(made.params) == count < len(network.params)
+    x = np.random.default_rng(4).standard_normal((20, FEATURES)).astype(network.dtype)
+    tolerance = 1e-12 if network.dtype == np.float64 else 2e-6
+    got = made.predict(x if columns is None else x[:, columns])
+    np.testing.assert_allclose(got, network.predict(x), rtol=tolerance, atol=tolerance)
+
+
+class Doubled(Mlp):
+    def record(self, tape, x):
+        return super().record(tape, x * 2)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        Mlp([4, 8, 2], dropout=0.2),
+        Mlp([4, 8, 2], learned_activation=True, front=Front("periodic")),
+        Doubled([4, 8, 2], front=MASKED),
+        Residual(4, 2, width=3),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_reduced_stays(network):
+    if type(network) is Mlp and network.learned_activation:
+        shaken(network)
+    assert reduced(network) == (network, None)
+
+
+def test_few_columns_stay_where_their_places_would_take_more():
+    """One weight of each unit less, and a place for each of the others."""
+    for units, left in ((98, 100), (100, 99)):
+        network = Mlp([100, units, 1], activation="tanh", seed=1)
+        network.weights[0][:, 3] = 0
+        assert reduced(network).network.sizes[0] == left
+
+
+def of_kinds(dtype="float32"):
+    """Return networks of three kinds and two folds, as a training with folds makes them."""
+    front = Front("pbld", embedded=4, masked=True)
+    parts = {"learned_activation": True, "front": front, "alpha": 1, "dtype": dtype}
+    plain = [mlp(**parts, seed=seed) for seed in (1, 2)]
+    waves = [mlp(**parts, kind="periodic", seed=seed) for seed in (3, 4)]
+    return [*plain, *waves, *(linear(network) for network in plain)]
+
+
+SIZES = 2 * FOUR + 2 * (PBLD + dense(21, UNITS, UNITS, OUTPUTS)) + 2 * dense(len(READ), OUTPUTS)
+
+
+@pytest.mark.parametrize("log_link", [False, True])
+def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
+    networks, shares = of_kinds("float64"), [0.1, 0.1, 0.25, 0.25, 0.15, 0.15]
+    text = export_c(networks, name="net", shares=shares, log_link=log_link)
+    assert re.findall(r"real net_parameters\[(\d+)\]", text) == [f"{SIZES}"]
+    assert text.count("net_columns[4]") == 1  # which both kinds that read them share
+    (tmp_path / "net.c").write_text(text)
+    flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+    command = [*compiler_command(), *flags, "-shared", "-fPIC", "net.c", "-o", "net.so", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    predict = ctypes.CDLL(str(tmp_path / "net.so")).net
+    predict.argtypes, predict.restype = [np.ctypeslib.ndpointer("f8")] * 2, None
+    x = np.random.default_rng(4).standard_normal((20, FEATURES))
+    got = np.zeros((20, OUTPUTS))
+    for row, out in zip(x, got, strict=True):
+        predict(row, out)
+    averaged = np.exp if log_link else np.array
+    mean = np.average([averaged(n.predict(x)) for n in networks], axis=0, weights=shares)
+    np.testing.assert_allclose(averaged(got), mean, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("suffix", ["js", "wasm", "onnx", "c"])
+def test_files_of_a_mean_of_kinds_are_as_large_as_what_they_hold(suffix, tmp_path):
+    """They are run, but for C, and compared with `predict`, which `export` holds to 1e-5."""
+    for package in {"wasm": ["ziglang"], "onnx": ["onnx", "onnxruntime"]}.get(suffix, []):
+        pytest.importorskip(package)
+    parts = {"front": MASKED, "learned_activation": True}
+    one = mixed_model("y1", loss="mse", encoding="piecewise", parts=parts, gaps=False)
+    features, kept = one.mlp.in_dim, 5
+    plain, all_read = one.mlp, one.mlp.like(seed=5)
+    plain.mask_inputs(np.arange(features) < kept)
+    weight = 0.1 * np.random.default_rng(1).standard_normal((1, kept))
+    line = plain.linear(np.eye(features)[:, :kept], weight, np.ones(1))
+    model = one.with_mean(NetworkMean([plain, all_read, line], one.task, (0.5, 0.25, 0.25)))
+    single = replace(one, mlp=Mlp(all_read.sizes, activation=["gelu", "tanh"]))
+    sizes = {}
+    for name, exported in (("mean", model), ("one", single)):
+        path = tmp_path / f"{name}.{suffix}"
+        assert (export(exported, path).difference or 0) <= 1e-5
+        sizes[name] = path.stat().st_size
+    of_a_number = {"js": 16 / 3, "wasm": 4, "onnx": 4, "c": 24}[suffix]
+    more = dense(kept, 24, 12, 1) + dense(kept, 1)
+    assert sizes["mean"] < sizes["one"] + of_a_number * more + 3_000
