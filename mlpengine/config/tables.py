@@ -396,7 +396,7 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
             "fill it in, or delete the row"
         )
     in_order = key == "group" or column.kind != "text"
-    levels = [] if in_order else [column.levels[code] for code in column.distinct()]
+    levels = [] if in_order else column.used_levels()
     for level in levels:
         if not re.match(r"\d{4}", level) or len(level) != len(levels[0]):
             row = int(np.flatnonzero(column.values == column.levels.index(level))[0])

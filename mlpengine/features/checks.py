@@ -318,7 +318,7 @@ def _variants(table: Table) -> dict[str, list[str]]:
         if column.kind != "text" or kind_of(column) != "category":
             continue
         spellings: dict[str, list[str]] = {}
-        for level in (column.levels[code] for code in column.distinct()):
+        for level in column.used_levels():
             form = "".join(normalize("NFKC", level).casefold().split())
             spellings.setdefault(form, []).append(level)
         alike = [texts for texts in spellings.values() if len(texts) > 1]

@@ -66,7 +66,7 @@ def kind_of(column: Column) -> FeatureKind:
             return "integer" if column.is_integer else "number"
         return column.kind
     filled = int((column.values >= 0).sum())
-    levels = [column.levels[code] for code in column.distinct()]
+    levels = column.used_levels()
     if not levels:
         return "empty"
     is_code = are_codes(levels) and len({*map(len, levels)}) == 1
@@ -88,7 +88,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
     """
     if column.kind != "text":
         return None
-    levels = [column.levels[code] for code in column.distinct()]
+    levels = column.used_levels()
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
     numbers: list[tuple[str, str]] = []
     marks = set()
@@ -115,7 +115,7 @@ def comma_text(column: Column) -> str | None:
     """
     if column.kind != "text":
         return None
-    levels = [column.levels[code] for code in column.distinct()]
+    levels = column.used_levels()
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
     if sum(map(bool, map(_DIGITS.fullmatch, sample))) < MIXED_SHARE * len(sample):
         return None
@@ -243,7 +243,7 @@ def odd_target_row(column: Column) -> int | None:
     """
     if column.kind != "text":
         return None
-    levels = [column.levels[code] for code in column.distinct()]
+    levels = column.used_levels()
     if not levels or _number_share(levels) < MIXED_SHARE:
         return None
     known = [_cells.parse_numbers([level], frozenset()) for level in column.levels]

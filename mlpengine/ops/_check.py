@@ -35,13 +35,3 @@ def normal_axis(where: str, axis: int, x: Spec) -> int:
     if not -rank <= axis < rank:
         raise ShapeError(f"{where}: the operand must have the axis (axis {axis}, {listing(x=x)})")
     return axis % rank
-
-
-def broadcast_shape(
-    where: str, a: tuple[int, ...], b: tuple[int, ...], operands: str
-) -> tuple[int, ...]:
-    """Return the shape that both broadcast to; raise ShapeError, naming `operands`, if none."""
-    try:
-        return np.broadcast_shapes(a, b)
-    except ValueError:
-        raise ShapeError(f"{where}: leading axes must broadcast ({operands})") from None

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.errors import ShapeError
 from mlpengine.formula.numpy_functions import constant_like
-from mlpengine.ops._check import broadcast_shape, listing, need_floats
+from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
@@ -114,7 +114,11 @@ class BatchMatMul(GradOp, name="batch_matmul"):
                 f"batch_matmul: a (..., rows, inner) must fit b (..., inner, columns) "
                 f"({listing(a=a, b=b)})"
             )
-        lead = broadcast_shape("batch_matmul", a.shape[:-2], b.shape[:-2], listing(a=a, b=b))
+        try:
+            lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        except ValueError:
+            text = f"batch_matmul: leading axes must broadcast ({listing(a=a, b=b)})"
+            raise ShapeError(text) from None
         return Spec((*lead, a.shape[-2], b.shape[-1]), a.dtype)
 
     def work(self, a: Spec, b: Spec) -> dict[str, Spec]:

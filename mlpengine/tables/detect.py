@@ -130,7 +130,7 @@ def _proposals(table: Table, reading: CsvDialect, notes: list[str]) -> CsvDialec
     for name, column in table.columns.items():
         if column.kind != "text":
             continue
-        levels = [column.levels[code] for code in column.distinct()]
+        levels = column.used_levels()
         gaps = [level for level in levels if level.lower() in GAPS]
         cells = [level for level in levels if level not in gaps]
         known = list(dict.fromkeys(formats.values()))

@@ -57,6 +57,10 @@ class Column:
         distinct: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
         return distinct
 
+    def used_levels(self) -> list[str]:
+        """Return the levels that occur, in their order."""
+        return [self.levels[code] for code in self.distinct()]
+
     def take(self, rows: Array | slice) -> "Column":
         """Return the column at these rows."""
         return Column(self.values[rows], self.kind, self.levels)

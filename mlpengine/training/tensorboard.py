@@ -165,14 +165,14 @@ class TensorBoard(Callback):
         diagnostics = loop.callback("diagnostics")
         if isinstance(diagnostics, LoopDiagnostics):
             lines = (f"- **{verdict.name}**: {verdict}" for verdict in diagnostics.verdicts())
-            self.add_text(loop.steps, "verdicts", "\n".join(lines) or "nothing unusual")
+            self._add_verdicts(loop.steps, "\n".join(lines) or "nothing unusual")
         self.close()
 
-    def add_text(self, step: int, name: str, text: str) -> None:
-        """Write a text, which TensorBoard shows as Markdown."""
+    def _add_verdicts(self, step: int, text: str) -> None:
+        """Write the verdicts as a text, which TensorBoard shows as Markdown."""
         plugin = SummaryMetadata.PluginData(plugin_name="text")
         value = Summary.Value(
-            tag=name,
+            tag="verdicts",
             metadata=SummaryMetadata(plugin_data=plugin),
             tensor=TensorProto(
                 dtype=DataType.DT_STRING,
