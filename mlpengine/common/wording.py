@@ -1,7 +1,6 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
 from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
 from html import escape
 from typing import Any
 from unicodedata import normalize
@@ -48,6 +47,8 @@ def hint(wrong: str, names: Collection[str]) -> str:
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
     """Return the name that was most likely meant, whatever its case, or None."""
+    from difflib import get_close_matches  # slow, and only errors need it
+
     by_case = {normalize("NFC", name.lower()): name for name in names}
     text = normalize("NFC", str(wrong).lower())
     theirs = get_close_matches(text, SYNONYMS, 1, 0.9)

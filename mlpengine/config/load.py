@@ -14,7 +14,7 @@ from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse_yaml, read_document
-from mlpengine.config.schema import Config, current_config
+from mlpengine.config.schema import Config
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.errors import ConfigError, UsageError
 from mlpengine.settings.network import options_for
@@ -140,7 +140,7 @@ def check_config(path: Path, document: Document) -> ConfigFile:
     """
     fill_in(document)
     try:
-        config = current_config().model_validate(document.data)
+        config = Config.model_validate(document.data)
     except ValidationError as error:
         report_all(error, document, Config)
     document.check()

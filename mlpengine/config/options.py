@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    TypeAdapter,
     create_model,
     model_validator,
 )
@@ -25,6 +26,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import (
     no_info_after_validator_function,
     no_info_before_validator_function,
+    no_info_plain_validator_function,
 )
 
 from mlpengine.common.fields import Checked, OneOf, Option, options_of, summary
@@ -130,22 +132,33 @@ OFF_OR_DEFAULTS = Short(
 EMPTY = Short(lambda value: [] if value is None else value, {"type": "null"})
 
 
-class Named(Short):
+class Named:
     """One of the sections of a family, by its name alone or as a mapping, which may leave it out.
 
-    Without a name it is that of `default`, or ``formula`` if the mapping has such a key.  The
-    family is read when `Config` is built, so that it may have grown; `none` is the name of None.
+    Without a name it is that of `default`, or ``formula`` if the mapping has such a key; `none` is
+    the name of None.
     """
 
     def __init__(self, family: type, default: str, none: str = "") -> None:
         self.family, self.default, self.none = family, default, none
 
     @property
+    def names(self) -> list[str]:
+        """The names of the sections."""
+        return [*([self.none] if self.none else []), *FAMILIES[self.family][0]]
+
+    def section(self, name: str) -> type[Section]:
+        """Return the section of one of `names`."""
+        registry, of = FAMILIES[self.family]
+        made: type[Section] = (
+            section_of(of(registry[name]), name=name) if name in registry else _nothing(name)
+        )
+        return made
+
+    @property
     def sections(self) -> dict[str, type[Section]]:
         """The sections by name."""
-        registry, of = FAMILIES[self.family]
-        known = {name: section_of(of(kind), name=name) for name, kind in registry.items()}
-        return {self.none: _nothing(self.none), **known} if self.none else known
+        return {name: self.section(name) for name in self.names}
 
     def complete(self, value: Any) -> Any:
         """Return the mapping that a value stands for."""
@@ -158,6 +171,21 @@ class Named(Short):
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
+        """Check a value as the section of its name, the only one that is built."""
+        return no_info_plain_validator_function(self._checked)
+
+    def _checked(self, value: Any) -> Section:
+        whole = self.complete(value)
+        if not isinstance(whole, dict):
+            raise PydanticCustomError("model_type", "a mapping of keys")
+        if whole["name"] not in self.names:
+            expected = ", ".join(map(repr, self.names))
+            raise PydanticCustomError("unknown_name", "one of {expected}", {"expected": expected})
+        return self.section(whole["name"]).model_validate(whole)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """Let editors accept the names, except those of sections that need settings."""
         sections = self.sections
         short = [
@@ -165,10 +193,9 @@ class Named(Short):
             for name, one in sections.items()
             if not any(field.is_required() for field in one.model_fields.values())
         ]
-        self.schema = {"enum": sorted(short, key=self.default.__ne__)}
-        union = _of(Union, *sections.values())
-        named = handler.generate_schema(Annotated[union, Field(discriminator="name")])
-        return no_info_before_validator_function(self.complete, named)
+        union: Any = Annotated[_of(Union, *sections.values()), Field(discriminator="name")]
+        named = {"enum": sorted(short, key=self.default.__ne__)}
+        return {"anyOf": [handler(TypeAdapter(union).core_schema), named]}
 
 
 FAMILIES: dict[type, tuple[Mapping[str, Any], Callable[[Any], Any]]] = {

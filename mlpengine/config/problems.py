@@ -30,7 +30,7 @@ _EXPECTED = {
     "too_short": "a list of at least {min_length}",
     "too_long": "a list of at most {max_length}",
     "literal_error": "one of {expected}",
-    "union_tag_invalid": "one of {expected_tags}",
+    "unknown_name": "one of {expected}",
     "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
 }
 
@@ -53,7 +53,7 @@ def report_all(error: ValidationError, document: Document, model: type[BaseModel
             case "rule":
                 document.report((*path, *context["at"]), context["text"])
             case kind:
-                if kind == "union_tag_invalid" and isinstance(_value_at(path, document.data), dict):
+                if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
                     path = (*path, "name")
                 text = _EXPECTED.get(kind, issue["msg"]).format(**context)
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))

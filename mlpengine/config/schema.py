@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
 from mlpengine.common.fields import Count, Positive, options_of
 from mlpengine.config.options import (
-    FAMILIES,
     OFF_OR_DEFAULTS,
     Section,
     Short,
@@ -271,25 +270,8 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
     return {name: options for name, options in sections.items() if options}
 
 
-def _names() -> list[list[str]]:
-    return [list(registry) for registry, _ in FAMILIES.values()]
-
-
-_built = _names()
-
-
-def current_config() -> type[Config]:
-    """Return `Config`, built again where a loss, an optimizer or another family has grown."""
-    names = _names()
-    if names != _built:
-        for section in (TrainingSection, Config):
-            section.model_rebuild(force=True)
-        _built[:] = names
-    return Config
-
-
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema that editors use to complete and check configs."""
-    schema = current_config().model_json_schema()
+    schema = Config.model_json_schema()
     schema["required"].remove("data")  # which the base of a config may have
     return schema | {"anyOf": [{"required": ["data"]}, {"required": ["base"]}]}

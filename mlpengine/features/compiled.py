@@ -4,7 +4,7 @@ import ctypes
 import logging
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ def _library() -> ctypes.CDLL | None:
     from mlpengine.backends.compiled.cache import chosen_target, load_library
     from mlpengine.backends.compiled.source import with_vectors
 
-    text = files("mlpengine.features").joinpath("numbers.c").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("numbers.c").read_text(encoding="utf-8")
     try:
         target = chosen_target()
         source = with_vectors(text, target, np.dtype(np.float64))

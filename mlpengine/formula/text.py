@@ -4,11 +4,11 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from functools import reduce
 from math import isfinite, pi
 from unicodedata import normalize
 
+from mlpengine.common.wording import nearest
 from mlpengine.errors import FormulaError
 from mlpengine.formula.graph import Expr, constant, make, variable
 
@@ -191,8 +191,8 @@ class _Reader:
         return reduce(lambda a, b: make(function, a, b), [self.read(v) for v in values])
 
     def unknown(self, node: ast.expr, kind: str, name: str, known: list[str]) -> FormulaError:
-        close = get_close_matches(name, known, 1)
-        offer = f"did you mean {close[0]!r}?" if close else f"there is: {', '.join(known)}"
+        near = nearest(name, known)
+        offer = f"did you mean {near!r}?" if near else f"there is: {', '.join(known)}"
         return self.mistake(node, f"no {kind} is called {name!r}; {offer}")
 
     def mistake(self, node: ast.expr, what: str) -> FormulaError:

@@ -68,7 +68,9 @@ def each_block(
         use(slice(0, 1), by_numpy(x[0:1]))
         return
     terms = len(x) * sum(len(mlp.params) for mlp in networks)
-    threads = min(threads_allowed(), 1 + terms // TERMS_PER_THREAD)
+    threads = 1 + terms // TERMS_PER_THREAD
+    if threads > 1:
+        threads = min(threads, threads_allowed())
     forwards: list[RowsForward] = _programs(networks, x, threads) or [by_numpy] * threads
 
     def compute(rows: slice) -> None:

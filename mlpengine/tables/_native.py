@@ -3,8 +3,8 @@
 import ctypes
 import logging
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def library() -> ctypes.CDLL | None:
     """Return the compiled loops, from the cache or newly compiled; None if they cannot be."""
     from mlpengine.backends.compiled.cache import chosen_target, load_library
 
-    source = files("mlpengine.tables").joinpath("scan.c").read_text(encoding="utf-8")
+    source = Path(__file__).with_name("scan.c").read_text(encoding="utf-8")
     try:
         loops = load_library(source, chosen_target(), functions=tuple(_FUNCTIONS))
     except CompileError as reason:

@@ -1,16 +1,14 @@
 """Reading tables: CSV, Parquet, `.npy`, `.npz`, and the data sets that ship with the package."""
 
 import os
-import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from errno import ENOMEM
-from importlib.resources import as_file, files
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from warnings import catch_warnings
 
 import numpy as np
@@ -34,6 +32,9 @@ from mlpengine.tables.dialect import DEFAULT, CsvDialect
 from mlpengine.tables.progress import OnProgress
 from mlpengine.tables.stored import Segment, Spill, stored_table
 from mlpengine.tables.table import Column, ColumnKind, Table, column_of, date_column
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
 
 DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "penguins": "species"}
 """The data sets that ship with the package, and the target column of each."""
@@ -194,8 +195,8 @@ def load_dataset(name: str) -> Table:
     """
     if name not in DATASETS:
         raise DataError(f"{name}: the data sets are {', '.join(sorted(DATASETS))}")
-    with as_file(files("mlpengine.datasets").joinpath(f"{name}.csv.gz")) as path:
-        return read_csv(opener(path), name, CsvOptions())
+    path = Path(__file__).parents[1] / "datasets" / f"{name}.csv.gz"
+    return read_csv(opener(path), name, CsvOptions())
 
 
 def _read_npy(path: str, _options: CsvOptions) -> Table:
@@ -236,10 +237,12 @@ def _checked(values: Array, path: str, name: str) -> Column:
 
 
 def _read_npz(path: str, _options: CsvOptions) -> Table:
+    from zipfile import BadZipFile, ZipFile  # slow, and few tables need it
+
     columns: dict[str, Column] = {}
     with readable(path):
         try:
-            with zipfile.ZipFile(path) as archive, catch_warnings(action="ignore"):
+            with ZipFile(path) as archive, catch_warnings(action="ignore"):
                 members = archive.infolist()
                 unpacked = sum(info.file_size for info in members)
                 refuse_bomb(unpacked, os.path.getsize(path), path, BINARY_BYTES)
@@ -252,7 +255,7 @@ def _read_npz(path: str, _options: CsvOptions) -> Table:
                             f"array before it both make a column {twice!r}); rename one of them"
                         )
                     columns |= further
-        except (*_DAMAGED, zipfile.BadZipFile, NotImplementedError, zlib.error) as error:
+        except (*_DAMAGED, BadZipFile, NotImplementedError, zlib.error) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(
@@ -263,7 +266,7 @@ def _read_npz(path: str, _options: CsvOptions) -> Table:
     return Table(columns, path)
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array:
+def _member(archive: "ZipFile", info: "ZipInfo", path: str) -> Array:
     """Return one array of an archive, after checking its header against its size."""
     with archive.open(info) as stream:
         version = np.lib.format.read_magic(stream)

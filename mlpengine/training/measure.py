@@ -105,7 +105,8 @@ def explained_rows(
 ) -> tuple[str, Split, Callable[[Array], Array]]:
     """Return at most `limit` rows that did not train the networks, and what predicts them.
 
-    They are evenly spaced rows out of fold, or of the test, validation or training part.
+    They are evenly spaced rows out of fold, or of the test, validation or training part.  What
+    predicts them takes their features, once or several times below each other.
     """
     first = "train" if folds is not None else "test"
     name = next(n for n in (first, "validation", "train") if n in parts)
@@ -114,7 +115,7 @@ def explained_rows(
     if folds is None:
         return name, rows, mean.forward
     of_rows = folds[chosen]
-    return OUT_OF_FOLD, rows, lambda x: mean.out_of_fold(x, of_rows)
+    return OUT_OF_FOLD, rows, lambda x: mean.out_of_fold(x, np.resize(of_rows, len(x)))
 
 
 def _over_networks(

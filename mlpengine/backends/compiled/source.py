@@ -3,9 +3,9 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -283,7 +283,7 @@ def _last_headers(threads: int, *, gathers: bool, ranks: bool) -> Iterator[str]:
 
 @cache
 def _header(name: str) -> str:
-    return files(__package__).joinpath(f"{name}.h").read_text(encoding="utf-8")
+    return Path(__file__).with_name(f"{name}.h").read_text(encoding="utf-8")
 
 
 def _phase(functions: Sequence[CFunction], phase: Phase, *, in_turn: bool) -> CFunction:
