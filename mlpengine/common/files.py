@@ -63,10 +63,15 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for the file beside a missing one whose name is nearest."""
+    """Return `` - did you mean 'x'?`` for a file of near name, there or in a similar folder."""
+    folder = path.parent
     with suppress(OSError):
-        near = nearest(path.name, (other.name for other in path.parent.iterdir()))
-        return f" - did you mean {str(path.with_name(near))!r}?" if near else ""
+        if not folder.is_dir():
+            siblings = (other.name for other in folder.parent.iterdir() if other.is_dir())
+            folder = folder.with_name(nearest(folder.name, siblings) or folder.name)
+        names = [other.name for other in folder.iterdir()]
+        near = path.name if path.name in names else nearest(path.name, names)
+        return f" - did you mean {str(folder / near)!r}?" if near else ""
     return ""
 
 

@@ -24,7 +24,7 @@ from ruamel.yaml.parser import Parser
 from mlpengine.common.files import similar_file
 from mlpengine.config.unreadable import in_words
 from mlpengine.errors import ConfigError
-from mlpengine.tables import FORMATS
+from mlpengine.tables import DATASETS, FORMATS
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12
@@ -100,6 +100,8 @@ def read_document(path: Path) -> Document:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         near = "" if path.exists() else similar_file(path)
+        if source in DATASETS and not path.exists():
+            near = f"; the config of this data set is written by: mlpengine init {source}"
         raise ConfigError(f"{source}: cannot read the config ({error.strerror}){near}") from error
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{source}: a config must be at most {MAX_BYTES} bytes")

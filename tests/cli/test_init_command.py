@@ -253,6 +253,8 @@ MISSING = {
     "train titanic.yaml --from runs/titanc": "runs/titanic",
     "train --resume runs/titanc": "runs/titanic",
     "check sub/titanic.yml": "sub/titanic.yaml",
+    "check sud/titanic.yaml": "sub/titanic.yaml",
+    "check sud/titanic.yml": "sub/titanic.yaml",
     "summary titanic.yam": "titanic.yaml",
     "sweep titanic.yam": "titanic.yaml",
     "diagnose titamic.yaml": "titanic.yaml",
@@ -426,6 +428,10 @@ def test_fit_says_loudly_which_columns_are_misread(caplog):
         "warning: fit: column 'percent': '",
     ):
         assert text in caplog.text
+
+
+def test_a_data_set_in_place_of_a_config_is_told_so(mlpengine):
+    assert "is written by: mlpengine init digits" in mlpengine("train", "digits").err
 
 
 def test_init_says_what_it_decided(mlpengine, tmp_path):
