@@ -73,7 +73,7 @@ class ReportBudget(NamedTuple):
     curves: int
 
 
-QUICK = ReportBudget(work=WORK, passes=5e9, rows=2_000, curves=3)
+QUICK = ReportBudget(work=WORK, passes=3e8, rows=2_000, curves=3)
 """For the report at the end of training, which takes some 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
