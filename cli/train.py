@@ -11,7 +11,6 @@ import click
 from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
-from mlpengine.config.fixed_config import fix_overrides
 from mlpengine.errors import NumericalError, RunError, UsageError
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
@@ -20,7 +19,6 @@ from mlpengine.training.loading import load
 from mlpengine.training.run_directory import RESOLVED, RunDirectory
 from mlpengine.training.trainer import Trainer
 
-from .compare import comparison
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import outcome_data, shortest
 from .pictures import draw_run, write_run_page
@@ -366,6 +364,10 @@ def run_and_fix(
     A first run that failed is run again, too, if its verdicts ask for settings.  With JSON the
     output has a line for each run and one for the comparison.
     """
+    from mlpengine.config.fixed_config import fix_overrides
+
+    from .compare import comparison
+
     first, failure = session.directory.path, None
     try:
         run_session(session, state, None, shown)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from sys import modules
 from typing import Any
 
@@ -18,7 +19,7 @@ def lazy_names(
     """
 
     def find(name: str) -> Any:
-        if name in rooms:
+        if name in rooms or (name[0] != "_" and find_spec(f"{package}.{name}")):
             return import_module(f"{package}.{name}")
         for place, names in places.items():
             if name in names:
