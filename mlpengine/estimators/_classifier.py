@@ -67,7 +67,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         """Train anew on features `X` (rows, features) and labels `y` (rows,).
 
         Rows of one of the `groups` (rows,) are held out together.  With `times` (rows,), numbers or
-        dates, folds follow each other in time.
+        dates, folds follow each other in time.  None may be missing.
 
         Raises: DataError where all labels are the same.
         """

@@ -64,7 +64,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
 
         Rows of one of the `groups` (rows,) are held out together.  With `times` (rows,), numbers or
-        dates, folds follow each other in time.
+        dates, folds follow each other in time.  None may be missing.
         """
         X, y = self._checked(X, y, reset=not (self.warm_start and self.__sklearn_is_fitted__()))
         self._fit(X, y, sample_weight, division(groups, times, len(y)))
