@@ -213,11 +213,27 @@ class Gelu(Activation, name="gelu"):
 class Mish(Activation, name="mish"):
     """Self-regularized smooth unit, y = x * tanh(softplus(x)).
 
+    Of e = exp(x) and n = e * (e + 2) the hyperbolic tangent is n / (n + 2), which is 1 beyond
+    x = 20.
+    Backward: dx = dy * (n / (n + 2) + x * 4 * e * (e + 1) / (n + 2) ** 2).
     Source: Misra 2019, equation 1.
     """
 
     def formula(self, x: Expr) -> Expr:
-        return x * tanh(softplus(x))
+        return x * _tanh_softplus(exp(minimum(x, 20)))
+
+    def gradient(self, dy: Expr, x: Expr) -> Expr:
+        bounded_x = minimum(x, 20)
+        e = exp(bounded_x)
+        below = e * (e + 2) + 2
+        slope = (e / below) * ((e + 1) / below) * 4
+        return (_tanh_softplus(e) + bounded_x * slope) * dy
+
+
+def _tanh_softplus(e: Expr) -> Expr:
+    """Return tanh(log(1 + e))."""
+    n = e * (e + 2)
+    return n / (n + 2)
 
 
 class Hardswish(Activation, name="hardswish"):
