@@ -4,8 +4,9 @@
 shipped tables) reads the tables that FOLDER's ``tables.json`` lists, as ``arena.py`` does, and
 takes the first split of each: 80 % to learn from and 20 % to predict.  The teacher is what
 ``mlpengine.fit`` trains by default, a mean of up to 16 networks; *one network* is the same recipe
-without folds; the student is ``mlpengine.distill`` with its defaults, 64-64 units.  With
-``--teacher catboost`` the teacher is CatBoost with its defaults, and one network is as before.
+without folds; the student is ``mlpengine.distill`` with its defaults, 64-64 units, of which
+``--seeds`` are trained, and their errors averaged.  With ``--teacher catboost`` the teacher is
+CatBoost with its defaults, and one network is as before.
 
 It prints root mean squared errors or log losses, and what the student keeps: the logarithm of one
 network's error over the student's, as a share of that over the teacher's.  The last lines are the
@@ -94,8 +95,11 @@ def catboost(problem: Problem, train: pd.DataFrame) -> Callable[[pd.DataFrame], 
     return lambda rows: model.predict(plain(rows))
 
 
-def measure(table: Contest, kind: str) -> dict[str, Any]:
-    """Return the errors of one network, teacher and student on a table."""
+def measure(table: Contest, kind: str, seeds: int) -> dict[str, Any]:
+    """Return the errors of one network, teacher and students on a table.
+
+    The error of students is the geometric mean of theirs.
+    """
     problem, train, test = table.parts(0)
     rows, truth = test.drop(columns=problem.target), test[problem.target].to_numpy()
     common: dict[str, Any] = {"training": {"threads": 1}}
@@ -113,18 +117,21 @@ def measure(table: Contest, kind: str) -> dict[str, Any]:
     else:
         predict, _ = mlpengine.fit(train, problem.target, **common, **all_rows)
         taught = error(answers(predict, problem, rows))
-    student, _ = mlpengine.distill(train, problem.target, predict=predict, **common, **all_rows)
-    covered = np.nan
-    if not problem.is_classification and student.residuals is not None:
-        low, high = student.predict_interval(rows, 0.9)
-        covered = float(np.mean((truth >= low) & (truth <= high)))
+    errors, covered = [], []
+    for seed in range(seeds):
+        options = {**common, **all_rows, "seed": seed}
+        student, _ = mlpengine.distill(train, problem.target, predict=predict, **options)
+        errors.append(error(answers(student, problem, rows)))
+        if not problem.is_classification and student.residuals is not None:
+            low, high = student.predict_interval(rows, 0.9)
+            covered.append(np.mean((truth >= low) & (truth <= high)))
     return {
         "table": problem.name,
         "rows": len(train),
         "one": error(answers(one, problem, rows)),
         "teacher": taught,
-        "student": error(answers(student, problem, rows)),
-        "covered": covered,
+        "student": float(np.exp(np.log(errors).mean())),
+        "covered": float(np.mean(covered)) if covered else np.nan,
         "parameters": int(student.params.size),
     }
 
@@ -159,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--teacher", choices=["mean", "catboost"], default="mean")
+    parser.add_argument("--seeds", type=int, default=3, help="students of each table")
     parser.add_argument("--tables", nargs="*", default=[*CHOSEN, *OTHERS])
     parser.add_argument("--results", type=Path, help="file of results, a line for each table")
     parser.add_argument("--smoke", action="store_true", help="two shipped tables")
@@ -177,7 +185,7 @@ def main() -> None:
     for table in tables:
         if table.problem.name in {row["table"] for row in known}:
             continue
-        known.append(measure(table, args.teacher))
+        known.append(measure(table, args.teacher, 1 if args.smoke else args.seeds))
         if args.results:
             with args.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(known[-1]) + "\n")
