@@ -455,13 +455,17 @@ def uses_extra(setting: str | bool, extra: str, *, told: bool = False) -> bool:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Return the result.json of a run.  Raises: RunError if there is none that can be read."""
-    if not path.exists():
-        raise missing(path, "run")
+    """Return the result.json of a run.
+
+    Raises: UsageError if there is no run, RunError if it has no result that can be read.
+    """
     try:
         result = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = "the run has not ended" if isinstance(error, FileNotFoundError) else str(error)
+        reason = str(error)
+        if isinstance(error, FileNotFoundError):
+            resolved_config(path)
+            reason = "the run has not ended"
         raise RunError(f"{path / RESULT_FILE}: cannot be read ({reason})") from error
     if not isinstance(result, dict):
         raise RunError(f"{path / RESULT_FILE}: is not the result of a run")
