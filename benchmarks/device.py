@@ -210,7 +210,7 @@ def printed(folder: Path, compiler: str) -> np.ndarray:
 
 def difference(step: DeviceStep, folder: Path, compiler: str) -> float:
     """Return the largest difference from Python's float32 steps, relative as in the self-test."""
-    _, golden = golden_of(step)
+    _, golden = golden_of(step, "float32")
     ours = printed(folder, compiler)
     parts = [golden.losses, golden.params, golden.outputs]
     scales = [np.sqrt(np.mean(p**2)) for p in parts[:2]] + [golden.output_scale]

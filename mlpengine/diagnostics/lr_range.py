@@ -47,10 +47,10 @@ class LrRange:
     reason: str
 
 
-def lr_range(step: StepLike, rows: Rows, batch_size: int) -> LrRange:
+def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
     """Train several times with an exponentially growing rate; restore all state afterwards."""
     measured = rows.sample(MEASURED_ROWS).take(slice(None))
-    sweeps = [_sweep(step, rows, batch_size, measured, number) for number in range(SWEEPS)]
+    sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
     length = min(map(len, sweeps))
     losses = np.mean([losses[:length] for losses in sweeps], axis=0)
     return suggest_rate(

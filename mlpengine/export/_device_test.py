@@ -208,11 +208,11 @@ def _scale(values: Array) -> float:
     return float(np.sqrt(np.mean(np.square(values)))) if values.size else 1.0
 
 
-def golden_of(step: DeviceStep) -> tuple[tuple[Draws, Draws], Golden]:
-    """Return the draws of the self-test and what Python computes in float64."""
+def golden_of(step: DeviceStep, dtype: str = "float64") -> tuple[tuple[Draws, Draws], Golden]:
+    """Return the draws of the self-test and what Python computes in `dtype`."""
     for spread in (1.0, 0.25, 0.0):  # fewer rows in which a formula of columns is not finite
         draws = _x_draws(step, spread), _y_draws(step)
-        golden = _train(step, draws)
+        golden = _train(step, draws, dtype)
         if np.isfinite(golden.losses).sum() > TEST_STEPS // 2:
             break
     return draws, golden
@@ -267,8 +267,8 @@ def _y_draws(step: DeviceStep) -> Draws:
     return Draws.of([(0.0, 1.0, 0, False)] * step.targets)
 
 
-def _train(step: DeviceStep, draws: tuple[Draws, Draws]) -> Golden:
-    mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": "float64"})
+def _train(step: DeviceStep, draws: tuple[Draws, Draws], dtype: str) -> Golden:
+    mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": dtype})
     mlp.params.flat[...] = step.mlp.params.flat
     rng, rows, targets = Random(), [], []
     for _ in range(TEST_STEPS * step.batch):
@@ -276,9 +276,9 @@ def _train(step: DeviceStep, draws: tuple[Draws, Draws]) -> Golden:
         targets.append(draws[1].draw(rng, step.real))
     x, y = np.array(rows), np.array(targets)
     features, usable = features_of(step.model, x)
-    features, learned = features.astype(np.float64), _learned(step, y).astype(np.float64)
-    losses, norms = train_in_order(step, mlp, features, learned, usable)
-    all_outputs = predicted_numbers(step.model, mlp.predict(features))
+    learned = _learned(step, y)
+    losses, norms = train_in_order(step, mlp, features.astype(dtype), learned.astype(dtype), usable)
+    all_outputs = predicted_numbers(step.model, mlp.predict(features.astype(dtype)))
     last = (TEST_STEPS - 1) * step.batch
     outputs = all_outputs[last] if usable[last] else np.full(step.outputs, np.nan)
     params, scale = step.layer_values(step.trained, mlp), _scale(all_outputs[usable])
