@@ -135,7 +135,10 @@ COMMANDS = {
     "evaluate without a target": (["evaluate", "run", "target.csv"], "target column"),
     "evaluate nothing": (["evaluate", "bare.safetensors"], "evaluate bare.safetensors FILE"),
     "evaluate pickles": (["evaluate", "run", "pickle.npy"], "never loaded"),
-    "compare with no run": (["compare", "run", "."], ".: holds no config.resolved.yaml, so it is no run directory"),
+    "compare with no run": (
+        ["compare", "run", "."],
+        ".: holds no config.resolved.yaml, so it is no run directory",
+    ),
     "resume no run": (["train", "--resume", "."], "is not the directory of a run"),
     "resume a config": (["train", "--resume", "c.yaml"], "c.yaml is a file; name the directory"),
     "check a directory": (["check", "folder.yaml"], "a directory; name a file in it"),
