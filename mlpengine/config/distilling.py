@@ -4,11 +4,12 @@ A teacher is a model, or any function that predicts a table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.misuse import quoted
 from mlpengine.config.build import LoadedData
 from mlpengine.config.load import ConfigFile, check_config

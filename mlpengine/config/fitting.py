@@ -5,13 +5,14 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.wording import html_table, plural
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of

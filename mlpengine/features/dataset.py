@@ -1,9 +1,8 @@
 """The arrays of a part of a table, in memory or in a memory-mapped file."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import DataError
 from mlpengine.features.numbers import NumberBuffers, Numbers
 from mlpengine.features.prepared import PreparedRows

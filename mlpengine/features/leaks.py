@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.features.categories import codes_into
 from mlpengine.features.sources import LIMIT
 from mlpengine.settings.features import TaskName

@@ -1,10 +1,10 @@
 """Reading of a table's numeric features as float64, in slices of its rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import comma_text, gap_advice, odd_row
 from mlpengine.spec import Array

@@ -3,13 +3,14 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import field, is_dataclass, replace
 from pathlib import Path
 from threading import local
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.structure import conform

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted

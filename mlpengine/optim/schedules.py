@@ -9,7 +9,7 @@ schedule starts after w steps, and before that its first factor is multiplied by
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from math import cos, inf, log2, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import answer_misfits, called_as

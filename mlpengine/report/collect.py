@@ -4,13 +4,14 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.redaction import redacted, shown_path, without_directories

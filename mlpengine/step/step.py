@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
@@ -13,6 +12,7 @@ import numpy as np
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.common.buffers import quiet_runner, refuse_second_call
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.named import (

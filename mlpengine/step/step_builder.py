@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
 from mlpengine.errors import CompileError

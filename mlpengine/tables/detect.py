@@ -3,11 +3,12 @@
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells

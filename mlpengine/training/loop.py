@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import repeat
 from math import inf, isfinite, nan
@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.named import need_names

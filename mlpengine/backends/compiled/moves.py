@@ -1,7 +1,7 @@
 """What is only moved: other shapes, slices, joined parts, permuted and repeated axes, zeros."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.spec import Array
 
 
