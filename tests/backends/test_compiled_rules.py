@@ -19,7 +19,8 @@ RANDOM_ROWS = 5
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_kernels_of_rows_agree_with_their_ops(dtype):
-    """Layer norm with and without its vectors, products with matrices, and gradients added up."""
+    """Layer norm with and without its vectors, products with matrices, and gradients added up, also
+    of columns, whose rows are padded."""
     tape, rng = Tape(), np.random.default_rng(3)
     outputs, leaves = [], []
 
@@ -39,6 +40,8 @@ def test_kernels_of_rows_agree_with_their_ops(dtype):
     fixed = tape.input((ROWS, COLUMNS), dtype, name="fixed")
     outputs.append(fixed.layer_norm(leaf(COLUMNS), leaf(COLUMNS)) @ leaf(COLUMNS, 3))
     outputs.append(fixed.layer_norm() @ leaf(COLUMNS, 3))
+    column = leaf(ROWS, 4, 1, make=lambda x: tape.input(x.shape, dtype, wants_grad=True))
+    outputs += [(column * leaf(4, 1)).sum(2), (column * 2).mean((1, 2)), column + leaf(1, 1)]
     program = Program(tape, *outputs, backend="numpy")
     for buffer in program.inputs.values():
         buffer[...] = 3 * rng.standard_normal(buffer.shape)

@@ -21,6 +21,7 @@ from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Network
+from mlpengine.ops import PeriodicEmbedding
 from mlpengine.optim import Group
 from mlpengine.step import step_builder
 
@@ -101,6 +102,30 @@ def test_compiled_steps_agree_with_numpy(name, dtype, near):
     total = sum(weights[n] * v for n, v in step.losses.items())
     assert total == pytest.approx(step.loss_value, rel=1e-12)
     np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+
+
+class Waves(Network):
+    """An embedding of what a layer computes, whose gradient only NumPy has."""
+
+    def __init__(self, **options):
+        shapes = {"in": (3, IN_DIM), "frequency": (2, 4), "phase": (2, 4), "out": (2, 11)}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("in"))
+        embedded = tape.apply(PeriodicEmbedding(), h, p("frequency"), p("phase"))
+        return embedded.linear(p("out"))
+
+
+def test_a_forward_keeps_what_a_gradient_in_numpy_reads():
+    (x, y), found = rows(BATCH, dtype="float64"), []
+    for backend in BACKENDS:
+        network = Waves(seed=1, dtype="float64")
+        step = TrainingStep(network, MeanSquaredError(), Sgd(network), BATCH, backend=backend)
+        found.append((step(x, y), *step.grads.flat))
+    assert "program" in step.summary()
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 class Between(Network):
