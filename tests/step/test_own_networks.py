@@ -24,6 +24,7 @@ from mlpengine.nn import Network
 from mlpengine.ops import PeriodicEmbedding
 from mlpengine.optim import Group
 from mlpengine.step import step_builder
+from mlpengine.tape import cat
 
 BACKENDS = ("numpy", "compiled")
 
@@ -126,6 +127,19 @@ def test_a_forward_keeps_what_a_gradient_in_numpy_reads():
         found.append((step(x, y), *step.grads.flat))
     assert "program" in step.summary()
     np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_what_has_a_gradient_may_be_joined_between_what_has_none():
+    class Joined(Network):
+        def record(self, tape, x):
+            return cat([x, x.linear(tape.parameter("w")), x.detach()], axis=1)
+
+    network = Joined(2, {"w": np.array([[1.0, -2.0]])}, dtype="float64")
+    step = TrainingStep(network, MeanSquaredError(), Sgd(network), 3, backend="numpy")
+    x, y = (np.random.default_rng(seed).standard_normal((3, n)) for seed, n in ((0, 2), (1, 5)))
+    step(x, y)
+    error = x @ [[1.0], [-2.0]] - y[:, 2:3]
+    np.testing.assert_allclose(step.grads.views["w"], 2 / 15 * error.T @ x, rtol=1e-12)
 
 
 class Between(Network):
