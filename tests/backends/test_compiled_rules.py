@@ -168,6 +168,15 @@ def test_rows_that_are_not_the_batchs_are_unsupported():
             compile_program(program.instructions[: len(program.forward_plan.steps)], **options)
 
 
+def test_rows_of_other_lengths_are_unsupported_before_anything_is_written():
+    """A step puts into parts what `lower` takes, and then compiles these."""
+    tape = Tape()
+    y = tape.input((ROWS, 2, 3), name="x").tanh().reshape(-1, 3, 2).tanh()
+    instructions = Program(tape, y, backend="numpy").instructions
+    with pytest.raises(UnsupportedError, match="its rows have other lengths"):
+        lower(instructions, 8, {}, Batch(ROWS), 4)
+
+
 def test_a_rule_reads_what_its_outputs_depend_on():
     rule = find_rule(REGISTRY["silu"](), "forward")
     assert (rule.reads, rule.writes) == (("x",), ("y", "kept0"))
