@@ -283,6 +283,23 @@ def test_what_is_no_date_stays_text(cells, tmp_path):
     assert detected.table["when"].kind != "date"
 
 
+def test_no_class_of_the_target_is_a_gap_of_other_columns(tmp_path):
+    """Before, rows of class - lost their target, because - is a gap among the numbers of dose."""
+    path = tmp_path / "strands.csv"
+    path.write_text("dose,strand,side\n-,-,l\n1.5,+,-\n2.5,+,r\n")
+    of_strand = detect(str(path), target=["strand"])
+    assert of_strand.notes == []
+    assert of_strand.table["strand"].used_levels() == ["+", "-"]
+    assert of_strand.table["dose"].kind == "text"
+    of_number = detect(str(path), target=["dose"])
+    assert of_number.table["dose"].kind == "number"
+    assert of_number.notes == [
+        f"column {name!r}: 1 cell with '-' read as missing" for name in ("dose", "strand", "side")
+    ]
+    grouped = detect(str(path), target=["dose"], group="side")
+    assert not grouped.table["side"].missing.any()
+
+
 def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
     path = tmp_path / "dates.csv"
     path.write_text("when,x\n13/05/20,1\n14/06/21,1\n-,1\n")
