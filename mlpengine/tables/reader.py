@@ -274,7 +274,7 @@ def _member(archive: "ZipFile", info: "ZipInfo", path: str) -> Array:
         shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
             stream
         )
-        if prod(shape) * dtype.itemsize > info.file_size:
+        if prod(shape) * dtype.itemsize > info.file_size and not dtype.hasobject:
             raise DataError(
                 f"{path}: {info.filename}: its header declares more than the file holds "
                 f"(shape {shape} of {dtype})"
