@@ -50,6 +50,7 @@ Another shell:
 @MODEL_ARGUMENT
 @click.option(
     "--host",
+    metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
     help="The address to listen at; by default programs of this machine alone reach it.",
@@ -57,6 +58,7 @@ Another shell:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="N",
     default=8000,
     show_default=True,
     help="0 takes a free one, which the first line of stdout names.",
@@ -64,6 +66,7 @@ Another shell:
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
+    metavar="N",
     default=1,
     show_default=True,
     help="Processes, each with the model.",
@@ -71,6 +74,7 @@ Another shell:
 @click.option(
     "--max-rows",
     type=click.IntRange(min=1),
+    metavar="N",
     default=10_000,
     show_default=True,
     help="Rows of a request.",
@@ -78,6 +82,7 @@ Another shell:
 @click.option(
     "--max-bytes",
     type=click.IntRange(min=1),
+    metavar="N",
     default=8_000_000,
     show_default=True,
     help="Bytes of the body of a request.",
