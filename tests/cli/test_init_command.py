@@ -209,6 +209,10 @@ REFUSED_TARGETS = {
     ),
     "texts twice": (lambda i: "tbd" if i in (3, 50) else i * 1.5, "t.csv: line 5, "),
     "names": (lambda i: f"n{i}", "column 'y': the target must be numbers or classes that repeat"),
+    "large numbers": (
+        lambda i: 2**60 + 999 * i,
+        "(120 different texts in 120 rows); whole numbers beyond 2**53, or with zeros before them",
+    ),
     "one class": (lambda i: "a", "column 'y': at least two classes are needed"),
     "infinite": (lambda i: "inf" if i == 3 else i / 10, "t.csv: line 5, column 'y'"),
     "dates": (lambda i: f"2020-01-{1 + i % 28:02d}", "t.csv: line 2, column 'y'"),
