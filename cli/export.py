@@ -114,7 +114,9 @@ CALIBRATION_ROWS = 10_000
     metavar="N",
     help="c-train: rows of a step; 1 by default.",
 )
-@click.option("--freeze", help="c-train: layers that are not trained, such as 0,1.")
+@click.option(
+    "--freeze", metavar="LAYERS", help="c-train: layers that are not trained, such as 0,1."
+)
 @click.option(
     "--libm",
     type=click.Choice(["system", "none"]),
@@ -131,7 +133,9 @@ CALIBRATION_ROWS = 10_000
     help="c, c-train: a library that this tool installs, in the folder --out.",
 )
 @click.option(
-    "--name", help="c: what its functions and macros begin with; a header is written, too."
+    "--name",
+    metavar="NAME",
+    help="c: what its functions and macros begin with; a header is written, too.",
 )
 @click.option(
     "--int8",

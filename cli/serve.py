@@ -51,6 +51,7 @@ Another shell:
 @MODEL_ARGUMENT
 @click.option(
     "--host",
+    metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
     help="The address to listen at; by default programs of this machine alone reach it.",
@@ -58,6 +59,7 @@ Another shell:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="N",
     default=8000,
     show_default=True,
     help="0 takes a free one, which the first line of stdout names.",
@@ -65,6 +67,7 @@ Another shell:
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
+    metavar="N",
     default=1,
     show_default=True,
     help="Processes, each with the model.",
@@ -72,6 +75,7 @@ Another shell:
 @click.option(
     "--max-rows",
     type=click.IntRange(min=1),
+    metavar="N",
     default=10_000,
     show_default=True,
     help="Rows of a request.",
@@ -79,6 +83,7 @@ Another shell:
 @click.option(
     "--max-bytes",
     type=click.IntRange(min=1),
+    metavar="N",
     default=8_000_000,
     show_default=True,
     help="Bytes of the body of a request.",

@@ -127,7 +127,8 @@ def fit(
         start: a model, or a run, whose weights and preprocessing training starts from.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
-            ``optimizer="adamw"`` or ``training={"epochs": 20}``.
+            ``optimizer="adamw"`` or ``training={"epochs": 20}``; of a whole config, `table` takes
+            the place of ``data.source``, and `target` that of ``data.target``.
 
     >>> model, result = fit("penguins", seed=1, training={"epochs": 20, "batch_size": 16})
     >>> sorted(result.metrics["test"]), result.metrics["test"]["accuracy"] > 0.9
