@@ -484,3 +484,9 @@ def test_a_file_for_the_test(mlpengine, tmp_path):
     assert measured["rows"] == {"out_of_fold": 45, "test": 15}
     wrong = mlpengine("init", "a.csv", "--test", "c.csv", *options, "--force")
     assert (wrong.code, "error: --test: there is no such file (c.csv)" in wrong.err) == (2, True)
+    (tmp_path / "b.csv").write_text("p,q\n1,2\n")  # Before, check found nothing wrong with it.
+    for call in ("check", "train"):
+        refused = mlpengine(call, "d/c.yaml")
+        assert refused.code == 2
+        assert "data.test_source: " in refused.err
+        assert "b.csv needs the target column 'y'" in refused.err
