@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.common.files import is_run, missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
 from mlpengine.errors import MlpEngineError, RunError, UsageError
@@ -221,7 +221,7 @@ def _say_exported(exported: Exported) -> None:
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
-            say(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))
+            say(f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items()))
     if exported.difference is not None:
         on = f" on {exported.compared}" if exported.compared else ""
         say(f"compared with our own predictions{on}: largest difference {exported.difference:.2g}")
