@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from mlpengine.common.files import missing
+from mlpengine.common.files import is_run, missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.wording import plural
 from mlpengine.config import load_config
@@ -163,6 +163,8 @@ def command(
         raise missing(run, "run or model file")
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():
+        if not is_run(run):
+            raise not_a_run(run)
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     if package is None and path.is_dir():

@@ -326,7 +326,8 @@ def _config(
     if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # which the check below, or training, reports
-            reading = reading_of(_checked({"data": deepcopy(own)}))
+            checked = _checked({"data": deepcopy(own)})
+            reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
                 tables["train"] = as_table(table, text=features, source=NAME, **how)
@@ -334,7 +335,7 @@ def _config(
             elif how:
                 detected = Detected(read_table(own["source"], **how), reading, [])
             else:
-                detected = detect(own["source"])
+                detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
             try:
                 decided = complete_config(sections, detected, kept=features)

@@ -10,8 +10,11 @@ from mlpengine.features.column_kinds import comma_text, gap_advice, odd_row
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table
 
-LIMIT = 1e100
-"""Numbers beyond this are refused: their squares would overflow the statistics."""
+LIMIT = np.float64(1e100)
+"""Numbers beyond this are refused: their squares would overflow the statistics.
+
+It is a number of NumPy, as comparing an array of float32 with one of Python would overflow.
+"""
 
 _DAY = 86_400.0
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}

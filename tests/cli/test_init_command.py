@@ -355,6 +355,7 @@ HOW_DIVIDED = {
     "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least as many groups"),
     "two groups": ("group", lambda i: "xy"[i % 2], "(there are 2); choose another column"),
     "three groups": ("group", lambda i: "xyz"[i % 3], 1),
+    "a group spelled as gaps are": ("group", lambda i: "x" if i % 9 == 4 else i % 9, 4),
     "one time": ("time", lambda i: 5, "--time g: split: too many rows share one time"),
     "a group of most rows": ("group", lambda i: "big" if i < 187 else f"s{i}", 3),
     "a time of most rows": ("time", lambda i: 5 if i < 158 else i, 3),

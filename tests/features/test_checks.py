@@ -368,3 +368,9 @@ def test_a_cell_far_from_all_others_is_named(name):
     assert [(o.column, o.text.split(", ")[:2]) for o in odd] == (
         [("a", warning.split(", ")[:2])] if far else []
     )
+
+
+def test_columns_of_float32_are_profiled_without_a_word():
+    """Before, comparing them with the largest number that is taken warned of an overflow."""
+    rows = np.c_[SPEED, Y].astype(np.float32)
+    assert profile(Table.from_arrays(rows, names=["speed", "y"]), "y").warnings() == []
