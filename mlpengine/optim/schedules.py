@@ -365,9 +365,11 @@ def schedule_named(name: str) -> Schedule:
 def factors(schedule: Callable[[int], float], steps: range) -> Array:
     """Return the factors after each of these numbers of steps, (steps,) of float64, to be read.
 
-    Those of a schedule that follows from the step alone are computed many at once, and kept.
+    Those that follow from the step and the fields of a schedule are computed many at once, and
+    kept; one that another module defines may have more of a state.
     """
-    if not isinstance(schedule, Schedule) or isinstance(schedule, PlateauSchedule):
+    ours = isinstance(schedule, Schedule) and type(schedule).__module__ == __name__
+    if not ours or isinstance(schedule, PlateauSchedule):
         return np.array([*map(schedule, steps)], np.float64)
     first, last = steps.start // FACTORS_AT_ONCE, (steps.stop - 1) // FACTORS_AT_ONCE
     try:

@@ -98,7 +98,8 @@ class RowSums(Kernel):
             pitches = times * first.strides[0], times * first.strides[1]
             axes = [LoopAxis(times, first.strides), *others]
         axes = fit_axes(axes, [self.x, self.out])
-        along = next((a for a in axes if a.strides[0] == 1), LoopAxis(1, (1, 1)))
+        in_rows = [a for a in axes if a.strides[0] == 1 < self.x.columns]
+        along = in_rows[0] if in_rows else LoopAxis(1, (1, 1))
         kept = [a for a in axes if a is not along and a.strides[1]]
         summed = [a for a in axes if a is not along and not a.strides[1]]
         names = {id(a): f"{role}_{i}" for role, of in (("k", kept), ("s", summed))
