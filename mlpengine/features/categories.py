@@ -19,7 +19,7 @@ MAX_ONE_HOT = 1_000
 WEIGHED_CODES = 5
 """A category has features of 0 and 1, whatever it says of the target, up to so many codes."""
 
-ROWS_AT_ONCE = 1024
+ONE_HOT_ROWS = 1024
 """Rows whose one-hot features are written while they are in the cache."""
 
 SAYS_MUCH, SMALLEST_VALUE = 10.0, 0.05
@@ -135,12 +135,12 @@ def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: 
 
     All are set to 0 and then one of each category, which takes a fifth of the time of comparisons.
     """
-    for start in range(0, len(out), ROWS_AT_ONCE):
-        block = out[start : start + ROWS_AT_ONCE]
+    for start in range(0, len(out), ONE_HOT_ROWS):
+        block = out[start : start + ONE_HOT_ROWS]
         block[...] = 0.0
         rows, first = np.arange(len(block)), 0
         for category, own in zip(categories, codes, strict=True):
-            block[rows, own[start : start + ROWS_AT_ONCE] + first] = category.value
+            block[rows, own[start : start + ONE_HOT_ROWS] + first] = category.value
             first += category.size
 
 

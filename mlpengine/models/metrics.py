@@ -32,7 +32,7 @@ HIGHER_IS_BETTER = frozenset(
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
 
-SCORES_AT_ONCE, LEAST_CLASSES = 1 << 18, 8
+SCORES_AT_ONCE, MIN_CLASSES = 1 << 18, 8
 """Scores that are copied class by class, 2 MB, and the fewest classes of them: a line of memory."""
 
 OWN_METRICS: dict[str, "OwnMetric"] = {}
@@ -394,7 +394,7 @@ def _one_against_rest(target: Array, scores: Array) -> Iterator[tuple[Array, Arr
         return
     first = 1 if target.ndim == 1 and scores.shape[1] == 2 else 0
     # columns side by side share the lines of memory that hold them
-    at_once = max(LEAST_CLASSES, SCORES_AT_ONCE // max(1, len(scores)))
+    at_once = max(MIN_CLASSES, SCORES_AT_ONCE // max(1, len(scores)))
     for start in range(first, scores.shape[1], at_once):
         block = np.ascontiguousarray(scores[:, start : start + at_once].T, np.float64)
         for k, score in enumerate(block, start):
