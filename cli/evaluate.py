@@ -25,10 +25,10 @@ from mlpengine.tables import Table, read_table
 from mlpengine.tables.rows import usable_rows
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
+from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, MODEL_ARGUMENT
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
-from .session import resolved_config
 from .streams import say
 
 EPILOG = """\b

@@ -314,6 +314,71 @@ class BatchNormed(Network):
         return h.reshape(x.shape[0], -1).linear(p("out.weight"))
 
 
+class NormedLayers(Network):
+    """Two dense layers with batch norm, the second without a scale and with another momentum."""
+
+    def __init__(self, **options):
+        shapes = {"w": (7, IN_DIM), "scale": np.ones(7), "bias": 7, "w2": (8, 7), "bias2": 8}
+        buffers = {"a.mean": 7, "a.variance": np.ones(7), "b.mean": 8, "b.variance": np.ones(8)}
+        super().__init__(IN_DIM, shapes | {"out": (2, 8)}, buffers=buffers, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("w"))
+        h = tape.batch_norm(h, p("scale"), p("bias"), running="a", momentum=0.2).relu()
+        h = tape.batch_norm(h.linear(p("w2")), None, p("bias2"), running="b").tanh()
+        return tape.layer("body", h).linear(p("out"))
+
+
+class NormedPixels(Network):
+    """Batch norm over the pixels of channels, of a batch that is no convolution's."""
+
+    def __init__(self, **options):
+        shapes = {"w": (3 * 8, IN_DIM), "scale": np.ones(3), "bias": 3, "out": (2, 3 * 8)}
+        buffers = {"n.mean": 3, "n.variance": np.ones(3)}
+        super().__init__(IN_DIM, shapes, buffers=buffers, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("w")).reshape(-1, 3, 2, 4)
+        h = tape.batch_norm(h, p("scale"), p("bias"), running="n").tanh()
+        return h.reshape(-1, 24).linear(p("out"))
+
+
+class Stopped(Network):
+    """A gate that reads a detached layer, the variance of each row, and those of the weights."""
+
+    def __init__(self, **options):
+        shapes = {"w": (8, IN_DIM), "b": 8, "gate": (8, 8), "out.weight": (2, 9), "out.bias": 2}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("w"), p("b")).tanh()
+        gate = h.detach().linear(p("gate")).sigmoid()
+        h = tape.layer("gated", gate * h.detach() + h)
+        spread = p("w").var(axis=0).var() + p("b").var(ddof=1)
+        h = cat([h, h.var(axis=1, ddof=1, keepdims=True)], axis=1)
+        return h.linear(p("out.weight"), p("out.bias")) + spread
+
+
+class Penalized(Network):
+    """A residual network whose second output is how far its slope is from 1 (WGAN-GP)."""
+
+    def __init__(self, **options):
+        shapes = {"w": (8, IN_DIM), "b": 8, "scale": np.ones(8), "w2": (8, 8), "out": (2, 8)}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("w"), p("b")).tanh()
+        h = tape.layer("block", h + h.layer_norm(p("scale")).linear(p("w2")).silu())
+        y = h.linear(p("out"))
+        slope = tape.gradient(y, x)
+        norm = ((slope * slope).sum(axis=1, keepdims=True) + 1e-9).sqrt()
+        return {"y": y, "penalty": (norm - 1) ** 2}
+
+
 NETWORKS = {
     "residual": Residual,
     "residual with dropout": lambda **options: Residual(dropout=0.25, **options),
@@ -362,10 +427,31 @@ def images(count, dtype="float32", seed=0):
     return (3 * x + 2).reshape(count, 1, 1, -1).astype(dtype), y
 
 
+def shifted(count, dtype, seed):
+    """Return features that are not centered, and targets."""
+    x, y = rows(count, dtype=dtype, seed=seed)
+    return x + np.ones_like(x), y
+
+
+def penalized(count, dtype, seed):
+    """Return features, and targets of the output that has some."""
+    x, y = rows(count, dtype=dtype, seed=seed)
+    return x, {"y": y}
+
+
 OTHERS = {
     **SEVERAL,
     "digits": (Digits, SoftmaxCrossEntropy(), None, digits),
     "batch norm": (BatchNormed, MeanSquaredError(), None, images),
+    "batch norm of layers": (NormedLayers, MeanSquaredError(), None, shifted),
+    "batch norm of pixels": (NormedPixels, MeanSquaredError(), None, shifted),
+    "stopped": (Stopped, MeanSquaredError(), None, shifted),
+    "penalized": (
+        Penalized,
+        {"y": MeanSquaredError(), "penalty": MeanOutput()},
+        {"penalty": 0.1},
+        penalized,
+    ),
 }
 """Networks that take other rows than `NETWORKS`, as in `SEVERAL`."""
 

@@ -88,6 +88,13 @@ def read_tables(
         path = getattr(file.config.data, f"{part}_source")
         if path and part not in tables:
             tables[part] = _read(file, f"{part}_source", path, fitted=preprocessor)
+        for name in target if part in tables else ():
+            if name not in tables[part]:
+                text = (
+                    f"{tables[part].source} needs the target column {name!r}, by which the model "
+                    "is measured; leave the file out and predict it with mlpengine predict"
+                )
+                raise file.wrong(("data", f"{part}_source"), text)
     usable = {
         name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
     }

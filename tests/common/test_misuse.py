@@ -12,23 +12,23 @@ import pytest
 import mlpengine
 from mlpengine import (
     Adam,
-    BinaryCrossEntropyWithLogits,
     Callback,
     CosineSchedule,
     Loop,
     MeanSquaredError,
     Mlp,
-    Population,
-    PopulationStep,
     Sgd,
     SoftmaxCrossEntropy,
     TrainingStep,
     estimators,
+    features,
     models,
     nn,
     ops,
     optim,
+    settings,
     step,
+    tables,
     tape,
     training,
 )
@@ -37,11 +37,9 @@ from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.wording import hint, nearest
 from mlpengine.errors import CallError, CheckpointError, DataError, MlpEngineError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.features import Preprocessor
 from mlpengine.models import Classification, Split
 from mlpengine.optim import OneCycleSchedule, Optimizer
 from mlpengine.settings import EarlyStopping
-from mlpengine.tables import read_table
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((8, 4)).astype("float32"), RNG.integers(0, 3, 8)
@@ -114,32 +112,8 @@ def parts():
     return mlp, SoftmaxCrossEntropy(), Adam(mlp)
 
 
-def with_swapped_arguments():
-    mlp, loss, adam = parts()
-    TrainingStep(mlp, adam, loss, 8)
-
-
-def with_another_loss(loss):
-    mlp, _, adam = parts()
-    TrainingStep(mlp, loss, adam, 8)
-
-
-def with_another_optimizer(optimizer):
-    mlp, loss, _ = parts()
-    TrainingStep(mlp, loss, optimizer, 8)
-
-
 STEP = "write TrainingStep(mlp, loss, optimizer, batch_size=32)"
 SIZES = "write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs"
-
-
-def by_hand(text):
-    """Evaluate a call of a loop that is written by hand."""
-    mlp, loss, adam = parts()
-    scratch, grads = mlp.scratch(8), mlp.gradients(8)
-    mlp.forward(X, scratch)
-    names = {"mlp": mlp, "loss": loss, "adam": adam, "scratch": scratch, "grads": grads}
-    return eval(text, {"X": X, "Y": Y, **names})
 
 
 def loop(**options):
@@ -154,708 +128,449 @@ def node():
     return tape.Tape().input((4, 3), name="x")
 
 
-MISTAKES = {
-    "arguments swapped": (with_swapped_arguments, "loss", "Adam(lr=0.001", STEP),
-    "loss by name": (
-        lambda: with_another_loss("mse"),
-        "training step: loss",
-        "'mse'",
-        "write TrainingStep(mlp, MeanSquaredError(), optimizer, batch_size=32)",
-    ),
-    "loss as a class": (
-        lambda: with_another_loss(SoftmaxCrossEntropy),
-        "training step: loss",
-        "the class SoftmaxCrossEntropy",
-        "write TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, batch_size=32)",
-    ),
-    "loss as a function": (lambda: with_another_loss(lambda y, t: 0), "loss", "function", STEP),
-    "optimizer by name": (
-        lambda: with_another_optimizer("adam"),
-        "training step: optimizer",
-        "'adam'",
-        "write TrainingStep(mlp, loss, Adam(mlp), batch_size=32)",
-    ),
-    "optimizer as a class": (
-        lambda: with_another_optimizer(Sgd),
-        "training step: optimizer",
-        "the class Sgd",
-        "write TrainingStep(mlp, loss, Sgd(mlp), batch_size=32)",
-    ),
-    "no batch size": (lambda: TrainingStep(*parts()), "TrainingStep: needs batch_size", "", STEP),
-    "sizes for a network": (
-        lambda: TrainingStep([4, 8, 3], *parts()[1:], 8),
-        "training step: mlp",
-        "[4, 8, 3]",
-        STEP,
-    ),
-    "sizes one by one": (lambda: Mlp(4, 8, 3), "Mlp: takes 1 argument", "got 4, 8, 3", SIZES),
-    "one size": (lambda: Mlp(4), "mlp: sizes", "got 4", SIZES),
-    "no size": (lambda: Mlp(), "Mlp: needs sizes", "nothing", SIZES),
-    "an activation by place": (lambda: Mlp([4, 3], "relu"), "Mlp: takes 1", "'relu'", SIZES),
-    "an activation's case": (
-        lambda: Mlp([4, 8, 3], activation="ReLU"),
-        "activation:",
-        "'ReLU'",
-        "did you mean 'relu'",
-    ),
-    "NumPy's function": (
-        lambda: Mlp([4, 8, 3], activation=np.tanh),
-        "mlp: activation",
-        "tanh",
-        "write activation='tanh'",
-    ),
-    "a network as a function": (lambda: parts()[0](X), "mlp:", "", "write mlp.predict(x)"),
-    "a network's fit": (lambda: parts()[0].fit(X, Y), "'Mlp'", "'fit'", "then step(x, y)"),
-    "PyTorch's parameters": (
-        lambda: Adam(parts()[0].parameters()),
-        "'Mlp'",
-        "'parameters'",
-        "write Adam(mlp)",
-    ),
-    "an optimizer of nothing": (lambda: Adam(lr=0.1), "Adam: needs model", "", "write Adam(mlp, "),
-    "an optimizer of a rate": (lambda: Adam(0.1), "Adam: model", "got 0.1", "write Adam(mlp, "),
-    "a rate by place": (lambda: Adam(parts()[0], 0.1), "Adam: takes 1", "0.1", "write Adam(mlp, "),
-    "a rate as text": (lambda: Adam(parts()[0], lr="1e-3"), "Adam: lr", "'1e-3'", "write lr=0.001"),
-    "a schedule by name": (
-        lambda: Adam(parts()[0], schedule="cosine"),
-        "Adam: schedule",
-        "'cosine'",
-        "such as CosineSchedule(1000)",
-    ),
-    "PyTorch's zero_grad": (
-        lambda: parts()[2].zero_grad(),
-        "'Adam'",
-        "'zero_grad'",
-        "none is needed",
-    ),
-    "one row": (
-        lambda: training_step()(X[0], Y[0]),
-        "training step: x",
-        "(got (4,))",
-        "write step([x], [y])",
-    ),
-    "more rows than the batch": (
-        lambda: training_step()(np.vstack([X, X]), np.append(Y, Y)),
-        "training step: takes up to 8 rows",
-        "got 16",
-        "batch_size=16",
-    ),
-    "fewer columns": (
-        lambda: training_step()(X[:, :3], Y),
-        "training step: x",
-        "(8, 3)",
-        "write Mlp([3, ...])",
-    ),
-    "fewer targets": (
-        lambda: training_step()(X, Y[:5]),
-        "training step: y",
-        "(5,)",
-        "one target for each of 8 rows",
-    ),
-    "classes as floats": (
-        lambda: training_step()(X, Y.astype(float)),
-        "training step: y",
-        "float64",
-        "write y.astype('int64')",
-    ),
-    "classes as a column": (
-        lambda: training_step()(X, Y[:, None]),
-        "training step: y",
-        "(8, 1)",
-        "write y.ravel()",
-    ),
-    "one-hot integers": (
-        lambda: training_step()(X, np.eye(3, dtype=int)[Y]),
-        "training step: y",
-        "(8, 3)",
-        "write y.argmax(axis=1)",
-    ),
-    "classes as texts": (
-        lambda: training_step()(X, np.array(["a", "b", "c"])[Y]),
-        "training step: y",
-        "<U1",
-        "write labels, y = np.unique(y, return_inverse=True)",
-    ),
-    "numbers as a vector": (
-        lambda: training_step(MeanSquaredError(), 1)(X, X[:, 0]),
-        "training step: y",
-        "(8,)",
-        "write y.reshape(-1, 1)",
-    ),
-    "two classes as a vector": (
-        lambda: training_step(BinaryCrossEntropyWithLogits(), 1)(X, (Y > 1).astype(float)),
-        "training step: y",
-        "(8,)",
-        "write y.reshape(-1, 1)",
-    ),
-    "classes for numbers": (
-        lambda: training_step(MeanSquaredError())(X, Y),
-        "training step: y",
-        "(8,)",
-        "write SoftmaxCrossEntropy() in place",
-    ),
-    "a step's fit": (
-        lambda: training_step().fit(X, Y),
-        "'TrainingStep'",
-        "'fit'",
-        "write step(x, y)",
-    ),
-    "prediction of one row": (
-        lambda: parts()[0].predict(X[0]),
-        "predict: x",
-        "(4,)",
-        "write predict([x])",
-    ),
-    "a loop over arrays": (
-        lambda: Loop(training_step(), X, Y, epochs=1),
-        "loop: task",
-        "float32[8, 4]",
-        "write Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)",
-    ),
-    "fit of two arrays": (
-        lambda: mlpengine.fit(X, Y),
-        "fit: target",
-        "float32[8, 4] and ndarray int64[8]",
-        "MlpClassifier().fit(x, y)",
-    ),
-    "fit of a column": (
-        lambda: mlpengine.fit(COLUMNS, COLUMNS["price"]),
-        "fit: target",
-        "",
-        "write mlpengine.fit(table, target='price')",
-    ),
-    "fit by place": (
-        lambda: mlpengine.fit(COLUMNS, "price", 5),
-        "fit: takes 2 arguments",
-        "5",
-        "write mlpengine.fit(table, target='price')",
-    ),
-    "fit without its section": (
-        lambda: mlpengine.fit(COLUMNS, target="price", epochs=5),
-        "fit: epochs is training.epochs",
-        "got 5",
-        "write training={'epochs': 5}",
-    ),
-    "a misspelled key of fit": (
-        lambda: mlpengine.fit(COLUMNS, target="price", epoch=2),
-        "fit: epoch may be training.epochs",
-        "got 2",
-        "write training={'epochs': 2}",
-    ),
-    "fit as in scikit-learn": (
-        lambda: mlpengine.fit(COLUMNS, target="price", hidden_layer_sizes=[5]),
-        "fit: hidden_layer_sizes is model.hidden",
-        "[5]",
-        "write model={'hidden': [5]}",
-    ),
-    "load of nothing": (lambda: mlpengine.load(), "load: needs run", "", "write mlpengine.load('"),
-    "an estimator's sizes as text": (
-        lambda: MlpClassifier(hidden="64,32").fit(X, Y),
-        "MlpClassifier: hidden must be a whole number of at least 1",
-        "'64,32'",
-        "write hidden=[64, 32]",
-    ),
-    "a norm below zero": (
-        lambda: parts()[0].gradients(8).clip_global_norm_params(-1),
-        "clip_global_norm_params: max_norm must be at least 0",
-        "got -1",
-        "",
-    ),
-    "PyTorch's clipping": (
-        lambda: parts()[0].gradients(8).clip_grad_norm_(1.0),
-        "'clip_grad_norm_'",
-        "",
-        "write grads.clip_global_norm_params(1.0)",
-    ),
-    "a norm as text": (
-        lambda: TrainingStep(*parts(), 8, clip_norm="1"),
-        "training step: clip_norm must be",
-        "'1'",
-        "write clip_norm=1",
-    ),
-    "another loss": (
-        lambda: setattr(training_step(), "loss", MeanSquaredError()),
-        "TrainingStep: loss cannot be set afterwards",
-        "MeanSquaredError",
-        "make a new TrainingStep with this loss",
-    ),
-    "another norm": (
-        lambda: setattr(training_step(), "clip_norm", 1),
-        "TrainingStep: clip_norm cannot be set afterwards",
-        "got 1",
-        "make a new TrainingStep with this clip_norm",
-    ),
-    "other betas": (
-        lambda: setattr(parts()[2], "betas", (0.1, 0.2)),
-        "Adam: betas cannot be set afterwards",
-        "(0.1, 0.2)",
-        "make a new Adam with this betas",
-    ),
-    "dropout of a network": (
-        lambda: setattr(parts()[0], "dropout", 0.5),
-        "Mlp: dropout cannot be set afterwards",
-        "0.5",
-        "make a new Mlp with this dropout",
-    ),
-    "epochs below zero": (
-        lambda: Loop(training_step(), Classification(3), Split(X, Y, Y), epochs=-1),
-        "loop: epochs must be a whole number of at least 1",
-        "got -1",
-        "",
-    ),
-    "Keras's monitor": (
-        lambda: Loop(
-            training_step(),
-            Classification(3),
-            Split(X, Y, Y),
-            Split(X, Y, Y),
-            epochs=1,
-            early_stopping=EarlyStopping(monitor="val_loss"),
-        ),
-        "loop: early_stopping: monitor: this task has loss, accuracy",
-        "'val_loss'",
-        "did you mean 'loss'",
-    ),
-    "a short truth": (lambda: Split(X, Y, Y[:5]), "Split: truth needs 8 rows", "got 5", ""),
-    "a network's weights for a step": (
-        lambda: training_step().load_state_dict(parts()[0].state_dict()),
-        "training step: needs what step.state_dict() returned",
-        "that of a network",
-        "write mlp.load_state_dict(state)",
-    ),
-    "a text for rows": (
-        lambda: training_step()("hello", Y),
-        "training step: x must be an array of rows",
-        "'hello'",
-        "",
-    ),
-    "classes from 1": (
-        lambda: training_step()(X, Y % 3 + 1),
-        "a class index must lie in 0 to 2",
-        "has 3)",
-        "count classes from 0, or give the network 4 outputs",
-    ),
-    "classes from -1": (
-        lambda: training_step()(X, np.full(8, -1)),
-        "a class index must lie in 0 to 2",
-        "(row 0 has -1)",
-        "ignore_index=-1 leaves such rows out",
-    ),
-    "a monitor by place": (
-        lambda: EarlyStopping("loss", patience=15),
-        "EarlyStopping: got an argument twice",
-        "'loss'",
-        "write EarlyStopping(patience=20, monitor='loss', min_delta=0.0)",
-    ),
-    "a misspelled optimizer": (
-        lambda: MlpClassifier(epochs=1, optimizer="adamm").fit(X, Y % 2),
-        "optimizer: must be one of adam,",
-        "'adamm'",
-        "did you mean 'adam'",
-    ),
-    "PyTorch's mode": (
-        lambda: setattr(parts()[0], "training", False),
-        "Mlp: has no attribute 'training'",
-        "got False",
-        "predict leaves dropout out",
-    ),
-    "chances of numbers": (
-        lambda: MlpRegressor().predict_proba(X),
-        "has no attribute 'predict_proba'",
-        "",
-        "predict_interval(X, level=0.9)",
-    ),
-    "numbers as texts": (
-        lambda: MlpRegressor().fit(X, np.array(["a", "b"])[Y % 2]),
-        "MlpRegressor: y must be numbers",
-        "row 0 has '",
-        "MlpClassifier takes classes",
-    ),
-    "texts as features": (
-        lambda: MlpClassifier().fit([["1", "red"]] * 8, Y),
-        "MlpClassifier: X must be numbers",
-        "(row 0, column 1 has 'red')",
-        "mlpengine.fit(table",
-    ),
-    "a gap in features": (
-        lambda: MlpClassifier().fit(np.where(X[3, 2] == X, np.nan, X), Y),
-        "MlpClassifier: Input X contains NaN",
-        "(row 3, column 2 has ",
-        "SimpleImputer",
-    ),
-    "a gap in numbers": (
-        lambda: training_step(MeanSquaredError(), 1)(X, np.full((8, 1), np.nan)),
-        "loss and gradients must be finite",
-        "the target is not, in rows 0, 1",
-        "",
-    ),
-    "preprocessing of a file": (
-        lambda: Preprocessor("y").fit("a.csv"),
-        "Preprocessor.fit: table must be a Table",
-        "'a.csv'",
-        "fit(read_table('data.csv'))",
-    ),
-    "an option of text": (
-        lambda: read_table("penguins", delimeter=";"),
-        "table: has no option 'delimeter'",
-        "';'",
-        "did you mean 'delimiter'",
-    ),
-    "a number for a shape": (
-        lambda: tape.Tape().input(4),
-        "input: shape must be a tuple",
-        "got 4",
-        "(4,)",
-    ),
-    "NumPy's function of a node": (lambda: np.exp(node()), "np.exp:", "Node", "write x.exp()"),
-    "a condition": (lambda: node() > 0, "comparison:", "with 0", "write x.maximum(0.0)"),
-    "gradients and scratch swapped": (
-        lambda: by_hand("mlp.backward(grads, scratch)"),
-        "Mlp.backward: scratch must be of the class Scratch",
-        "got Gradients(...)",
-        "write mlp.backward(scratch, grads)",
-    ),
-    "scratch and features swapped": (
-        lambda: by_hand("mlp.forward(scratch, X)"),
-        "Mlp.forward: scratch must be of the class Scratch",
-        "float32[8, 4]",
-        "write mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)",
-    ),
-    "more rows than the scratch": (
-        lambda: by_hand("mlp.forward([[0.0] * 4] * 16, scratch)"),
-        "forward: x: shape must be (8, 4)",
-        "got (16, 4)",
-        "write mlp.scratch(batch_size=16)",
-    ),
-    "no scratch": (
-        lambda: by_hand("mlp.forward(X)"),
-        "Network.forward: needs x, scratch",
-        "",
-        "write mlp.forward(x, scratch)",
-    ),
-    "PyTorch's step": (
-        lambda: by_hand("adam.step()"),
-        "Optimizer.step: needs model, grads",
-        "",
-        "write optimizer.step(mlp, grads)",
-    ),
-    "gradients for a model": (
-        lambda: by_hand("adam.step(grads, mlp)"),
-        "Adam: step needs the model it was made for",
-        "got Gradients(...)",
-        "write optimizer.step(mlp, grads)",
-    ),
-    "a vector for gradients": (
-        lambda: by_hand("adam.step(mlp, grads.flat)"),
-        "Adam: step needs gradients",
-        "float32[67]",
-        "write optimizer.step(mlp, grads)",
-    ),
-    "target and output swapped": (
-        lambda: by_hand("loss(Y, scratch.output)"),
-        "softmax_cross_entropy: output must be those of a network",
-        "int64[8]",
-        "write loss(output, target)",
-    ),
-    "gradients for their output": (
-        lambda: by_hand("loss(scratch.output, Y, grads)"),
-        "SoftmaxCrossEntropy: d_output must be an array or None",
-        "got Gradients(...)",
-        "loss(scratch.output, y, grads.d_output)",
-    ),
-    "a schedule of dropout by name": (
-        lambda: TrainingStep(*parts(), 8, dropout_schedule="cosine"),
-        "training step: dropout_schedule must be callable",
-        "'cosine'",
-        "such as CosineSchedule(1000)",
-    ),
-    "class weights as a list": (
-        lambda: MlpClassifier(class_weight=[1, 2, 3]).fit(X, Y),
-        "class_weight: must be balanced, or weights by label",
-        "[1, 2, 3]",
-        "{0: 1.0, 1: 2.0}",
-    ),
-    "Xavier's initializer": (
-        lambda: Mlp([4, 8, 3], initializer="xavier"),
-        "initializer: must be one of he_normal",
-        "'xavier'",
-        "did you mean 'glorot_uniform'?",
-    ),
-    "a task of labels": (
-        lambda: Classification(["a", "b"]),
-        "Classification: outputs must be a whole number",
-        "['a', 'b']",
-        "",
-    ),
-    "a name by place": (
-        lambda: tape.Tape().input((4, 3), "x"),
-        "input: dtype must be one of NumPy's",
-        "'x'",
-        "input((4, 3), name='x')",
-    ),
-    "a data frame to read": (
-        lambda: read_table(pd.DataFrame({"a": [1]})),
-        "read: needs a path, a data set or an open file",
-        "DataFrame [1, 1]",
-        "mlpengine.fit takes data frames",
-    ),
-    "features and targets swapped": (
-        lambda: training_step()(Y, X),
-        "training step: x must be (rows, 4)",
-        "(8,)",
-        "write step(x, y)",
-    ),
-    "one number": (
-        lambda: training_step(MeanSquaredError(), 1)(X[0], 1.0),
-        "training step: x must be (rows, 4)",
-        "(4,)",
-        "write step([x], [[y]])",
-    ),
-    "images": (
-        lambda: training_step()(X.reshape(8, 2, 2), Y),
-        "training step: x must be (rows, 4)",
-        "(8, 2, 2)",
-        "write np.reshape(x, (len(x), -1))",
-    ),
-    "PyTorch's cosine": (
-        lambda: CosineSchedule(T_max=100, eta_min=0.0),
-        "CosineSchedule: has no argument 'T_max'",
-        "got 100",
-        "did you mean 'total_steps'?; write CosineSchedule(total_steps=1000, final=0.0",
-    ),
-    "PyTorch's scheduler": (
-        lambda: CosineSchedule(parts()[2], 100),
-        "CosineSchedule: takes no optimizer",
-        "",
-        "write Adam(mlp, schedule=CosineSchedule(1000))",
-    ),
-    "a schedule for a rate": (
-        lambda: Adam(parts()[0], lr=CosineSchedule(100)),
-        "Adam: lr must be a number",
-        "CosineSchedule(...)",
-        "write Adam(mlp, lr=0.001, schedule=CosineSchedule(...))",
-    ),
-    "a schedule by name, later": (
-        lambda: by_hand("setattr(adam, 'schedule', 'cosine') or adam.step(mlp, grads)"),
-        "Adam: schedule must be callable",
-        "'cosine'",
-        "such as CosineSchedule(1000)",
-    ),
-    "one beta": (
-        lambda: Adam(parts()[0], betas=0.9),
-        "Adam: betas must be 2 values",
-        "got 0.9",
-        "write betas=(0.9, 0.999)",
-    ),
-    "a network's device": (
-        lambda: parts()[0].to("cuda"),
-        "'Mlp'",
-        "'to'",
-        "all runs on the processor; leave it out",
-    ),
-    "an estimator's loss": (
-        lambda: MlpRegressor(loss="squared_error").fit(X, X[:, 0]),
-        "loss: must be auto, mse",
-        "'squared_error'",
-        "did you mean 'mse'?",
-    ),
-    "fewer targets of an estimator": (
-        lambda: MlpClassifier().fit(X, Y[:-1]),
-        "MlpClassifier: y must have a target for each row of X",
-        "got 7 for 8 rows",
-        "write fit(X[rows], y[rows])",
-    ),
-    "no targets of an estimator": (
-        lambda: MlpClassifier().fit(X),
-        "MlpClassifier.fit: needs y",
-        "float32[8, 4]",
-        "write MlpClassifier().fit(X, y)",
-    ),
-    "an estimator that is not fitted": (
-        lambda: MlpRegressor().predict(X),
-        "MlpRegressor: is not fitted yet",
-        "",
-        "write estimator.fit(X, y) first",
-    ),
-    "a preprocessor that is not fitted": (
-        lambda: Preprocessor("species").transform(read_table("penguins")),
-        "preprocessor: fit must be called first",
-        "",
-        "write preprocessor.fit(table)",
-    ),
-    "an option of a preprocessor": (
-        lambda: Preprocessor("y", scaler="standard"),
-        "Preprocessor: has no option 'scaler'",
-        "'standard'",
-        "did you mean 'standardize'?",
-    ),
-    "pandas' sep": (
-        lambda: read_table("penguins", sep=";"),
-        "table: has no option 'sep'",
-        "';'",
-        "did you mean 'delimiter'?; the options of text are delimiter",
-    ),
-    "pandas' usecols": (
-        lambda: read_table("penguins", usecols=["a"]),
-        "table: has no option 'usecols'",
-        "['a']",
-        "pandas.read_csv",
-    ),
-    "a run that there is not": (
-        lambda: mlpengine.load("runs/nothing"),
-        "there is no such run or model file",
-        "runs/nothing",
-        "`mlpengine train CONFIG.yaml` makes runs/CONFIG",
-    ),
-    "names of a wrapped module": (
-        lambda: parts()[0].load_state_dict(renamed("module.")),
-        "parameters: must be called 0.weight, 0.bias",
-        "got module.0.weight",
-        "write mlp.load_state_dict({name.removeprefix('module.'): value",
-    ),
-    "names of another module": (
-        lambda: parts()[0].load_state_dict(dict(zip("abcd", renamed("").values(), strict=True))),
-        "parameters: must be called 0.weight, 0.bias",
-        "got a, b, c, d",
-        "mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))",
-    ),
-    "a file of weights": (
-        lambda: parts()[0].load_state_dict("w.pt"),
-        "Mlp.load_state_dict: state must be a mapping",
-        "'w.pt'",
-        "Mlp.load(path) reads a file",
-    ),
-    "the state of PyTorch's optimizer": (
-        lambda: parts()[2].load_state_dict({"state": {}, "param_groups": []}),
-        "Adam: needs what optimizer.state_dict() returned",
-        "PyTorch optimizer",
-        "begin without it",
-    ),
-    "a layer by number": (
-        lambda: parts()[0].freeze(0),
-        "freeze: layers must be a list",
-        "got 0",
-        "write freeze([0])",
-    ),
-    "early stopping among callbacks": (
-        lambda: loop(callbacks=[EarlyStopping()]),
-        "callbacks: must be instances of Callback",
-        "EarlyStopping(",
-        "write early_stopping=EarlyStopping(patience=20)",
-    ),
-    "early stopping switched on": (
-        lambda: loop(early_stopping=True),
-        "loop: early_stopping must be an EarlyStopping",
-        "got True",
-        "write early_stopping=EarlyStopping(patience=20)",
-    ),
-    "a task of other outputs": (
-        lambda: Loop(training_step(), Classification(5), Split(X, Y, Y), epochs=1),
-        "loop: task must have as many outputs as the network",
-        "got 5 and 3",
-        "write Classification(3)",
-    ),
-    "a loop over lists": (
-        lambda: Split(X.tolist(), Y, Y),
-        "Split: x must be an array",
-        "list [[",
-        "np.asarray(x, 'float32')",
-    ),
-    "a loop's fit": (lambda: loop().fit(), "'Loop'", "'fit'", "write loop.run()"),
-    "fit's y": (
-        lambda: mlpengine.fit(COLUMNS, y="price"),
-        "fit: y is called target",
-        "'price'",
-        "write mlpengine.fit(table, target='price')",
-    ),
-    "fit's optimizer as an object": (
-        lambda: mlpengine.fit(COLUMNS, "price", optimizer=Adam),
-        "fit: optimizer must be a name",
-        "the class Adam",
-        "write optimizer='adam'",
-    ),
-    "fit's model by name": (
-        lambda: mlpengine.fit(COLUMNS, "price", model="realmlp"),
-        "fit: model must be a mapping of keys",
-        "'realmlp'",
-        "write model={'preset': 'realmlp'}",
-    ),
-    "PyTorch's activation": (
-        lambda: mlpengine.ReLU,
-        "module 'mlpengine'",
-        "'ReLU'",
-        "write Mlp([4, 8, 3], activation='relu')",
-    ),
-    "PyTorch's layer": (
-        lambda: nn.Linear,
-        "module 'mlpengine.nn'",
-        "'Linear'",
-        "write Mlp([4, 8, 3])",
-    ),
-    "PyTorch's network": (lambda: nn.Sequential, "'mlpengine.nn'", "'Sequential'", "write Mlp([4"),
-    "PyTorch's weight": (
-        lambda: parts()[0].weight,
-        "'Mlp'",
-        "'weight'",
-        "write mlp.weights and mlp.biases",
-    ),
-    "PyTorch's optimizer": (
-        lambda: mlpengine.SGD,
-        "module 'mlpengine'",
-        "'SGD'",
-        "did you mean 'Sgd'?",
-    ),
-    "PyTorch's loss": (
-        lambda: mlpengine.CrossEntropyLoss,
-        "module 'mlpengine'",
-        "'CrossEntropyLoss'",
-        "did you mean 'SoftmaxCrossEntropy'?",
-    ),
-    "a name of another room": (
-        lambda: mlpengine.read_table,
-        "module 'mlpengine'",
-        "'read_table'",
-        "it is in mlpengine.tables",
-    ),
-    "a population of a number": (
-        lambda: Population(4, parts()[0]),
-        "Population: mlp must be of the class Network",
-        "got 4",
-        "write Population(mlp, 8)",
-    ),
-    "an optimizer for a population": (
-        lambda: PopulationStep(Population(parts()[0], 2), parts()[1], parts()[2], 8),
-        "population step: optimizer must be a class",
-        "Adam(lr=0.001",
-        "write PopulationStep(population, loss, Adam, batch_size=32",
-    ),
-    "an input by place": (
-        lambda: tape.Program(node().tape).forward(X),
-        "Program.forward: takes no argument by place",
-        "float32[8, 4]",
-        "write program.forward(x=x)",
-    ),
-    "an estimator's attribute": (
-        lambda: setattr(MlpClassifier(), "hidden_layer_sizes", (5,)),
-        "MlpClassifier: has no attribute 'hidden_layer_sizes'",
-        "(5,)",
-        "did you mean 'hidden'",
-    ),
-}
-"""Calls, and what their messages must hold: where, what was given, what to write."""
+MISTAKES = """\
+# arguments swapped
+TrainingStep(mlp, adam, loss, 8)
+    loss | Adam(lr=0.001 | write TrainingStep(mlp, loss, optimizer, batch_size=32)
+# loss by name
+TrainingStep(mlp, "mse", adam, 8)
+    training step: loss | 'mse'
+    write TrainingStep(mlp, MeanSquaredError(), optimizer, batch_size=32)
+# loss as a class
+TrainingStep(mlp, SoftmaxCrossEntropy, adam, 8)
+    training step: loss | the class SoftmaxCrossEntropy
+    write TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, batch_size=32)
+# loss as a function
+TrainingStep(mlp, lambda y, t: 0, adam, 8)
+    loss | function | write TrainingStep(mlp, loss, optimizer, batch_size=32)
+# optimizer by name
+TrainingStep(mlp, loss, "adam", 8)
+    training step: optimizer | 'adam' | write TrainingStep(mlp, loss, Adam(mlp), batch_size=32)
+# optimizer as a class
+TrainingStep(mlp, loss, Sgd, 8)
+    training step: optimizer | the class Sgd
+    write TrainingStep(mlp, loss, Sgd(mlp), batch_size=32)
+# no batch size
+TrainingStep(mlp, loss, adam)
+    TrainingStep: needs batch_size | write TrainingStep(mlp, loss, optimizer, batch_size=32)
+# sizes for a network
+TrainingStep([4, 8, 3], loss, adam, 8)
+    training step: mlp | [4, 8, 3] | write TrainingStep(mlp, loss, optimizer, batch_size=32)
+# sizes one by one
+Mlp(4, 8, 3)
+    Mlp: takes 1 argument | got 4, 8, 3
+    write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs
+# one size
+Mlp(4)
+    mlp: sizes | got 4 | write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs
+# no size
+Mlp()
+    Mlp: needs sizes | nothing
+    write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs
+# an activation by place
+Mlp([4, 3], "relu")
+    Mlp: takes 1 | 'relu' | write Mlp([4, 8, 3]), the numbers of inputs, hidden units and outputs
+# an activation's case
+Mlp([4, 8, 3], activation="ReLU")
+    activation: | 'ReLU' | did you mean 'relu'
+# NumPy's function
+Mlp([4, 8, 3], activation=np.tanh)
+    mlp: activation | tanh | write activation='tanh'
+# a network as a function
+mlp(X)
+    mlp: | write mlp.predict(x)
+# a network's fit
+mlp.fit(X, Y)
+    'Mlp' | 'fit' | then step(x, y)
+# PyTorch's parameters
+Adam(mlp.parameters())
+    'Mlp' | 'parameters' | write Adam(mlp)
+# an optimizer of nothing
+Adam(lr=0.1)
+    Adam: needs model | write Adam(mlp,
+# an optimizer of a rate
+Adam(0.1)
+    Adam: model | got 0.1 | write Adam(mlp,
+# a rate by place
+Adam(mlp, 0.1)
+    Adam: takes 1 | 0.1 | write Adam(mlp,
+# a rate as text
+Adam(mlp, lr="1e-3")
+    Adam: lr | '1e-3' | write lr=0.001
+# a schedule by name
+Adam(mlp, schedule="cosine")
+    Adam: schedule | 'cosine' | such as CosineSchedule(1000)
+# PyTorch's zero_grad
+adam.zero_grad()
+    'Adam' | 'zero_grad' | none is needed
+# one row
+step(X[0], Y[0])
+    training step: x | (got (4,)) | write step([x], [y])
+# more rows than the batch
+step(np.vstack([X, X]), np.append(Y, Y))
+    training step: takes up to 8 rows | got 16 | batch_size=16
+# fewer columns
+step(X[:, :3], Y)
+    training step: x | (8, 3) | write Mlp([3, ...])
+# fewer targets
+step(X, Y[:5])
+    training step: y | (5,) | one target for each of 8 rows
+# classes as floats
+step(X, Y.astype(float))
+    training step: y | float64 | write y.astype('int64')
+# classes as a column
+step(X, Y[:, None])
+    training step: y | (8, 1) | write y.ravel()
+# one-hot integers
+step(X, np.eye(3, dtype=int)[Y])
+    training step: y | (8, 3) | write y.argmax(axis=1)
+# classes as texts
+step(X, np.array(["a", "b", "c"])[Y])
+    training step: y | <U1 | write labels, y = np.unique(y, return_inverse=True)
+# numbers as a vector
+training_step(MeanSquaredError(), 1)(X, X[:, 0])
+    training step: y | (8,) | write y.reshape(-1, 1)
+# two classes as a vector
+training_step(BinaryCrossEntropyWithLogits(), 1)(X, (Y > 1).astype(float))
+    training step: y | (8,) | write y.reshape(-1, 1)
+# classes for numbers
+training_step(MeanSquaredError())(X, Y)
+    training step: y | (8,) | write SoftmaxCrossEntropy() in place
+# a step's fit
+step.fit(X, Y)
+    'TrainingStep' | 'fit' | write step(x, y)
+# prediction of one row
+mlp.predict(X[0])
+    predict: x | (4,) | write predict([x])
+# a loop over arrays
+Loop(step, X, Y, epochs=1)
+    loop: task | float32[8, 4]
+    write Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)
+# fit of two arrays
+mlpengine.fit(X, Y)
+    fit: target | float32[8, 4] and ndarray int64[8] | MlpClassifier().fit(x, y)
+# fit of a column
+mlpengine.fit(COLUMNS, COLUMNS["price"])
+    fit: target | write mlpengine.fit(table, target='price')
+# fit by place
+mlpengine.fit(COLUMNS, "price", 5)
+    fit: takes 2 arguments | 5 | write mlpengine.fit(table, target='price')
+# fit without its section
+mlpengine.fit(COLUMNS, target="price", epochs=5)
+    fit: epochs is training.epochs | got 5 | write training={'epochs': 5}
+# a misspelled key of fit
+mlpengine.fit(COLUMNS, target="price", epoch=2)
+    fit: epoch may be training.epochs | got 2 | write training={'epochs': 2}
+# fit as in scikit-learn
+mlpengine.fit(COLUMNS, target="price", hidden_layer_sizes=[5])
+    fit: hidden_layer_sizes is model.hidden | [5] | write model={'hidden': [5]}
+# load of nothing
+mlpengine.load()
+    load: needs run | write mlpengine.load('
+# an estimator's sizes as text
+MlpClassifier(hidden="64,32").fit(X, Y)
+    MlpClassifier: hidden must be a whole number of at least 1 | '64,32' | write hidden=[64, 32]
+# a norm below zero
+mlp.gradients(8).clip_global_norm_params(-1)
+    clip_global_norm_params: max_norm must be at least 0 | got -1
+# PyTorch's clipping
+mlp.gradients(8).clip_grad_norm_(1.0)
+    'clip_grad_norm_' | write grads.clip_global_norm_params(1.0)
+# a norm as text
+TrainingStep(mlp, loss, adam, 8, clip_norm="1")
+    training step: clip_norm must be | '1' | write clip_norm=1
+# another loss
+step.loss = MeanSquaredError()
+    TrainingStep: loss cannot be set afterwards | MeanSquaredError
+    make a new TrainingStep with this loss
+# another norm
+step.clip_norm = 1
+    TrainingStep: clip_norm cannot be set afterwards | got 1
+    make a new TrainingStep with this clip_norm
+# other betas
+adam.betas = (0.1, 0.2)
+    Adam: betas cannot be set afterwards | (0.1, 0.2) | make a new Adam with this betas
+# dropout of a network
+mlp.dropout = 0.5
+    Mlp: dropout cannot be set afterwards | 0.5 | make a new Mlp with this dropout
+# epochs below zero
+Loop(step, Classification(3), Split(X, Y, Y), epochs=-1)
+    loop: epochs must be a whole number of at least 1 | got -1
+# Keras's monitor
+loop(validation=Split(X, Y, Y), early_stopping=EarlyStopping(monitor="val_loss"))
+    loop: early_stopping: monitor: this task has loss, accuracy | 'val_loss' | did you mean 'loss'
+# a short truth
+Split(X, Y, Y[:5])
+    Split: truth needs 8 rows | got 5
+# a network's weights for a step
+step.load_state_dict(mlp.state_dict())
+    training step: needs what step.state_dict() returned | that of a network
+    write mlp.load_state_dict(state)
+# a text for rows
+step("hello", Y)
+    training step: x must be an array of rows | 'hello'
+# classes from 1
+step(X, Y % 3 + 1)
+    a class index must lie in 0 to 2 | has 3) | count classes from 0, or give the network 4 outputs
+# classes from -1
+step(X, np.full(8, -1))
+    a class index must lie in 0 to 2 | (row 0 has -1) | ignore_index=-1 leaves such rows out
+# a monitor by place
+EarlyStopping("loss", patience=15)
+    EarlyStopping: got an argument twice | 'loss'
+    write EarlyStopping(patience=20, monitor='loss', min_delta=0.0)
+# a misspelled optimizer
+MlpClassifier(epochs=1, optimizer="adamm").fit(X, Y % 2)
+    optimizer: must be one of adam, | 'adamm' | did you mean 'adam'
+# PyTorch's mode
+mlp.training = False
+    Mlp: has no attribute 'training' | got False | predict leaves dropout out
+# chances of numbers
+MlpRegressor().predict_proba(X)
+    has no attribute 'predict_proba' | predict_interval(X, level=0.9)
+# numbers as texts
+MlpRegressor().fit(X, np.array(["a", "b"])[Y % 2])
+    MlpRegressor: y must be numbers | row 0 has ' | MlpClassifier takes classes
+# texts as features
+MlpClassifier().fit([["1", "red"]] * 8, Y)
+    MlpClassifier: X must be numbers | (row 0, column 1 has 'red') | mlpengine.fit(table
+# a gap in features
+MlpClassifier().fit(np.where(X[3, 2] == X, np.nan, X), Y)
+    MlpClassifier: Input X contains NaN | (row 3, column 2 has  | SimpleImputer
+# a gap in numbers
+training_step(MeanSquaredError(), 1)(X, np.full((8, 1), np.nan))
+    loss and gradients must be finite | the target is not, in rows 0, 1
+# preprocessing of a file
+Preprocessor("y").fit("a.csv")
+    Preprocessor.fit: table must be a Table | 'a.csv' | fit(read_table('data.csv'))
+# an option of text
+read_table("penguins", delimeter=";")
+    table: has no option 'delimeter' | ';' | did you mean 'delimiter'
+# a number for a shape
+tape.Tape().input(4)
+    input: shape must be a tuple | got 4 | (4,)
+# NumPy's function of a node
+np.exp(node())
+    np.exp: | Node | write x.exp()
+# a condition
+node() > 0
+    comparison: | with 0 | write x.maximum(0.0)
+# gradients and scratch swapped
+mlp.backward(grads, scratch)
+    Mlp.backward: scratch must be of the class Scratch | got Gradients(...)
+    write mlp.backward(scratch, grads)
+# scratch and features swapped
+mlp.forward(scratch, X)
+    Mlp.forward: scratch must be of the class Scratch | float32[8, 4]
+    write mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)
+# more rows than the scratch
+mlp.forward([[0.0] * 4] * 16, scratch)
+    forward: x: shape must be (8, 4) | got (16, 4) | write mlp.scratch(batch_size=16)
+# no scratch
+mlp.forward(X)
+    Network.forward: needs x, scratch | write mlp.forward(x, scratch)
+# PyTorch's step
+adam.step()
+    Optimizer.step: needs model, grads | write optimizer.step(mlp, grads)
+# gradients for a model
+adam.step(grads, mlp)
+    Adam: step needs the model it was made for | got Gradients(...)
+    write optimizer.step(mlp, grads)
+# a vector for gradients
+adam.step(mlp, grads.flat)
+    Adam: step needs gradients | float32[67] | write optimizer.step(mlp, grads)
+# target and output swapped
+loss(Y, scratch.output)
+    softmax_cross_entropy: output must be those of a network | int64[8] | write loss(output, target)
+# gradients for their output
+loss(scratch.output, Y, grads)
+    SoftmaxCrossEntropy: d_output must be an array or None | got Gradients(...)
+    loss(scratch.output, y, grads.d_output)
+# a schedule of dropout by name
+TrainingStep(mlp, loss, adam, 8, dropout_schedule="cosine")
+    training step: dropout_schedule must be callable | 'cosine' | such as CosineSchedule(1000)
+# class weights as a list
+MlpClassifier(class_weight=[1, 2, 3]).fit(X, Y)
+    class_weight: must be balanced, or weights by label | [1, 2, 3] | {0: 1.0, 1: 2.0}
+# Xavier's initializer
+Mlp([4, 8, 3], initializer="xavier")
+    initializer: must be one of he_normal | 'xavier' | did you mean 'glorot_uniform'?
+# a task of labels
+Classification(["a", "b"])
+    Classification: outputs must be a whole number | ['a', 'b']
+# a name by place
+tape.Tape().input((4, 3), "x")
+    input: dtype must be one of NumPy's | 'x' | input((4, 3), name='x')
+# a data frame to read
+read_table(pd.DataFrame({"a": [1]}))
+    read: needs a path, a data set or an open file | DataFrame [1, 1]
+    mlpengine.fit takes data frames
+# features and targets swapped
+step(Y, X)
+    training step: x must be (rows, 4) | (8,) | write step(x, y)
+# one number
+training_step(MeanSquaredError(), 1)(X[0], 1.0)
+    training step: x must be (rows, 4) | (4,) | write step([x], [[y]])
+# images
+step(X.reshape(8, 2, 2), Y)
+    training step: x must be (rows, 4) | (8, 2, 2) | write np.reshape(x, (len(x), -1))
+# PyTorch's cosine
+CosineSchedule(T_max=100, eta_min=0.0)
+    CosineSchedule: has no argument 'T_max' | got 100
+    did you mean 'total_steps'?; write CosineSchedule(total_steps=1000, final=0.0
+# PyTorch's scheduler
+CosineSchedule(adam, 100)
+    CosineSchedule: takes no optimizer | write Adam(mlp, schedule=CosineSchedule(1000))
+# a schedule for a rate
+Adam(mlp, lr=CosineSchedule(100))
+    Adam: lr must be a number | CosineSchedule(...)
+    write Adam(mlp, lr=0.001, schedule=CosineSchedule(...))
+# a schedule by name, later
+adam.schedule = "cosine"; adam.step(mlp, grads)
+    Adam: schedule must be callable | 'cosine' | such as CosineSchedule(1000)
+# one beta
+Adam(mlp, betas=0.9)
+    Adam: betas must be 2 values | got 0.9 | write betas=(0.9, 0.999)
+# a network's device
+mlp.to("cuda")
+    'Mlp' | 'to' | all runs on the processor; leave it out
+# an estimator's loss
+MlpRegressor(loss="squared_error").fit(X, X[:, 0])
+    loss: must be auto, mse | 'squared_error' | did you mean 'mse'?
+# fewer targets of an estimator
+MlpClassifier().fit(X, Y[:-1])
+    MlpClassifier: y must have a target for each row of X | got 7 for 8 rows
+    write fit(X[rows], y[rows])
+# no targets of an estimator
+MlpClassifier().fit(X)
+    MlpClassifier.fit: needs y | float32[8, 4] | write MlpClassifier().fit(X, y)
+# an estimator that is not fitted
+MlpRegressor().predict(X)
+    MlpRegressor: is not fitted yet | write estimator.fit(X, y) first
+# a preprocessor that is not fitted
+Preprocessor("species").transform(read_table("penguins"))
+    preprocessor: fit must be called first | write preprocessor.fit(table)
+# an option of a preprocessor
+Preprocessor("y", scaler="standard")
+    Preprocessor: has no option 'scaler' | 'standard' | did you mean 'standardize'?
+# pandas' sep
+read_table("penguins", sep=";")
+    table: has no option 'sep' | ';' | did you mean 'delimiter'?; the options of text are delimiter
+# pandas' usecols
+read_table("penguins", usecols=["a"])
+    table: has no option 'usecols' | ['a'] | pandas.read_csv
+# a run that there is not
+mlpengine.load("runs/nothing")
+    there is no such run or model file | runs/nothing
+    `mlpengine train CONFIG.yaml` makes runs/CONFIG
+# names of a wrapped module
+mlp.load_state_dict(renamed("module."))
+    parameters: must be called 0.weight, 0.bias | got module.0.weight
+    write mlp.load_state_dict({name.removeprefix('module.'): value
+# names of another module
+mlp.load_state_dict(dict(zip("abcd", renamed("").values(), strict=True)))
+    parameters: must be called 0.weight, 0.bias | got a, b, c, d
+    mlp.load_state_dict(dict(zip(mlp.state_dict(), state.values())))
+# a file of weights
+mlp.load_state_dict("w.pt")
+    Mlp.load_state_dict: state must be a mapping | 'w.pt' | Mlp.load(path) reads a file
+# the state of PyTorch's optimizer
+adam.load_state_dict({"state": {}, "param_groups": []})
+    Adam: needs what optimizer.state_dict() returned | PyTorch optimizer | begin without it
+# a layer by number
+mlp.freeze(0)
+    freeze: layers must be a list | got 0 | write freeze([0])
+# early stopping among callbacks
+loop(callbacks=[EarlyStopping()])
+    callbacks: must be instances of Callback | EarlyStopping(
+    write early_stopping=EarlyStopping(patience=20)
+# early stopping switched on
+loop(early_stopping=True)
+    loop: early_stopping must be an EarlyStopping | got True
+    write early_stopping=EarlyStopping(patience=20)
+# a task of other outputs
+Loop(step, Classification(5), Split(X, Y, Y), epochs=1)
+    loop: task must have as many outputs as the network | got 5 and 3 | write Classification(3)
+# a loop over lists
+Split(X.tolist(), Y, Y)
+    Split: x must be an array | list [[ | np.asarray(x, 'float32')
+# a loop's fit
+loop().fit()
+    'Loop' | 'fit' | write loop.run()
+# fit's y
+mlpengine.fit(COLUMNS, y="price")
+    fit: y is called target | 'price' | write mlpengine.fit(table, target='price')
+# fit's optimizer as an object
+mlpengine.fit(COLUMNS, "price", optimizer=Adam)
+    fit: optimizer must be a name | the class Adam | write optimizer='adam'
+# fit's model by name
+mlpengine.fit(COLUMNS, "price", model="realmlp")
+    fit: model must be a mapping of keys | 'realmlp' | write model={'preset': 'realmlp'}
+# PyTorch's activation
+mlpengine.ReLU
+    module 'mlpengine' | 'ReLU' | write Mlp([4, 8, 3], activation='relu')
+# PyTorch's layer
+nn.Linear
+    module 'mlpengine.nn' | 'Linear' | write Mlp([4, 8, 3])
+# PyTorch's network
+nn.Sequential
+    'mlpengine.nn' | 'Sequential' | write Mlp([4
+# PyTorch's weight
+mlp.weight
+    'Mlp' | 'weight' | write mlp.weights and mlp.biases
+# PyTorch's optimizer
+mlpengine.SGD
+    module 'mlpengine' | 'SGD' | did you mean 'Sgd'?
+# PyTorch's loss
+mlpengine.CrossEntropyLoss
+    module 'mlpengine' | 'CrossEntropyLoss' | did you mean 'SoftmaxCrossEntropy'?
+# a name of another room
+mlpengine.read_table
+    module 'mlpengine' | 'read_table' | it is in mlpengine.tables
+# a population of a number
+Population(4, mlp)
+    Population: mlp must be of the class Network | got 4 | write Population(mlp, 8)
+# an optimizer for a population
+PopulationStep(Population(mlp, 2), loss, adam, 8)
+    population step: optimizer must be a class | Adam(lr=0.001
+    write PopulationStep(population, loss, Adam, batch_size=32
+# an input by place
+tape.Program(node().tape).forward(X)
+    Program.forward: takes no argument by place | float32[8, 4] | write program.forward(x=x)
+# an estimator's attribute
+MlpClassifier().hidden_layer_sizes = (5,)
+    MlpClassifier: has no attribute 'hidden_layer_sizes' | (5,) | did you mean 'hidden'
+"""
+"""Calls as people write them, and what the messages must hold: where, what was given, the fix."""
 
 
-@pytest.mark.parametrize(("call", "where", "given", "right"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_where_it_is_and_what_to_write(
-    call, where, given, right, tmp_path, monkeypatch
-):
+def names():
+    """Return what stands in the calls of `MISTAKES`: public names, and the parts of a loop."""
+    rooms = (mlpengine, estimators, features, models, optim, settings, tables)
+    public = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    mlp, loss, adam = parts()
+    scratch, grads = mlp.scratch(8), mlp.gradients(8)
+    mlp.forward(X, scratch)
+    loop_by_hand = {"mlp": mlp, "loss": loss, "adam": adam, "scratch": scratch, "grads": grads}
+    return {**globals(), **public, **loop_by_hand, "pd": pd, "step": training_step()}
+
+
+def mistakes():
+    """Yield the calls of `MISTAKES`, each with the parts of its message."""
+    for mistake in MISTAKES.split("# ")[1:]:
+        name, call, *lines = mistake.splitlines()
+        said = [part for line in lines for part in line.strip().split(" | ")]
+        yield pytest.param(call, said, id=name)
+
+
+@pytest.mark.parametrize(("call", "said"), [*mistakes()])
+def test_a_mistake_is_told_where_it_is_and_what_to_write(call, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a clone has runs after the first command of the README
     with pytest.raises((MlpEngineError, AttributeError)) as caught:  # NotFittedError is one
-        call()
+        exec(call, names())
     message = str(caught.value)
-    assert where in message
-    assert given in message
-    assert right in message
+    assert said
+    assert [part for part in said if part not in message] == [], message
 
 
 def adam(**options):

@@ -1,129 +1,92 @@
-"""Batch norm in compiled steps: in parts between programs, with running averages as in NumPy."""
+"""Batch norm: in parts between compiled programs, with running averages as in NumPy."""
 
 import numpy as np
 import pytest
+from own_networks import BATCH, BatchNormed, NormedPixels, data, images, losses_of, make_step
 
-from mlpengine import Adam, MeanSquaredError, TrainingStep
+from mlpengine import Adam, MeanSquaredError, Population, TrainingStep
 from mlpengine.backends.compiled.batch_norm import BATCH_NORM_PARTS
-from mlpengine.nn import Network
-
-ROWS, IN_DIM = 24, 6
-
-
-class Dense(Network):
-    """Two dense layers with batch norm, the second without a scale."""
-
-    def __init__(self, **options):
-        shapes = {"w": (7, IN_DIM), "scale": np.ones(7), "bias": 7, "w2": (8, 7), "bias2": 8}
-        buffers = {f"{n}.{part}": size for n, size in (("a", 7), ("b", 8)) for part in ("mean",)}
-        buffers |= {"a.variance": np.ones(7), "b.variance": np.ones(8)}
-        super().__init__(IN_DIM, shapes | {"out": (2, 8)}, buffers=buffers, **options)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        h = x.linear(p("w"))
-        h = tape.batch_norm(h, p("scale"), p("bias"), running="a", momentum=0.2).relu()
-        h = tape.batch_norm(h.linear(p("w2")), None, p("bias2"), running="b").tanh()
-        return tape.layer("body", h).linear(p("out"))
+from mlpengine.errors import MlpEngineError, NumericalError
+from mlpengine.step import PopulationStep
 
 
-class Images(Network):
-    """Batch norm over the pixels of channels, of a batch that is no convolution's."""
-
-    def __init__(self, **options):
-        shapes = {"w": (3 * 8, IN_DIM), "scale": np.ones(3), "bias": 3, "out": (2, 3 * 8)}
-        buffers = {"n.mean": 3, "n.variance": np.ones(3)}
-        super().__init__(IN_DIM, shapes, buffers=buffers, **options)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        h = x.linear(p("w")).reshape(-1, 3, 2, 4)
-        h = tape.batch_norm(h, p("scale"), p("bias"), running="n").tanh()
-        return h.reshape(-1, 24).linear(p("out"))
-
-
-NETWORKS = {"dense": Dense, "images": Images}
-
-
-def rows(dtype="float64", count=ROWS):
-    x = 2 + np.random.default_rng(0).standard_normal((count, IN_DIM)).astype(dtype)
-    return x, np.sin(2 * x[:, :2])
-
-
-def make_step(name, backend, dtype="float64", **options):
-    network = NETWORKS[name](seed=3, dtype=dtype)
-    adam = Adam(network, lr=1e-2)
-    return TrainingStep(network, MeanSquaredError(), adam, ROWS, backend=backend, **options)
+def test_batch_norm_averages_in_training_and_predicts_by_its_averages():
+    step = make_step("batch norm", dtype="float64")
+    network, (x, y) = step.mlp, images(40, "float64")
+    mean, variance = np.zeros(3), np.ones(3)
+    for batch in (slice(0, 16), slice(16, 32), slice(32, 40)):
+        filters = network.params.views["filters"].copy()[:, 0, 0]
+        step(x[batch], y[batch])
+        windows = np.lib.stride_tricks.sliding_window_view(x[batch, 0, 0], 3, axis=1)
+        h = windows @ filters.T  # rows, places, channels
+        mean = 0.9 * mean + 0.1 * h.mean(axis=(0, 1))
+        variance = 0.9 * variance + 0.1 * h.reshape(-1, 3).var(axis=0, ddof=1)
+    p = network.state_dict()
+    np.testing.assert_allclose(p["norm.mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(p["norm.variance"], variance, rtol=1e-12)
+    windows = np.lib.stride_tricks.sliding_window_view(x[:, 0, 0], 3, axis=1)
+    h = windows @ p["filters"][:, 0, 0].T
+    h = (h - mean) / np.sqrt(variance + 1e-5) * p["norm.scale"] + p["norm.bias"]
+    h = np.maximum(h, 0).transpose(0, 2, 1).reshape(len(x), -1)
+    np.testing.assert_allclose(network.predict(x), h @ p["out.weight"].T, rtol=1e-10)
+    assert network.groups["biases"] == ("norm.scale", "norm.bias")
 
 
-def losses(step, count=40, shorter=5):
-    """Train; every third batch is a short one."""
-    x, y = rows(step.mlp.dtype)
-    ends = [ROWS - shorter * (i % 3 == 2) for i in range(count)]
-    return [step(x[:n], y[:n]) for n in ends]
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "near"), [("dense", "float64", 1e-8), ("images", "float32", 1e-3)]
-)
-def test_compiled_parts_train_as_numpy_does(name, dtype, near):
-    plain, one = (make_step(name, backend, dtype) for backend in ("numpy", "compiled"))
-    np.testing.assert_allclose(losses(one), losses(plain), rtol=near)
-    for key, value in plain.mlp.state_dict().items():
-        np.testing.assert_allclose(one.mlp.state_dict()[key], value, rtol=near, atol=near)
-    x, _ = rows(dtype)
-    np.testing.assert_allclose(one.mlp.predict(x), plain.mlp.predict(x), atol=50 * near)
-    numpy_runs = {line for line in one.summary().splitlines() if line.startswith("NumPy")}
+@pytest.mark.parametrize("name", ["batch norm of layers", "batch norm of pixels"])
+def test_numpy_moves_the_averages_alone(name):
+    step = make_step(name, dtype="float64", backend="compiled")
+    step(*data(name, BATCH, "float64"))
+    summary = step.summary()
+    numpy_runs = {line for line in summary.splitlines() if line.startswith("NumPy")}
+    assert numpy_runs
     assert all("batch_norm: moved" in line or "update" in line for line in numpy_runs)
-    assert all(f"batch_norm: {part}" in one.summary() for part in BATCH_NORM_PARTS)
-
-
-def test_threads_change_no_bit(monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
-    one, two = (make_step("dense", "compiled", threads=threads) for threads in (1, 2))
-    assert losses(two, shorter=0) == losses(one, shorter=0)
-    assert two.mlp.params.flat.tobytes() == one.mlp.params.flat.tobytes()
+    assert all(f"batch_norm: {part}" in summary for part in BATCH_NORM_PARTS)
 
 
 def test_a_trained_network_computes_outputs_in_one_program():
-    step = make_step("dense", "numpy")
-    losses(step)
-    x, _ = rows()
-    compiled = step.mlp.compile(batch_size=ROWS)
+    name = "batch norm of layers"
+    step = make_step(name, dtype="float64")
+    losses_of(step, name)
+    x, _ = data(name, BATCH, "float64")
+    compiled = step.mlp.compile(batch_size=BATCH)
     np.testing.assert_allclose(compiled(x), step.mlp.predict(x), rtol=1e-12, atol=1e-12)
 
 
 def test_frozen_scales_and_biases_change_nothing_else():
-    steps = []
+    losses = []
     for backend in ("numpy", "compiled"):
-        network = Images(seed=3, dtype="float64")
+        network = NormedPixels(seed=3, dtype="float64")
         network.freeze(["scale", "bias"])
         adam = Adam(network, lr=1e-2)
-        steps.append(TrainingStep(network, MeanSquaredError(), adam, ROWS, backend=backend))
-    plain, compiled = (losses(step, shorter=0) for step in steps)
-    np.testing.assert_allclose(compiled, plain, rtol=1e-8)
+        step = TrainingStep(network, MeanSquaredError(), adam, BATCH, backend=backend)
+        losses.append(losses_of(step, "batch norm of pixels"))
+    np.testing.assert_allclose(*losses, rtol=1e-8)
 
 
-@pytest.mark.torch
-def test_steps_are_those_of_torch():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: batch norm NOT compared")
-    f, step = torch.nn.functional, make_step("dense", "compiled")
-    state = {n: torch.tensor(v) for n, v in step.mlp.state_dict().items()}
-    p = {n: v.requires_grad_() for n, v in state.items() if "." not in n}
-    theirs = torch.optim.Adam(p.values(), lr=1e-2)
-    x, y = (torch.tensor(v) for v in rows())
-    means = [state[n] for n in ("a.mean", "a.variance", "b.mean", "b.variance")]
-    expected = []
-    for i in range(40):
-        n = ROWS - 5 * (i % 3 == 2)
-        h = f.linear(x[:n], p["w"])
-        h = f.relu(f.batch_norm(h, *means[:2], p["scale"], p["bias"], True, 0.2))
-        h = f.linear(h, p["w2"])
-        h = torch.tanh(f.batch_norm(h, *means[2:], None, p["bias2"], True, 0.1))
-        loss = f.mse_loss(f.linear(h, p["out"]), y[:n])
-        theirs.zero_grad()
-        loss.backward()
-        theirs.step()
-        expected.append(loss.item())
-    np.testing.assert_allclose(losses(step), expected, rtol=1e-8)
-    np.testing.assert_allclose(step.mlp.state_dict()["b.variance"], means[3], rtol=1e-8)
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were(backend):
+    step = make_step("batch norm", backend=backend)
+    losses_of(step, "batch norm")
+    before = step.mlp.params.flat.copy()
+    x, y = images(BATCH)
+    x[3] = np.nan
+    with pytest.raises(NumericalError, match="the input is not, in row 3"):
+        step(x, y)
+    np.testing.assert_array_equal(step.mlp.params.flat, before)
+
+
+def test_shards_refuse_batch_norm():
+    with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
+        make_step("batch norm", shards=4)
+
+
+def test_populations_have_averages_of_their_own():
+    population = Population(BatchNormed(), 2, seeds=[1, 2])
+    together = PopulationStep(population, MeanSquaredError(), Adam, BATCH, lr=0.01)
+    (x, y), order = images(64), np.arange(64)
+    together.run_many(x, y, np.stack([order, order]))
+    for k, seed in enumerate((1, 2)):
+        network = BatchNormed(seed=seed)
+        alone = TrainingStep(network, MeanSquaredError(), Adam(network, lr=0.01), BATCH)
+        alone.run_many(x, y, order)
+        np.testing.assert_array_equal(population.params[k], network.params.flat)

@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from mlpengine.training.loop import Callback
 BACKENDS = ("numpy", "compiled")
 
 each = pytest.mark.parametrize("name", EIGHT)
+each_and_averages = pytest.mark.parametrize("name", [*EIGHT, "batch norm"])
 on_each_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
@@ -46,7 +48,7 @@ class Keeper(Callback):
 
 
 @on_each_backend
-@each
+@each_and_averages
 def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
     keeper = Keeper()
     whole, second = loop_of(name, 6, backend, [keeper]), loop_of(name, 6, backend)
@@ -71,6 +73,7 @@ def test_a_loop_continues_from_its_state_with_the_same_bits(name, backend):
 
 KILLED = """\
 import os, signal, sys
+from functools import partial
 from pathlib import Path
 from own_networks import EIGHT, loop_of
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
@@ -112,7 +115,7 @@ def test_a_loop_continues_from_the_checkpoint_of_a_killed_process(name, killed):
     assert len({*states}) == 1
 
 
-@each
+@each_and_averages
 def test_a_step_continues_from_its_file_and_from_copies_with_the_same_bits(name, tmp_path):
     step, other = make_step(name), make_step(name, seed=2)
     losses_of(step, name, epochs=1)
@@ -127,11 +130,18 @@ def test_a_step_continues_from_its_file_and_from_copies_with_the_same_bits(name,
         make_step("gated").load(tmp_path / "step.safetensors")
 
 
-@pytest.mark.parametrize("name", [name for name in EIGHT if name != "digits"])
-def test_threads_change_no_bit(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, "float32") for name in EIGHT if name != "digits"),
+        *((name, "float64") for name in ("batch norm of layers", "stopped", "penalized")),
+    ],
+)
+def test_threads_change_no_bit(name, dtype, monkeypatch):
     """Those of convolutions, and parts around a pooling, have tests of their own."""
     monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
-    steps = [make_step(name, backend="compiled", threads=threads) for threads in (1, 2)]
+    options = {"dtype": dtype, "backend": "compiled"}
+    steps = [make_step(name, threads=threads, **options) for threads in (1, 2)]
     one, two = ((losses_of(step, name), step.mlp.params.flat.tobytes()) for step in steps)
     assert one == two
     assert [step.threads_used for step in steps] == [1, 2]
@@ -175,8 +185,41 @@ def test_diagnostics_name_the_layers(name, backend):
     assert len(diagnostics.feature_sizes) == len(diagnostics.feature_names)
 
 
+def normed_layers(torch, p, x, y, _):
+    f = torch.nn.functional
+    first, second = ((p[f"{name}.mean"], p[f"{name}.variance"]) for name in "ab")
+    h = f.batch_norm(f.linear(x, p["w"]), *first, p["scale"], p["bias"], True, 0.2)
+    h = f.batch_norm(f.linear(f.relu(h), p["w2"]), *second, None, p["bias2"], True, 0.1)
+    return f.mse_loss(f.linear(torch.tanh(h), p["out"]), y)
+
+
+def stopped(torch, p, x, y, _):
+    f = torch.nn.functional
+    h = torch.tanh(f.linear(x, p["w"], p["b"]))
+    gate = torch.sigmoid(f.linear(h.detach(), p["gate"]))
+    h = gate * h.detach() + h
+    spread = p["w"].var(0, correction=0).var(correction=0) + p["b"].var(correction=1)
+    h = torch.cat([h, h.var(1, correction=1, keepdim=True)], 1)
+    return f.mse_loss(f.linear(h, p["out.weight"], p["out.bias"]) + spread, y)
+
+
+def penalized(torch, p, x, y, _):
+    f, x = torch.nn.functional, x.clone().requires_grad_()
+    h = torch.tanh(f.linear(x, p["w"], p["b"]))
+    h = h + f.silu(f.linear(f.layer_norm(h, h.shape[1:], p["scale"]), p["w2"]))
+    output = f.linear(h, p["out"])
+    (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+    penalty = ((slope.square().sum(1) + 1e-9).sqrt() - 1).square().mean()
+    return f.mse_loss(output, y["y"]) + 0.1 * penalty
+
+
+IN_TORCH = {"batch norm of layers": normed_layers, "stopped": stopped, "penalized": penalized}
+
+
 def torch_loss(torch, name, network):
     """Return the loss of rows and parameters, in PyTorch; `normals` are those of the step."""
+    if name in IN_TORCH:
+        return partial(IN_TORCH[name], torch)
     f = torch.nn.functional
 
     def dense(p, name, h):
@@ -273,9 +316,17 @@ def torch_training(torch, name, network, steps):
     return losses, {n: v.detach().numpy() for n, v in p.items()}
 
 
+TORCH = (*EIGHT, "gated", "batch norm")
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize(("dtype", "near"), [("float64", 1e-9), ("float32", 2e-3)])
-@pytest.mark.parametrize("name", [*EIGHT, "gated", "batch norm"])
+@pytest.mark.parametrize(
+    ("name", "dtype", "near"),
+    [
+        *((name, "float64", 1e-9) for name in (*TORCH, *IN_TORCH)),
+        *((name, "float32", 2e-3) for name in TORCH),
+    ],
+)
 def test_a_hundred_steps_are_those_of_torch(name, dtype, near):
     """In float32 losses drift apart by rounding, which Adam enlarges where gradients are small.
 

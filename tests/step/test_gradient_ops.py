@@ -1,130 +1,14 @@
-"""Networks that stop gradients, read variances, or compute gradients themselves, as users write."""
+"""Gradients that are stopped, or recorded to be computed with, and variances."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
+from own_networks import BATCH, IN_DIM, data, make_step, rows
 
-from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.errors import TapeError
 from mlpengine.nn import Network
-from mlpengine.ops import MeanOutput
 from mlpengine.tape import Program, Tape, cat, gradcheck
-
-ROWS, IN_DIM = 24, 6
-
-
-class Stopped(Network):
-    """A gate that reads a detached layer, the variance of each row, and those of the weights."""
-
-    def __init__(self, **options):
-        shapes = {"w": (8, IN_DIM), "b": 8, "gate": (8, 8), "out.weight": (2, 9), "out.bias": 2}
-        super().__init__(IN_DIM, shapes, **options)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        h = x.linear(p("w"), p("b")).tanh()
-        gate = h.detach().linear(p("gate")).sigmoid()
-        h = tape.layer("gated", gate * h.detach() + h)
-        spread = p("w").var(axis=0).var() + p("b").var(ddof=1)
-        h = cat([h, h.var(axis=1, ddof=1, keepdims=True)], axis=1)
-        return h.linear(p("out.weight"), p("out.bias")) + spread
-
-
-def stopped_in_torch(torch, p, x):
-    f = torch.nn.functional
-    h = torch.tanh(f.linear(x, p["w"], p["b"]))
-    gate = torch.sigmoid(f.linear(h.detach(), p["gate"]))
-    h = gate * h.detach() + h
-    spread = p["w"].var(0, correction=0).var(correction=0) + p["b"].var(correction=1)
-    h = torch.cat([h, h.var(1, correction=1, keepdim=True)], 1)
-    return f.linear(h, p["out.weight"], p["out.bias"]) + spread
-
-
-class Penalized(Network):
-    """A residual network whose second output is how far its slope is from 1 (WGAN-GP)."""
-
-    def __init__(self, **options):
-        shapes = {"w": (8, IN_DIM), "b": 8, "scale": np.ones(8), "w2": (8, 8), "out": (2, 8)}
-        super().__init__(IN_DIM, shapes, **options)
-
-    def record(self, tape, x):
-        p = tape.parameter
-        h = x.linear(p("w"), p("b")).tanh()
-        h = tape.layer("block", h + h.layer_norm(p("scale")).linear(p("w2")).silu())
-        y = h.linear(p("out"))
-        slope = tape.gradient(y, x)
-        norm = ((slope * slope).sum(axis=1, keepdims=True) + 1e-9).sqrt()
-        return {"y": y, "penalty": (norm - 1) ** 2}
-
-
-def penalized_in_torch(torch, p, x):
-    f = torch.nn.functional
-    h = torch.tanh(f.linear(x, p["w"], p["b"]))
-    h = h + f.silu(f.linear(f.layer_norm(h, h.shape[1:], p["scale"]), p["w2"]))
-    y = f.linear(h, p["out"])
-    (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-    return y, ((slope.square().sum(1) + 1e-9).sqrt() - 1).square().mean()
-
-
-NETWORKS = {"stopped": Stopped, "penalized": Penalized}
-
-TORCH = {"stopped": stopped_in_torch, "penalized": penalized_in_torch}
-
-
-def rows(dtype="float64"):
-    x = np.random.default_rng(0).standard_normal((ROWS, IN_DIM)).astype(dtype)
-    return x, np.sin(2 * x[:, :2])
-
-
-def make_step(name, dtype, **options):
-    network = NETWORKS[name](seed=3, dtype=dtype)
-    loss = MeanSquaredError()
-    if name == "penalized":
-        loss = {"y": loss, "penalty": MeanOutput()}
-        options["loss_weights"] = {"penalty": 0.1}
-    return TrainingStep(network, loss, Adam(network, lr=1e-2), ROWS, **options)
-
-
-def trained(name, dtype, steps=60, **options):
-    step, (x, y) = make_step(name, dtype, **options), rows(dtype)
-    target = {"y": y} if name == "penalized" else y
-    return step, [step(x, target) for _ in range(steps)]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_compiled_steps_are_those_of_numpy_on_any_number_of_threads(name, monkeypatch):
-    monkeypatch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
-    _, expected = trained(name, "float64", backend="numpy")
-    one, losses = trained(name, "float64", backend="compiled")
-    two, again = trained(name, "float64", backend="compiled", threads=2)
-    assert one.fused
-    np.testing.assert_allclose(losses, expected, rtol=1e-9)
-    assert losses == again
-    assert one.mlp.params.flat.tobytes() == two.mlp.params.flat.tobytes()
-    assert losses[-1] < losses[0]
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("name", NETWORKS)
-def test_steps_are_those_of_torch(name):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: networks NOT compared")
-    network = NETWORKS[name](seed=3, dtype="float64")
-    p = {n: torch.tensor(v, requires_grad=True) for n, v in network.state_dict().items()}
-    theirs = torch.optim.Adam(p.values(), lr=1e-2)
-    x, y = rows()
-    expected = []
-    for _ in range(60):
-        theirs.zero_grad()
-        output = TORCH[name](torch, p, torch.tensor(x, requires_grad=True))
-        output, penalty = output if name == "penalized" else (output, 0)
-        loss = torch.nn.functional.mse_loss(output, torch.tensor(y)) + 0.1 * penalty
-        loss.backward()
-        theirs.step()
-        expected.append(loss.item())
-    for backend in ("numpy", "compiled"):
-        _, losses = trained(name, "float64", backend=backend)
-        np.testing.assert_allclose(losses, expected, rtol=1e-9)
 
 
 def test_what_a_detached_value_alone_depends_on_has_no_backward():
@@ -210,12 +94,13 @@ def test_what_has_no_recorded_gradient_is_refused_by_its_name():
 
 def test_a_step_with_a_penalty_allocates_nothing():
     for backend in ("numpy", "compiled"):
-        step, _ = trained("penalized", "float64", steps=3, backend=backend)
-        x, y = rows()
+        step = make_step("penalized", dtype="float64", backend=backend)
+        x, y = data("penalized", BATCH, "float64")
+        step(x, y)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(50):
-            step(x, {"y": y})
+            step(x, y)
         grown = tracemalloc.get_traced_memory()[1] - before
         tracemalloc.stop()
         assert grown < 8192
@@ -227,5 +112,5 @@ def test_constants_of_a_network_are_kept():
             return (x * np.arange(6.0)).linear(tape.parameter("w"))
 
     network = Shifted(IN_DIM, {"w": np.ones((1, IN_DIM))}, dtype="float64")
-    x, _ = rows()
+    x, _ = rows(4, dtype="float64")
     np.testing.assert_allclose(network.predict(x)[:, 0], x @ np.arange(IN_DIM))

@@ -1,18 +1,14 @@
 """Networks with several inputs, outputs and losses train by `TrainingStep` and `Loop`."""
 
-import pickle
-
 import numpy as np
 import pytest
 from own_networks import (
     BATCH,
     IN_DIM,
     SEVERAL,
-    BatchNormed,
     Gated,
     TwoTables,
     data,
-    images,
     make_step,
     part,
     rows,
@@ -20,7 +16,6 @@ from own_networks import (
 
 from mlpengine import (
     Adam,
-    AdamW,
     Loop,
     MeanSquaredError,
     Population,
@@ -31,7 +26,6 @@ from mlpengine.features import NumberTarget
 from mlpengine.models import Classification, LossOnly, Regression, Split
 from mlpengine.nn import Network
 from mlpengine.settings import EarlyStopping
-from mlpengine.step import PopulationStep
 from mlpengine.training.diagnose import LoopDiagnostics
 
 BACKENDS = ("numpy", "compiled")
@@ -302,99 +296,3 @@ def test_one_input_and_several_outputs():
     first = step(x[:, :3], {"a": y, "b": y})
     assert [step(x[:, :3], {"a": y, "b": y}) for _ in range(20)][-1] < first
     assert [*network.predict(x[:, :3])] == ["a", "b"]
-
-
-def normed_step(seed=1, dtype="float32", **options):
-    network = BatchNormed(seed=seed, dtype=dtype)
-    options = {"backend": "numpy", **options}
-    return TrainingStep(network, MeanSquaredError(), AdamW(network, lr=1e-2), BATCH, **options)
-
-
-def trained(step, count=40, epochs=3):
-    x, y = images(count, step.mlp.dtype)
-    size = step.batch_size
-    return [
-        step(x[i : i + size], y[i : i + size]) for _ in range(epochs) for i in range(0, count, size)
-    ]
-
-
-def test_batch_norm_averages_in_training_and_predicts_by_its_averages():
-    step = normed_step(dtype="float64")
-    network, (x, y) = step.mlp, images(40, "float64")
-    mean, variance = np.zeros(3), np.ones(3)
-    for batch in (slice(0, 16), slice(16, 32), slice(32, 40)):
-        filters = network.params.views["filters"].copy()[:, 0, 0]
-        step(x[batch], y[batch])
-        windows = np.lib.stride_tricks.sliding_window_view(x[batch, 0, 0], 3, axis=1)
-        h = windows @ filters.T  # rows, places, channels
-        mean = 0.9 * mean + 0.1 * h.mean(axis=(0, 1))
-        variance = 0.9 * variance + 0.1 * h.reshape(-1, 3).var(axis=0, ddof=1)
-    p = network.state_dict()
-    np.testing.assert_allclose(p["norm.mean"], mean, rtol=1e-12)
-    np.testing.assert_allclose(p["norm.variance"], variance, rtol=1e-12)
-    windows = np.lib.stride_tricks.sliding_window_view(x[:, 0, 0], 3, axis=1)
-    h = windows @ p["filters"][:, 0, 0].T
-    h = (h - mean) / np.sqrt(variance + 1e-5) * p["norm.scale"] + p["norm.bias"]
-    h = np.maximum(h, 0).transpose(0, 2, 1).reshape(len(x), -1)
-    np.testing.assert_allclose(network.predict(x), h @ p["out.weight"].T, rtol=1e-10)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_batch_norm_trains_saves_and_resumes(backend, tmp_path):
-    step, other = normed_step(backend=backend), normed_step(seed=2, backend=backend)
-    losses = trained(step)
-    np.testing.assert_allclose(losses, trained(normed_step()), rtol=2e-4)
-    assert losses[-3] < losses[0]
-    step.save(tmp_path / "step.safetensors")
-    other.load(tmp_path / "step.safetensors")
-    x, _ = images(9)
-    np.testing.assert_array_equal(step.mlp.predict(x), other.mlp.predict(x))
-    assert trained(step) == trained(other)
-    np.testing.assert_array_equal(step.mlp.params.flat, other.mlp.params.flat)
-    assert step.mlp.groups["biases"] == ("norm.scale", "norm.bias")
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_loop_with_batch_norm_continues_with_the_same_bits(backend):
-    def loop(epochs):
-        train, held = (Split(x, y, y) for x, y in (images(40), images(20, seed=3)))
-        return Loop(normed_step(backend=backend), LossOnly(), train, held, epochs=epochs, seed=7)
-
-    whole, first, second = loop(6), loop(3), loop(6)
-    whole.run()
-    first.run()
-    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
-    second.run()
-    np.testing.assert_array_equal(second.step.mlp.params.flat, whole.step.mlp.params.flat)
-    held, network = whole.validation, whole.step.mlp
-    best = min(row.validation["loss"] for row in whole.history.rows)
-    assert best == pytest.approx(np.square(network.predict(held.x) - held.y).mean(), rel=1e-5)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were(backend):
-    step = normed_step(backend=backend)
-    trained(step)
-    before = step.mlp.params.flat.copy()
-    x, y = images(BATCH)
-    x[3] = np.nan
-    with pytest.raises(NumericalError, match="the input is not, in row 3"):
-        step(x, y)
-    np.testing.assert_array_equal(step.mlp.params.flat, before)
-
-
-def test_shards_refuse_batch_norm():
-    with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
-        normed_step(shards=4)
-
-
-def test_populations_have_averages_of_their_own():
-    population = Population(BatchNormed(), 2, seeds=[1, 2])
-    together = PopulationStep(population, MeanSquaredError(), Adam, BATCH, lr=0.01)
-    (x, y), order = images(64), np.arange(64)
-    together.run_many(x, y, np.stack([order, order]))
-    for k, seed in enumerate((1, 2)):
-        network = BatchNormed(seed=seed)
-        alone = TrainingStep(network, MeanSquaredError(), Adam(network, lr=0.01), BATCH)
-        alone.run_many(x, y, order)
-        np.testing.assert_array_equal(population.params[k], network.params.flat)
