@@ -371,17 +371,6 @@ def test_auto_compiles_where_it_pays(monkeypatch):
         assert choose_backend(10**6, *small) == "numpy"
 
 
-@pytest.mark.parametrize("backend", ["compiled", "numpy"])
-@pytest.mark.parametrize("case", CASES[:2], ids=lambda c: c.name)
-def test_a_batch_of_no_rows_is_refused(backend, case):
-    step, (x, y, _) = case.step(backend), case.data(0)
-    before = step.mlp.params.flat.copy()
-    with pytest.raises(ShapeError, match=r"^training step: x needs at least one row"):
-        step(x, y)
-    assert step.mlp.params.flat.tobytes() == before.tobytes()
-    assert step.optimizer.steps == 0
-
-
 def test_a_network_of_no_rows_is_not_compiled():
     with pytest.raises(UsageError, match=r"^compile: batch_size must be at least 1 \(got 0\)"):
         Mlp([2, 1]).compile(0)
