@@ -96,8 +96,7 @@ def test_a_library_is_a_folder(mlpengine, run, tmp_path, form):
 
 def test_training_for_a_device_takes_the_settings_of_the_run(mlpengine, config):
     settings = ["optimizer={name: adam, lr: 0.02}", "training.clip_norm=2.5"]
-    options = [word for text in settings for word in ("--set", text)]
-    assert mlpengine("train", config, "--out", "r", "-q", *options).code == 0
+    assert mlpengine("train", config, "--out", "r", "-q", settings=settings).code == 0
     done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c")
     assert "Adam, learning rate 0.02, gradients clipped to the norm 2.5" in done.out
     done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c", "--clip-norm", 0)
