@@ -163,18 +163,13 @@ def contestants() -> dict[str, Method]:
 def scores(problem: Problem, truth: np.ndarray, answer: np.ndarray) -> dict[str, float]:
     """Return the errors of predictions; ``error`` is what methods are ranked by."""
     if not problem.is_classification:
-        error = float(np.sqrt(np.mean((answer - truth.astype(float)) ** 2)))
-        return {"error": error, "mae": float(np.abs(answer - truth.astype(float)).mean())}
+        mae = float(np.abs(answer - truth.astype(float)).mean())
+        return {"error": error_of(truth, answer), "mae": mae}
     numbers = np.searchsorted(problem.classes, truth)
-    chances = np.clip(answer, 1e-7, 1)
-    chances /= chances.sum(axis=1, keepdims=True)
-    result = {
-        "error": float(log_loss(numbers, chances, labels=range(len(problem.classes)))),
-        "accuracy": float((chances.argmax(axis=1) == numbers).mean()),
-    }
+    accuracy = float((answer.argmax(axis=1) == numbers).mean())
+    result = {"error": error_of(numbers, answer), "accuracy": accuracy}
     if len(np.unique(numbers)) == len(problem.classes):
-        two = chances.shape[1] == 2
-        given = chances[:, 1] if two else chances
+        given = answer[:, 1] if answer.shape[1] == 2 else answer / answer.sum(axis=1)[:, None]
         result["auc"] = float(roc_auc_score(numbers, given, multi_class="ovr"))
     return result
 
@@ -222,12 +217,38 @@ def averages(results: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     )
 
 
+def error_of(truth: np.ndarray, answer: np.ndarray) -> float:
+    """Return the root mean squared error, or the log loss of chances of classes by number."""
+    if answer.ndim == 1:
+        return float(np.sqrt(np.mean((answer - truth.astype(float)) ** 2)))
+    chances = np.clip(answer, 1e-7, 1)
+    chances /= chances.sum(axis=1, keepdims=True)
+    return float(log_loss(truth, chances, labels=range(chances.shape[1])))
+
+
+def mean_errors(results: pd.DataFrame, methods: Sequence[str], folder: Path) -> pd.Series:
+    """Return by table the error of the mean of all methods' predictions, of the splits of all."""
+    errors: dict[str, list[float]] = {}
+    for (table, split), rows in results[results.method.isin(methods)].groupby(["table", "split"]):
+        if rows.method.nunique() == len(methods):
+            kept = [np.load(folder / f"{table}.{split}.{name}.npz") for name in methods]
+            answer = np.mean([one["answer"] for one in kept], axis=0)
+            errors.setdefault(table, []).append(error_of(kept[0]["truth"], answer))
+    return pd.Series({table: np.mean(values) for table, values in errors.items()})
+
+
 def geometric_mean(values: pd.Series) -> float:
     return float(np.exp(np.log(values).mean()))
 
 
-def summary(results: pd.DataFrame, methods: Sequence[str], first: str) -> Iterator[str]:
-    """Yield ratios of the first method to each other, ranks and Elo, as Markdown."""
+def summary(
+    results: pd.DataFrame, methods: Sequence[str], first: str, folder: Path
+) -> Iterator[str]:
+    """Yield ratios of the first method to each other, ranks and Elo, as Markdown.
+
+    What the methods could reach together follows: the mean of their predictions (in `folder`), and
+    the best of them on each table, as the test rows themselves tell.
+    """
     means = averages(results, methods)
     errors = means.pivot(index="table", columns="method", values="error")[list(methods)]
     seconds = means.pivot(index="table", columns="method", values="seconds")[list(methods)]
@@ -244,6 +265,13 @@ def summary(results: pd.DataFrame, methods: Sequence[str], first: str) -> Iterat
             f"({ratio.idxmax()}) | {(ranks[name] == 1).sum()} | {ranks[name].mean():.2f} "
             f"| {elo.get(name, np.nan):.0f} | {geometric_mean(seconds[name]):.2f} |"
         )
+    yield "\n| error over that of | " + " | ".join(methods) + " |"
+    yield "| --- |" + " --- |" * len(methods)
+    together = {"mean of all predictions": mean_errors(results, methods, folder)}
+    together["best of all on each table"] = errors.min(axis=1)
+    for title, values in together.items():
+        cells = [f"{geometric_mean(values / errors[name]):.3f}" for name in methods]
+        yield f"| {title} | " + " | ".join(cells) + " |"
     yield "\n| tables | count | " + " | ".join(methods[1:]) + " |"
     yield "| --- |" + " --- |" * len(methods)
     for band, belongs in BANDS.items():
@@ -314,7 +342,7 @@ def smoke() -> None:
                 for method in ("mlpengine", "linear", "linear, bagged"):
                     run(Contest(problem, kind, groups), 0, method, known[method], Path(name), "")
         results = read(Path(name))
-        print("\n" + "\n".join(summary(results, list(results.method.unique()), OURS)))
+        print("\n" + "\n".join(summary(results, list(results.method.unique()), OURS, Path(name))))
 
 
 def main() -> None:
@@ -355,7 +383,8 @@ def main() -> None:
     if args.half:
         chosen = {one.problem.name for one in contests(args.folder, args.half, None)}
         results = results[results.table.isin(chosen)]
-    print("\n" + "\n".join(summary(results, names, OURS if OURS in names else names[0])))
+    first = OURS if OURS in names else names[0]
+    print("\n" + "\n".join(summary(results, names, first, args.results)))
 
 
 if __name__ == "__main__":

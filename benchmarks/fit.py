@@ -12,12 +12,26 @@ import time
 from typing import Any
 
 import numpy as np
+from against import add_option, compare
 from machine import describe, restart_clean
 from sklearn.datasets import load_digits
 
 from mlpengine import TrainingStep
 from mlpengine.estimators import MlpClassifier
 from mlpengine.step.step import BoundStep
+
+DIGITS = {"hidden": (256, 128), "dropout": 0.3, "lr": 2e-3, "weight_decay": 0.05}
+SMALL = {"hidden": (128,)}
+EVERY_ROW = {"early_stopping": False, "epochs": 200, "batch_size": 32}
+STOPPING = {"early_stopping": True, "epochs": 200, "patience": 1000, "batch_size": 32}
+FITS = {
+    "digits.yaml, every row": DIGITS | EVERY_ROW,
+    "digits.yaml, early stopping": DIGITS | STOPPING,
+    "64-128-10, every row": SMALL | EVERY_ROW,
+    "64-128-10, early stopping": SMALL | STOPPING,
+    "defaults": {},
+}
+"""Parameters of the estimator."""
 
 
 class Watch:
@@ -60,26 +74,22 @@ def fit(x: np.ndarray, y: np.ndarray, **options: object) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="two epochs, once")
+    add_option(parser)
     args = parser.parse_args()
     describe()
-    x, y = load_digits(return_X_y=True)
     smoke = {"epochs": 2} if args.smoke else {}
-    digits = {"hidden": (256, 128), "dropout": 0.3, "lr": 2e-3, "weight_decay": 0.05}
-    small = {"hidden": (128,)}
-    every_row = {"early_stopping": False, "epochs": 200, "batch_size": 32}
-    stopping = {"early_stopping": True, "epochs": 200, "patience": 1000, "batch_size": 32}
-    for title, options in (
-        ("digits.yaml, every row", digits | every_row),
-        ("digits.yaml, early stopping", digits | stopping),
-        ("64-128-10, every row", small | every_row),
-        ("64-128-10, early stopping", small | stopping),
-        ("defaults", {}),
-    ):
+    fits = {title: options | smoke for title, options in FITS.items()}
+    if args.against:
+        only, seconds = (["64-128-10"], 0.001) if args.smoke else ([""], 0.05)
+        compare("fit", args.against, only=only, seconds=seconds, fits=fits)
+        return
+    x, y = load_digits(return_X_y=True)
+    for title, options in fits.items():
         shares, rests = [], []
         for _ in range(1 if args.smoke else 7):
-            plain = fit(x, y, **(options | smoke))
+            plain = fit(x, y, **options)
             with Watch() as watch:
-                total = fit(x, y, **(options | smoke))
+                total = fit(x, y, **options)
             shares.append(watch.seconds / total)
             rests.append((plain * (1 - shares[-1])) / watch.steps * 1e6)
         print(

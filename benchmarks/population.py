@@ -12,6 +12,7 @@ import statistics
 import time
 
 import numpy as np
+from against import add_option, compare
 from machine import describe, figure, restart_clean, table
 from peer_libraries import Steps, Workload, jax_population, torch_steps
 from threadpoolctl import threadpool_limits
@@ -110,9 +111,15 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="two members, one network, one round")
     parser.add_argument("--members", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
+    add_option(parser)
     args = parser.parse_args()
     if args.smoke:
         args.members, args.rounds = 2, 1
+    if args.against:
+        describe()
+        only, seconds = ([WORKLOADS[0][0].name], 0.001) if args.smoke else ([""], 0.05)
+        compare("population", args.against, only=only, seconds=seconds, members=args.members)
+        return
     rng, lines = np.random.default_rng(0), []
     with threadpool_limits(1, user_api="blas"):
         for work, steps in WORKLOADS[: 1 if args.smoke else None]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from against import add_option, compare
 from machine import busy_loops, describe, figure, restart_clean, table
 
 from mlpengine.common.wording import plural
@@ -211,20 +212,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=[run.name for run in RUNS])
     parser.add_argument("--epochs", type=int, help="other than those of the runs")
+    add_option(parser)
     args = parser.parse_args()
     describe()
+    rows, epochs = (300, 1) if args.smoke else (53_940, args.epochs)
+    only = args.only or (RUNS[-1].name if args.smoke else None)
+    if args.against:
+        texts = [f"{only},"] if only else [""]
+        compare("runs", args.against, only=texts, seconds=0.05, rows=rows, epochs=epochs)
+        return
     if not (has("torch") and has("sklearn")):
         print("not every contestant is installed: pip install '.[bench]'")
     lines: list[list[str]] = []
     names: list[str] = []
     with busy_loops(BUSY if args.busy else 0):
-        only = args.only or (RUNS[-1].name if args.smoke else None)
         for run in (r for r in RUNS if only in (None, r.name)):
-            rows = 53_940
-            run = replace(run, epochs=args.epochs or run.epochs)
-            if args.smoke:
-                rows = 300
-                run = replace(run, epochs=1)
+            run = replace(run, epochs=epochs or run.epochs)
             contestants, medians, ratios = measure(run, rows, 1 if args.smoke else args.rounds)
             names = contestants.names
             cells = zip(medians, ratios, strict=True)

@@ -14,11 +14,11 @@ from mlpengine.config.load import differing_settings, load_config
 from mlpengine.errors import CheckpointError, RunError
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
-from mlpengine.training.run_directory import RESULT_FILE
+from mlpengine.training.run_directory import RESULT_FILE, resolved_config
 
 from .options import AS_JSON, DIRECTORY_PATH
 from .outcome import SHOWN_PARTS, metric_text, part_title
-from .session import read_result, resolved_config
+from .session import read_result
 from .streams import say
 
 EPILOG = """\b

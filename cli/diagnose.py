@@ -36,11 +36,11 @@ from mlpengine.errors import RunError, UsageError
 from mlpengine.models.model import Model
 from mlpengine.training.diagnose import diagnostic_inputs, measure_recalls, measure_yardsticks
 from mlpengine.training.loading import load
+from mlpengine.training.run_directory import resolved_config
 from mlpengine.training.samples import read_diagnostics
 
 from .options import AS_JSON, FILE_PATH, overrides_like
 from .profiling import dry_run
-from .session import resolved_config
 from .streams import say
 
 EPILOG = """\b

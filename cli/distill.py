@@ -19,13 +19,18 @@ from mlpengine.errors import RunError, UsageError
 from mlpengine.models.model import Model
 from mlpengine.spec import Array
 from mlpengine.training.loading import load
-from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RunDirectory
+from mlpengine.training.run_directory import (
+    ENVIRONMENT_FILE,
+    GIVEN_CONFIG,
+    RunDirectory,
+    resolved_config,
+)
 from mlpengine.training.trainer import front_of, network_specs
 from mlpengine.training.transfer import TRANSFER_FILE
 
 from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like
 from .progress import progress
-from .session import Session, resolved_config
+from .session import Session
 from .stopping import leave, stops
 from .streams import say
 from .train import Shown, run_session

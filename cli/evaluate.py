@@ -25,10 +25,10 @@ from mlpengine.tables import Table, read_table
 from mlpengine.tables.rows import usable_rows
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
+from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, MODEL_ARGUMENT
 from .outcome import NOT_MET, metrics_table, mistakes, part_title
-from .session import resolved_config
 from .streams import say
 
 EPILOG = """\b
@@ -113,7 +113,9 @@ def command(
         in_time = loaded.file.config.data.split.time is not None
     else:
         table = read_rows(model, file)
-        part = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
+        part = make_split(
+            table, None, model.preprocessor, model.task, model.mlp.dtype, on_demand=True
+        )
         parts, in_time = [("data", part, model.forward(part.x))], False
     measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}

@@ -24,10 +24,11 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Split, make_split
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.training.run_directory import resolved_config
 
 from .evaluate import read_rows
 from .options import AS_JSON, FILE_PATH, MODEL_ARGUMENT
-from .session import resolved_config, uses_extra
+from .session import uses_extra
 from .streams import say
 
 EXPLAINED_ROWS = 5_000
@@ -38,18 +39,13 @@ Examples:
   mlpengine explain runs/penguins
   mlpengine explain runs/diamonds --repeats 10 --plot dependence.png
   mlpengine explain runs/diamonds --json
-  mlpengine explain model.safetensors --data new.csv
+  mlpengine explain model.safetensors new.csv
 """
 
 
 @click.command("explain", epilog=EPILOG)
 @MODEL_ARGUMENT
-@click.option(
-    "--data",
-    type=str,
-    metavar="FILE",
-    help="A table with the target column; - reads CSV from stdin.  By default the run's own rows.",
-)
+@click.argument("file", type=str, required=False)
 @click.option(
     "--repeats",
     type=click.IntRange(2),
@@ -73,24 +69,24 @@ Examples:
 )
 @AS_JSON
 def command(
-    run: Path, data: str | None, repeats: int, features: int, plot: Path | None, as_json: bool
+    run: Path, file: str | None, repeats: int, features: int, plot: Path | None, as_json: bool
 ) -> None:
     """Tell which columns drive the predictions of the model of RUN, a run directory or model file.
+
+    FILE is a table with the target column (- is stdin), by default the run's own rows.
 
     The importance of a column is how much the loss rises, and R2 or accuracy falls, when its cells
     are permuted among rows that did not train the model: out of fold, or the test or validation
     rows.  Partial dependence is the mean prediction where all rows hold the same value.
     """
-    if data is None:
-        advice = ["; say which rows to use with --data FILE"] if run.is_file() else []
-        config = resolved_config(run, *advice)
     model = load(run)
-    if data is None:
+    if file is None:
+        config = resolved_config(run, f"; say which rows to use: mlpengine explain {run} FILE")
         own = load_data(load_config(config), model.preprocessor)
         name, part, forward = explained_rows(model.mean, own.parts, own.folds, EXPLAINED_ROWS)
         table = own.tables.parts["train"][0]
     else:
-        table = read_rows(model, data)
+        table = read_rows(model, file)
         chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward

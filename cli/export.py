@@ -9,9 +9,9 @@ from typing import Any
 import click
 import numpy as np
 
-from mlpengine.common.files import missing
+from mlpengine.common.files import is_run, missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
 from mlpengine.errors import MlpEngineError, RunError, UsageError
@@ -114,7 +114,9 @@ CALIBRATION_ROWS = 10_000
     metavar="N",
     help="c-train: rows of a step; 1 by default.",
 )
-@click.option("--freeze", help="c-train: layers that are not trained, such as 0,1.")
+@click.option(
+    "--freeze", metavar="LAYERS", help="c-train: layers that are not trained, such as 0,1."
+)
 @click.option(
     "--libm",
     type=click.Choice(["system", "none"]),
@@ -131,7 +133,9 @@ CALIBRATION_ROWS = 10_000
     help="c, c-train: a library that this tool installs, in the folder --out.",
 )
 @click.option(
-    "--name", help="c: what its functions and macros begin with; a header is written, too."
+    "--name",
+    metavar="NAME",
+    help="c: what its functions and macros begin with; a header is written, too.",
 )
 @click.option(
     "--int8",
@@ -159,6 +163,8 @@ def command(
         raise missing(run, "run or model file")
     source = run / MODEL_FILE if run.is_dir() else run
     if not source.is_file():
+        if not is_run(run):
+            raise not_a_run(run)
         raise RunError(f"{source}: there is no model; a run has one when it has ended")
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     if package is None and path.is_dir():
@@ -215,7 +221,7 @@ def _say_exported(exported: Exported) -> None:
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
-            say(f"{title}: " + ", ".join(f"{name} ({t})" for name, t in values.items()))
+            say(f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items()))
     if exported.difference is not None:
         on = f" on {exported.compared}" if exported.compared else ""
         say(f"compared with our own predictions{on}: largest difference {exported.difference:.2g}")

@@ -92,7 +92,7 @@ def command(
             f"{data}: this is a config, not a table; train it with: mlpengine train {data}"
         )
     with Meter(f"reading {data}") as meter:
-        detected = detect(data, progress=meter)
+        detected = detect(data, target=target, group=group, progress=meter)
     table = detected.table
     if not target and data in DATASETS:
         target = (DATASETS[data],)

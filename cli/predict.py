@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -12,12 +12,13 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 import numpy as np
 
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import plural, printable
 from mlpengine.errors import UsageError
 from mlpengine.features import Preprocessor
 from mlpengine.features.categories import coded
 from mlpengine.features.unlike import NewRows
 from mlpengine.models.calibration import checked_level
+from mlpengine.models.forward import Features
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
@@ -126,7 +127,7 @@ def command(
             shown["predictions"] = [dict(zip(columns, record, strict=True)) for record in records]
         click.echo(json.dumps({**shown, "out": out}, default=str))  # dates of --id
     else:
-        say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(columns)})", err=True)
+        say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(map(printable, columns))})", err=True)
 
 
 class Sure(NamedTuple):
@@ -190,38 +191,50 @@ def prediction_columns(
     model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
-    x = model.features(table)
+    x = model.preprocessor.features_of(table)
     return output_columns(model, model.forward(x), sure, x)
 
 
 def output_columns(
-    model: Model, output: Array, sure: Sure, x: Array | None = None
+    model: Model, output: Array, sure: Sure, x: Features | None = None
 ) -> tuple[dict[str, Any], Array]:
     """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
     preprocessor, task = model.preprocessor, model.task
     added = _how_sure(model, task, x, output, sure)
     if isinstance(task, Regression):
-        columns: dict[str, Any] = {**task.columns(output), **added}
+        columns = _together(task.columns(output), added)
         return columns, np.stack([*columns.values()], axis=1)
     chances = task.probabilities(output)
     assert chances is not None
-    columns = _labels(preprocessor, task, output)
+    labels = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
-    columns |= {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
-    columns |= added
+    of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}
     numbers = [chances, *added.values()]
     if sure.set_level is not None:
         sets = model.set_of(output, sure.set_level)
-        columns[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)
+        added[f"{model.target[0]}_set"] = _sets(sets, preprocessor.classes)
         numbers.append(sets)
-    return columns, np.column_stack(numbers)
+    return _together(labels, of_each, added), np.column_stack(numbers)
+
+
+def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of several parts.  Raises: UsageError for a name that two of them have."""
+    columns: dict[str, Any] = {}
+    for part in parts:
+        for twice in columns.keys() & part.keys():
+            raise UsageError(
+                f"two predicted columns would be called {twice!r}; train with another name of the "
+                "target, or leave out --interval, --set and --spread"
+            )
+        columns |= part
+    return columns
 
 
 def _how_sure(
-    model: Model, task: Task, x: Array | None, output: Array, sure: Sure
-) -> dict[str, Array]:
+    model: Model, task: Task, x: Features | None, output: Array, sure: Sure
+) -> dict[str, Any]:
     """Return the columns of intervals and of the spread over networks."""
-    added: dict[str, Array] = {}
+    added: dict[str, Any] = {}
     targets = model.target
     if sure.level is not None:
         ends = zip(("low", "high"), model.interval_of(output, sure.level), strict=True)

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import suggestion
 from mlpengine.features import Preprocessor
 from mlpengine.features.sources import LIMIT

@@ -26,6 +26,7 @@ from .streams import say
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from uvicorn.supervisors.multiprocess import Process
 
 BACKLOG = 2_048
 """Connections that wait to be accepted."""
@@ -50,6 +51,7 @@ Another shell:
 @MODEL_ARGUMENT
 @click.option(
     "--host",
+    metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
     help="The address to listen at; by default programs of this machine alone reach it.",
@@ -57,6 +59,7 @@ Another shell:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="N",
     default=8000,
     show_default=True,
     help="0 takes a free one, which the first line of stdout names.",
@@ -64,6 +67,7 @@ Another shell:
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
+    metavar="N",
     default=1,
     show_default=True,
     help="Processes, each with the model.",
@@ -71,6 +75,7 @@ Another shell:
 @click.option(
     "--max-rows",
     type=click.IntRange(min=1),
+    metavar="N",
     default=10_000,
     show_default=True,
     help="Rows of a request.",
@@ -78,6 +83,7 @@ Another shell:
 @click.option(
     "--max-bytes",
     type=click.IntRange(min=1),
+    metavar="N",
     default=8_000_000,
     show_default=True,
     help="Bytes of the body of a request.",
@@ -88,7 +94,8 @@ def command(run: Path, host: str, port: int, workers: int, max_rows: int, max_by
     POST /predict takes a row as a JSON object of cells by column, or a list of rows, and answers
     with what `mlpengine predict` writes, by the same names; ?interval=0.9 and ?set=0.9 add
     intervals and sets of classes.  GET /openapi.json describes the columns, and GET /health tells
-    that the service runs, and its version.  A signal stops it after the requests under way.
+    that the service runs, and its version.  A signal stops it after the requests under way, a
+    second one at once.
 
     There is no encryption and no password: put a server that has both before it where others than
     programs of this machine reach it.
@@ -109,8 +116,10 @@ def command(run: Path, host: str, port: int, workers: int, max_rows: int, max_by
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     run_all: Callable[[], None]
+    started: list[Process] = []
     if workers > 1:
         several = Multiprocess(config, [listening])
+        started = several.processes
         run_all, end = several.run, partial(several.signal_queue.append, signal.SIGTERM)
     else:
         server = Server(config)
@@ -122,6 +131,8 @@ def command(run: Path, host: str, port: int, workers: int, max_rows: int, max_by
 
     def stop(number: int, _frame: FrameType | None) -> None:
         if codes:
+            for worker in started:
+                worker.process.kill()
             os._exit(codes[0])
         codes.append(EXIT_CODES[signal.Signals(number)])
         end()

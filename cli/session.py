@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
-from mlpengine.common.files import missing, not_a_run, read_file, remove_unfinished
+from mlpengine.common.files import read_file, remove_unfinished
 from mlpengine.common.redaction import redacted
 from mlpengine.common.structure import conform, finite
 from mlpengine.common.system import peak_bytes
@@ -47,6 +47,7 @@ from mlpengine.training.run_directory import (
     RESULT_FILE,
     RunDirectory,
     environment,
+    resolved_config,
 )
 from mlpengine.training.trainer import Fitted, Trainer
 
@@ -363,17 +364,6 @@ class Session:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def resolved_config(run: Path, advice: str = "") -> Path:
-    """Return the config of a run directory.  Raises: UsageError, with advice, if there is none."""
-    if not (run / RESOLVED).is_file():
-        if not run.exists():
-            raise missing(run, "run")
-        if advice:
-            raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
-        raise not_a_run(run, f"{RESOLVED}, so it is no run directory")
-    return run / RESOLVED
 
 
 def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:

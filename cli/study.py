@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, isnan
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common import system
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import locked, write_all, writing
 from mlpengine.common.redaction import redacted, with_values, without_values
 from mlpengine.config.sweep import (

@@ -15,7 +15,7 @@ from mlpengine.errors import UsageError
 from mlpengine.models.card import card
 from mlpengine.nn import TabularNetwork
 from mlpengine.training.loading import load
-from mlpengine.training.run_directory import RESOLVED
+from mlpengine.training.run_directory import resolved_config
 from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, overrides_like
@@ -54,7 +54,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
         known["written"] = f"{datetime.fromtimestamp(config.stat().st_mtime):%Y-%m-%d %H:%M}"
         say(json.dumps(known) if as_json else "\n".join(card_lines(known)))
         return
-    path = config / RESOLVED if config.is_dir() else config
+    path = resolved_config(config) if config.is_dir() else config
     compiled = ["training.backend=compiled"] if emit_c else []
     overrides = [parse_override(text) for text in (*settings, *compiled)]
     trainer = trainer_of(load_data(load_config(path, overrides)))

@@ -1,7 +1,6 @@
 """Writing columns as CSV, Parquet or .npy, whole or not at all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import accumulate, chain
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import write_atomically
 from mlpengine.errors import importing
 from mlpengine.spec import Array

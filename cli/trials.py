@@ -5,12 +5,12 @@ Which trial a worker runs, and whether one whose worker died is tried again, `st
 
 import json
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import flush, read_file, similar_file, unflushed
 from mlpengine.common.system import is_orphan
 from mlpengine.common.wording import plural

@@ -73,9 +73,9 @@ def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
     Raises: DtypeError for any other dtype, naming `where`.
     """
     try:
-        chosen = np.dtype(dtype)
+        chosen = None if dtype is None else np.dtype(dtype)
     except TypeError:
         chosen = None
-    if chosen not in FLOATS:
+    if chosen is None or chosen not in FLOATS:  # None, to NumPy, is float64
         raise DtypeError(f"{where}: dtype must be float32 or float64 (got {dtype!r})")
     return chosen

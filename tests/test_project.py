@@ -12,6 +12,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -301,9 +302,9 @@ kinds = {of(kind) for registry, of in FAMILIES.values() for kind in registry.val
 sections = [one.__name__ for one in Section.__subclasses__() if one.declared_by in kinds]
 print(json.dumps([code, unused, started, sorted(sections), methods, ours]))
 """
-GENERATED_METHODS = 640
+GENERATED_METHODS = 370
 """The most methods that dataclasses of a run may generate: each takes 0.1 ms of the start."""
-MODULES = 299
+MODULES = 300
 """The most modules of ours that a run may load: each takes 0.3 ms of the start."""
 
 
@@ -333,7 +334,7 @@ from pathlib import Path
 import numpy
 WORKLOADS = (type("Workload", (), {"name": "tiny"}),)
 def by_hand(work): return lambda: numpy.zeros(9)
-def engine(work, backend): return lambda: Path("ran").touch()
+def engine(work, backend): return lambda: Path(__file__).parents[1].joinpath("ran").touch()
 """
 
 
@@ -341,16 +342,71 @@ def test_another_version_is_timed_by_its_own_script(tmp_path):
     """It may lack the modules that today's scripts share."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "step.py").write_text(OLD_SCRIPT, encoding="utf-8")
-    code = (
-        "from pathlib import Path; import against; w = against.Worker(Path(), 'step'); "
-        "print(w.rows, w.seconds('tiny, numpy', 2) > 0); w.process.communicate()"
-    )
-    path = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=path, capture_output=True, text=True
-    )
-    assert done.stdout == "['tiny, by hand', 'tiny, numpy', 'tiny, compiled'] True\n", done.stderr
+    worker = load("benchmarks/against.py").Worker(tmp_path, "step")
+    assert worker.rows == ["tiny, by hand", "tiny, numpy", "tiny, compiled"]
+    assert min(worker.seconds("tiny, numpy", 0)) > 0
+    worker.process.communicate()
     assert (tmp_path / "ran").exists()
+
+
+OLD_RUNS = """
+import subprocess, sys
+from dataclasses import dataclass
+BASE = "mlpengine"
+@dataclass
+class Run: title: str; epochs: int
+RUNS = (Run("digits", 80),)
+class Contestants:
+    def __init__(self, *job): self.job = job
+    def seconds(self, name):
+        run, directory, rows = self.job
+        command = [sys.executable, "-m", "mlpengine_cli.main", str(run.epochs), str(rows), name]
+        subprocess.run(command, cwd=directory, check=True)
+"""
+
+OLD_COMMAND = """
+import sys, time
+while time.process_time() < 0.05: pass
+with open({!r}, "a") as file: print(*sys.argv[1:], file=file)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links to folders need a privilege there")
+def test_another_version_runs_its_own_command(tmp_path):
+    """The processor time of a row is that of its processes, too."""
+    for name in ("benchmarks", "cli"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "benchmarks" / "runs.py").write_text(OLD_RUNS, encoding="utf-8")
+    command = OLD_COMMAND.format(str(tmp_path / "ran"))
+    (tmp_path / "cli" / "__init__.py").touch()
+    (tmp_path / "cli" / "main.py").write_text(command, encoding="utf-8")
+    worker = load("benchmarks/against.py").Worker(tmp_path, "runs", rows=5, epochs=None)
+    assert worker.rows == ["digits"]
+    assert worker.seconds("digits", 0)[0] > 0.05
+    worker.process.communicate()
+    assert set((tmp_path / "ran").read_text().splitlines()) == {"80 5 mlpengine"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs", "windows"), [(1e-3, 50, 32), (0.1, 1, 32), (0.6, 1, 8)]
+)
+def test_a_row_is_slower_where_median_and_minimum_are(seconds, runs, windows):
+    """A run longer than a window is one, and a long one has fewer windows."""
+
+    class Clock:
+        def __init__(self, *ratios):
+            self.times, self.counts = cycle([seconds * r for r in ratios]), []
+
+        def seconds(self, row, count):
+            self.counts += [count] if count else []
+            return (next(self.times) if count else seconds), 1.0
+
+    time_row = load("benchmarks/against.py").time_row
+    for new, slower in (((1.04, 1.05), True), ((1, 1.5), False), ((1.5, 1.02, 1.02), False)):
+        workers = Clock(1), Clock(*new)
+        _, is_slower = time_row("row", workers, 0.05, 32)
+        assert is_slower == slower
+        assert all(w.counts == [runs] * windows for w in workers)
 
 
 def test_another_version_is_timed_at_the_asked_sizes_and_dtypes():

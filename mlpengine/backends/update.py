@@ -1,12 +1,13 @@
 """Clipping and an optimizer's step as data, for backends other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.formula import Expr
 from mlpengine.spec import Array
 

@@ -6,13 +6,14 @@ kernels are fused and reordered by their operands, independently of the memory t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.ops import Dropout
 from mlpengine.spec import Array

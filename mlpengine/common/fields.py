@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from inspect import Parameter, cleandoc, signature
 from math import inf, isfinite
@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_ar
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural, suggestion
 from mlpengine.errors import UsageError
 

@@ -112,7 +112,7 @@ def _models_in(directory: Path) -> str:
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
-    return f"{directory} has none; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
+    return f"{directory} holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
 
 
 def make_directory(directory: Path) -> None:

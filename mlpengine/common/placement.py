@@ -2,8 +2,9 @@
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
+
+from mlpengine.common.dataclass import dataclass
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector register."""

@@ -5,13 +5,14 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.wording import html_table, plural
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
@@ -126,7 +127,8 @@ def fit(
         start: a model, or a run, whose weights and preprocessing training starts from.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
-            ``optimizer="adamw"`` or ``training={"epochs": 20}``.
+            ``optimizer="adamw"`` or ``training={"epochs": 20}``; of a whole config, `table` takes
+            the place of ``data.source``, and `target` that of ``data.target``.
 
     >>> model, result = fit("penguins", seed=1, training={"epochs": 20, "batch_size": 16})
     >>> sorted(result.metrics["test"]), result.metrics["test"]["accuracy"] > 0.9
@@ -324,7 +326,8 @@ def _config(
     if proposing and not own.get("stream"):
         detected = None
         with suppress(ConfigError, DataError):  # which the check below, or training, reports
-            reading = reading_of(_checked({"data": deepcopy(own)}))
+            checked = _checked({"data": deepcopy(own)})
+            reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
             if "train" in in_memory:
                 tables["train"] = as_table(table, text=features, source=NAME, **how)
@@ -332,7 +335,7 @@ def _config(
             elif how:
                 detected = Detected(read_table(own["source"], **how), reading, [])
             else:
-                detected = detect(own["source"])
+                detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
             try:
                 decided = complete_config(sections, detected, kept=features)

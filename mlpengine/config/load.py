@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import checked_path
 from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in

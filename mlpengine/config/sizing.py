@@ -3,9 +3,10 @@
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import inf
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural
 from mlpengine.config.build import loss_and_task
 from mlpengine.config.load import ConfigFile, Override, with_overrides

@@ -3,11 +3,11 @@
 Source: Smith 2017, arXiv 1506.01186, section 3.3.
 """
 
-from dataclasses import dataclass
 from math import isfinite, nan
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.quantiles import median
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.verdict import percent, two_digits

@@ -1,12 +1,13 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.structure import finite
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss

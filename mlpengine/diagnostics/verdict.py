@@ -3,9 +3,9 @@
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.structure import finite
 from mlpengine.common.wording import html_table
 from mlpengine.settings.fix import Fix, by_key

@@ -1,11 +1,11 @@
 """Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
 
-from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.structure import finite
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.nn import Network

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from zlib import crc32
 
 import numpy as np
@@ -13,6 +13,7 @@ from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import array
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
 from mlpengine.features import Preprocessor

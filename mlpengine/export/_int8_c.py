@@ -13,11 +13,11 @@ through weight equalization and bias correction, section 4.2 (the means).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import Functions, array, indented, real_constant
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.export.network_c import NetworkCode, Real, title_of

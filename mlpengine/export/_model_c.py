@@ -1,12 +1,12 @@
 """A model as statements, from the columns of a row to predictions, and as one C file."""
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import Functions, Names, comment_text, identifier, real_constant
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import DataError, UsageError
 from mlpengine.export._device_flash import avr_flash_bytes, constant_bytes
 from mlpengine.export._int8_c import IntegerNetwork

@@ -1,8 +1,10 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+
+from mlpengine.common.dataclass import dataclass
 
 
 @dataclass(frozen=True)

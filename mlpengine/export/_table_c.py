@@ -6,7 +6,6 @@ so that nothing is lost in float32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import pi
 
 import numpy as np
@@ -22,6 +21,7 @@ from mlpengine.backends.scalar.text import (
     indented,
     real_constant,
 )
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import UsageError
 from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.features import Preprocessor

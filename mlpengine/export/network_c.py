@@ -1,7 +1,6 @@
 """Networks as statements with their weights, and as one file of C99."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions, array, constants, identifier, indented
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural
 from mlpengine.errors import UsageError
 from mlpengine.export._reduced import Reduced, reduced

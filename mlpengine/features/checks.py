@@ -1,12 +1,13 @@
 """Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural, printable
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import (

@@ -4,11 +4,11 @@ A missing cell in any column that a formula reads makes its result missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import DataError, FormulaError
 from mlpengine.features.sources import check_numeric
 from mlpengine.formula import Expr, evaluate, parse, variables

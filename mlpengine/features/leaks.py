@@ -2,12 +2,13 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.features.categories import codes_into
+from mlpengine.features.copies import row_hashes
 from mlpengine.features.sources import LIMIT
 from mlpengine.settings.features import TaskName
 from mlpengine.spec import Array
@@ -105,6 +106,8 @@ def find_leaks(
         for name in tracked(suspects, progress)
     )
     leaks = [leak for leak in each if leak]
+    if any(leak.is_target for leak in leaks):
+        leaks = _of_distinct_rows(leaks, columns, target, task)
     if task == "regression":
         coded = {leak.column for leak in leaks if leak.is_target}
         addends = _addends({n: c for n, c in columns.items() if n not in coded}, target)
@@ -112,6 +115,28 @@ def find_leaks(
         leaks = [leak for leak in leaks if leak.column not in addends]
         leaks += [Leak(name, 1.0, why, left, is_sum=True) for name, why in addends.items()]
     return [leak for leak in leaks if leak.is_target or len(names) > 1]
+
+
+def _of_distinct_rows(
+    leaks: list[Leak], columns: Mapping[str, Column], target: Array, task: TaskName
+) -> list[Leak]:
+    """Return leaks without those that are the target only because whole rows are repeated.
+
+    Of rows that are all there twice any column of different numbers maps one-to-one to the target.
+    """
+    hashes = row_hashes([*columns.values(), Column(target)])
+    rows = np.sort(np.unique(hashes, return_index=True)[1])
+    if not MIN_LEAK_ROWS <= len(rows) < len(target):
+        return leaks
+    distinct = {name: column.take(rows) for name, column in columns.items()}
+    known, labels = target[rows], Labels.of(target[rows])
+    again = (
+        find_leak(leak.column, distinct[leak.column], known, task, distinct, labels)
+        if leak.is_target
+        else leak
+        for leak in leaks
+    )
+    return [leak for leak in again if leak]
 
 
 def _suspects(

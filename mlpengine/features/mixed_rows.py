@@ -1,10 +1,10 @@
 """Rows made of the rows of a table, so that a teacher can label more rows than there are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.features.preprocessing import Preprocessor
 from mlpengine.spec import Array
 from mlpengine.tables.table import Table

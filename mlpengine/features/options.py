@@ -1,8 +1,8 @@
 """The options of a preprocessor."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import check_fields
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.tables.dialect import DEFAULT, CsvDialect

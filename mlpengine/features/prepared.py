@@ -4,7 +4,6 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common import system
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import read_file, write_all, writing
 from mlpengine.spec import Array
 from mlpengine.tables.stored import (

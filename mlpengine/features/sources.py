@@ -1,17 +1,21 @@
 """Reading of a table's numeric features as float64, in slices of its rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import comma_text, gap_advice, odd_row
 from mlpengine.spec import Array
+from mlpengine.tables.cells import WORDS
 from mlpengine.tables.table import Table
 
-LIMIT = 1e100
-"""Numbers beyond this are refused: their squares would overflow the statistics."""
+LIMIT = np.float64(1e100)
+"""Numbers beyond this are refused: their squares would overflow the statistics.
+
+It is a number of NumPy, as comparing an array of float32 with one of Python would overflow.
+"""
 
 _DAY = 86_400.0
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
@@ -143,6 +147,8 @@ def check_numeric(table: Table, name: str) -> None:
         cell = "" if row is None else column.cell(row)
         shown = "other rows hold text" if row is None else f"{cell!r:.60}"
         comma = comma_text(column)
+        if {level.lower() for level in column.used_levels()} <= {*WORDS, "0", "1"}:
+            comma = "write true and false in all cells, or 1 and 0"
         raise DataError(
             f"{table.where(name, row)}: a number is needed ({shown}); correct the cell, or leave "
             f"it empty{gap_advice(cell)}{f'; {comma}' if comma else ''}"

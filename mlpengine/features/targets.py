@@ -9,6 +9,7 @@ import numpy as np
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.features.column_kinds import (
+    are_codes,
     comma_text,
     gap_advice,
     is_binary,
@@ -256,16 +257,20 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
             f"classification{f'; {comma}' if comma else ''}"
         )
     if kind_of(column) == "text":
-        count = len(column.distinct())
         pair = marked_number(column)
+        if pair:
+            advice = marked_text(*pair)
+        elif are_codes(column.used_levels()):
+            advice = (
+                "whole numbers beyond 2**53, or with zeros before them, are texts; subtract one of "
+                "them from all, or leave out the zeros"
+            )
+        else:
+            advice = comma or "choose another column, or set task to classification"
+        count = plural(len(column.distinct()), "different text")
         raise DataError(
             f"{table.where(name)}: the target must be numbers or classes that repeat "
-            f"({plural(count, 'different text')} in {plural(table.n_rows, 'row')}); "
-            + (
-                marked_text(*pair)
-                if pair
-                else comma or "choose another column, or set task to classification"
-            )
+            f"({count} in {plural(table.n_rows, 'row')}); {advice}"
         )
 
 

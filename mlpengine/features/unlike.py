@@ -15,6 +15,9 @@ from mlpengine.tables.table import Column, Table, number_text
 ODDS = 4.0
 """Standard deviations beyond which more missing cells than in training are no chance."""
 
+LISTED_COLUMNS = 20
+"""The most columns that have a line each for one thing that training did not see."""
+
 KS_LIMIT = 2.2
 """Times sqrt(1/n + 1/m): a larger distance of two samples is no chance (1 in 8,000)."""
 
@@ -52,19 +55,30 @@ class NewRows:
 
     def lines(self) -> list[str]:
         """Return a line for each thing that training did not see."""
-        lines = unknown_remarks(self._preprocessor, self._texts)
-        lines += far_remarks(self._preprocessor, self._far)
+        texts = unknown_remarks(self._preprocessor, self._texts)
+        far = far_remarks(self._preprocessor, self._far)
+        gaps = []
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
             # of so few training rows a share of 0 may be one of 1 / rows (rule of succession)
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
-                lines.append(
+                gaps.append(
                     f"column {name!r}: {plural(count, 'cell')} of {self._rows:,} missing, more "
                     f"than in training ({_percent(share)})"
                 )
-        return lines
+        return [
+            *_first(texts, "with texts that have no feature of their own"),
+            *_first(far, "with rows far outside those trained on"),
+            *_first(gaps, "with more missing cells than in training"),
+        ]
+
+
+def _first(lines: list[str], what: str) -> list[str]:
+    """Return the lines of the first columns, and how many more there are."""
+    more = len(lines) - LISTED_COLUMNS
+    return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
 
 
 def _measured(columns: Mapping[str, Column]) -> dict[str, tuple[float, float, float]]:

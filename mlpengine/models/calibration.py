@@ -1,13 +1,14 @@
 """Calibration: intervals and sets of classes from rows out of fold, calibrated probabilities."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import ceil, exp, log, nan
 from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork

@@ -3,13 +3,14 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import field, is_dataclass, replace
 from pathlib import Path
 from threading import local
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.structure import conform
@@ -194,9 +195,12 @@ class Model(KnownAttributes):
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
-        part = make_split(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
+        part = make_split(
+            table, usable.rows, self.preprocessor, task, self.mlp.dtype, on_demand=True
+        )
+        output = self.forward(part.x)
         self._warn_of(table if usable.rows is None else table.rows(usable.rows))
-        return self.scorer(task).run(self.forward(part.x), part, full=True)
+        return self.scorer(task).run(output, part, full=True)
 
     def scorer(self, task: Task) -> Scorer:
         """Return what measures outputs by the loss for evaluation and the metrics of a task."""
@@ -298,7 +302,7 @@ class Model(KnownAttributes):
             "write mlpengine.fit(table, target='y', training={'folds': 8})"
         )
 
-    def spread(self, x: Array) -> Array:
+    def spread(self, x: Features) -> Array:
         """Return how far the networks differ for features (rows, in_dim), in standard deviations.
 
         Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.

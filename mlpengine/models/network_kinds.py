@@ -1,10 +1,11 @@
 """Kinds of networks in folds: what each reads, and the mean of all."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.features.numbers import Numbers
 from mlpengine.models.evaluate import Scorer

@@ -1,12 +1,13 @@
 """The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import pi, sqrt
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, Given, Positive, check_fields
 from mlpengine.errors import UsageError
 from mlpengine.ops import Mul, PeriodicEmbedding

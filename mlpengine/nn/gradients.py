@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mlpengine.common.buffers import quiet_runner, zeros
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
 from mlpengine.common.named import arrays_by_name, one_or_named
 from mlpengine.common.placement import Storage

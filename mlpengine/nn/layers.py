@@ -1,12 +1,13 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import UsageError

@@ -9,7 +9,7 @@ work buffers and the NumPy calls; `mlpengine.backends` and the exports derive th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from itertools import product
 from math import inf
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.errors import ShapeError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable

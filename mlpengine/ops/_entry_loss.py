@@ -1,13 +1,13 @@
 """Losses that are means over entries, each a formula of output and target."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, isinf
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError, IndexRangeError, ShapeError

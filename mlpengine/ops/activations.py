@@ -1,11 +1,11 @@
 """Activations: x of any shape to y of the same shape."""
 
-from dataclasses import dataclass
 from math import inf, pi, sqrt
 from typing import Literal
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import UsageError
 from mlpengine.formula import (
     Expr,

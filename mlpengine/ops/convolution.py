@@ -6,11 +6,11 @@ to backward would take the kernel's size times the memory of the image, while th
 fifth of the product's time at 64 channels.
 """
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats

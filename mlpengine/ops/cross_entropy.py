@@ -1,10 +1,10 @@
 """Cross entropy of logits and class indices or rows of probabilities."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Given, Share
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, IndexRangeError, ShapeError

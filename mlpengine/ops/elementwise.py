@@ -1,12 +1,12 @@
 """Arithmetic and functions, element by element; operands broadcast as in NumPy."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from mlpengine import formula as f
 from mlpengine.common.buffers import replay
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import UsageError
 from mlpengine.formula import Expr, Plan
 from mlpengine.formula.numpy_functions import masked

@@ -5,11 +5,11 @@ transposes it makes no copy, allocates no workspace, and is faster than `numpy.m
 matrices.
 """
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import ShapeError
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats

@@ -2,12 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import check_fields
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import needs_arguments, quoted, refuse_arguments

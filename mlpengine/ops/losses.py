@@ -1,7 +1,6 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from typing import Annotated, Any
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Len, Lt
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Positive, Share
 from mlpengine.errors import UsageError
 from mlpengine.formula import (

@@ -5,12 +5,12 @@ Both treat x as an array (rows, features, inner), the cube. Sums are products wi
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import ShapeError
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats

@@ -1,10 +1,10 @@
 """Ops that draw random numbers, from a generator that the caller passes (`philox`)."""
 
-from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats

@@ -1,12 +1,13 @@
 """Reductions over all axes, one or several."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite, nan, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mlpengine.common.buffers import replay
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import ShapeError
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH, constant_like
 from mlpengine.ops._check import listing, need_floats, normal_axis

@@ -1,7 +1,6 @@
 """Ops that move values and compute none: reshape, cast, detach, join, split, slice."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
 from types import EllipsisType
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import IndexRangeError, ShapeError, TapeError
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._part import CopiedEntries

@@ -1,9 +1,8 @@
 """Softmax and its logarithm along any axis."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import ShapeError
 from mlpengine.ops._check import need_floats, normal_axis
 from mlpengine.ops._softmax import folded, inner_product, largest, middle_sum

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from inspect import Parameter, signature
 from itertools import pairwise
@@ -15,6 +15,7 @@ from annotated_types import Ge, Le
 
 from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.common.buffers import aligned, quiet_runner, replay, zeros
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Given, NonNegative, fitting, options_of
 from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments, quoted
 from mlpengine.common.wording import plural

@@ -12,7 +12,7 @@ changed, and the caller decides what to do with the step.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate, pairwise
 from math import isfinite, sqrt
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
@@ -22,6 +22,7 @@ from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
 from mlpengine.common.buffers import Uncopyable
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Positive, check_fields, fitting
 from mlpengine.common.misuse import KnownAttributes, answer_misfits
 from mlpengine.common.wording import plural

@@ -9,7 +9,7 @@ schedule starts after w steps, and before that its first factor is multiplied by
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from math import cos, inf, log2, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import answer_misfits, called_as
@@ -364,9 +365,11 @@ def schedule_named(name: str) -> Schedule:
 def factors(schedule: Callable[[int], float], steps: range) -> Array:
     """Return the factors after each of these numbers of steps, (steps,) of float64, to be read.
 
-    Those of a schedule that follows from the step alone are computed many at once, and kept.
+    Those that follow from the step and the fields of a schedule are computed many at once, and
+    kept; one that another module defines may have more of a state.
     """
-    if not isinstance(schedule, Schedule) or isinstance(schedule, PlateauSchedule):
+    ours = isinstance(schedule, Schedule) and type(schedule).__module__ == __name__
+    if not ours or isinstance(schedule, PlateauSchedule):
         return np.array([*map(schedule, steps)], np.float64)
     first, last = steps.start // FACTORS_AT_ONCE, (steps.stop - 1) // FACTORS_AT_ONCE
     try:

@@ -23,6 +23,9 @@ SHADES = 8
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
 """Dashes and gaps of curves by color, in line widths, which tell them apart where they coincide."""
 
+NO_RANGE = 1e-300
+"""A range that is no wider is none: a fifth of the smallest number is 0."""
+
 NAME_LENGTH = 14
 """Characters of a name beside an axis."""
 
@@ -40,7 +43,7 @@ class Axis(NamedTuple):
         numbers = np.asarray(values, np.float64)
         low, high = self.low, self.high
         if self.log:
-            numbers = np.log10(np.maximum(numbers, low / 10))
+            numbers = np.log10(np.maximum(numbers, low / 10 or low))
             low, high = log10(low), log10(high)
         return np.clip((numbers - low) / (high - low), -0.02, 1.02)
 
@@ -67,8 +70,9 @@ def axis(
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     space = margin * (high - low)
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
-        space = abs(high) / 2 or 1.0
+    largest = max(abs(low), abs(high))
+    if high - low <= max(1e-12 * largest, NO_RANGE):
+        space = abs(high) / 2 if largest > NO_RANGE else 1.0
     low, high = low if zero and low == 0 else low - space, high + space
     step = _step((high - low) / 5)
     step = max(1.0, round(step)) if whole else step
@@ -125,7 +129,7 @@ def _date_label(date: str) -> str:
 
 def _powers(low: float, high: float) -> Axis:
     low, high = low / 1.15, high * 1.15
-    decades = log10(high / low)
+    decades = log10(high) - log10(low)
     steps: tuple[float, ...] = (1, 2, 5) if decades > 0.8 else (1, 1.5, 2, 3, 4, 5, 7)
     every = 1
     if decades >= 2.5:

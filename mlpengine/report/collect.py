@@ -4,14 +4,14 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.files import missing, not_a_run
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.redaction import redacted, shown_path, without_directories
 from mlpengine.common.wording import plural
@@ -37,7 +37,13 @@ from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
-from mlpengine.training.run_directory import ENVIRONMENT_FILE, GIVEN_CONFIG, RESOLVED, RESULT_FILE
+from mlpengine.training.run_directory import (
+    ENVIRONMENT_FILE,
+    GIVEN_CONFIG,
+    RESOLVED,
+    RESULT_FILE,
+    resolved_config,
+)
 from mlpengine.training.samples import read_series
 
 from .chart_types import thinned
@@ -113,10 +119,7 @@ def read_run(path: Path) -> RunData:
 
     Raises: UsageError if it is no run directory.
     """
-    if not path.exists():
-        raise missing(path, "run")
-    if not (path / RESOLVED).is_file():
-        raise not_a_run(path, f"{RESOLVED}, so it is no run directory")
+    resolved = resolved_config(path)
     notes: list[str] = []
 
     def attempt(what: str, function: Callable[[], Any]) -> Any:
@@ -129,7 +132,7 @@ def read_run(path: Path) -> RunData:
     model = loaded = None
     result = _checked(_read_json(path / RESULT_FILE, notes), notes)
     model = attempt("the model cannot be read", lambda: load(path))
-    file = attempt("the config cannot be read", lambda: load_config(path / RESOLVED))
+    file = attempt("the config cannot be read", lambda: load_config(resolved))
     if file is not None:
         preprocessor = model.preprocessor if model else None
         loaded = attempt("the data cannot be read", lambda: load_data(file, preprocessor))

@@ -1,11 +1,12 @@
 """How the columns of a table become the features of a network."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Checked, Count
 
 TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]

@@ -1,8 +1,8 @@
 """How the rows of a table are divided."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Checked, Fraction
 
 VALIDATION = 0.15

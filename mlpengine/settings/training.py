@@ -1,12 +1,13 @@
 """How a network is trained."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Le
 
 from mlpengine.backends import BackendName
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Checked, Count, NonNegative, Positive
 from mlpengine.common.misuse import answer_misfits
 from mlpengine.ops import Loss

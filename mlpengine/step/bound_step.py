@@ -1,12 +1,12 @@
 """A training step on buffers of one number of rows."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.named import NamedRows, arrays_in, matched
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, ShapeError, UsageError

@@ -7,13 +7,13 @@ add up the rest.  So the bits of the sum depend on the number of shards, not on 
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlpengine.common.buffers import replay
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.named import check_rows
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.common.wording import plural

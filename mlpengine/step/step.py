@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
@@ -13,6 +12,7 @@ import numpy as np
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
 from mlpengine.common.buffers import quiet_runner, refuse_second_call
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.named import (
@@ -582,10 +582,18 @@ class TrainingStep(KnownAttributes):
 
     @called_as("step.load_state_dict(other.state_dict()); step.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`.
+        """Continue exactly from `state_dict`, or change nothing.
 
         Raises: CheckpointError if the state is that of another network or optimizer.
         """
+        before = {**self.state_dict(), "weights": self.mlp.state_dict()}
+        try:
+            self._load(state)
+        except CheckpointError:
+            self._load(before)
+            raise
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         with restoring():
             if "weights" not in state:
                 own = state.keys() <= self.mlp.params.views.keys()

@@ -1,8 +1,8 @@
 """The calls of a training step, which is compiled as a whole, in part, or not."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.common.buffers import address_of, replay
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
 from mlpengine.errors import CompileError
@@ -304,13 +305,15 @@ class _StepParts:
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
         group: list[InstructionLike] = []
-        for instruction in self._in_parts():
-            if not self._problem([*group, instruction]):
+        instructions = [*self._in_parts()]
+        kept = self._kept_for_numpy(instructions)
+        for instruction in instructions:
+            if not self._problem([*group, instruction], kept):
                 group.append(instruction)
                 continue
             if group:
                 yield group, ""
-            problem = self._problem([instruction])
+            problem = self._problem([instruction], kept)
             group = [] if problem else [instruction]
             if problem:
                 yield [instruction], problem
@@ -333,11 +336,28 @@ class _StepParts:
 
         return run
 
-    def _problem(self, instructions: Sequence[InstructionLike]) -> str:
-        """Return why the instructions cannot be one program; empty if they can."""
+    def _kept_for_numpy(self, instructions: Sequence[InstructionLike]) -> set[tuple[int, int]]:
+        """Return op and address of what a forward rule keeps for a backward rule in NumPy."""
+        return {
+            (id(instruction.op), address_of(array))
+            for instruction in instructions
+            if instruction.kind == "backward" and instruction.op and self._problem([instruction])
+            for name, array in instruction.work.items()
+            if name in instruction.op.signature.work["forward"]
+        }
+
+    def _problem(
+        self, instructions: Sequence[InstructionLike], kept: Container[tuple[int, int]] = ()
+    ) -> str:
+        """Return why the instructions cannot be one program that writes `kept`, or ""."""
         batch = Batch(self.scratch.batch_size, (), self.scratch.mlp.params.flat)
         try:
-            lower(instructions, 1, {}, batch, self.scratch.mlp.dtype.itemsize)
+            values = lower(instructions, 1, {}, batch, self.scratch.mlp.dtype.itemsize).values
         except UnsupportedError as reason:
             return str(reason)
+        written = {value.address for value in values if value.final}
+        for each in instructions:
+            unwritten = {address_of(array) for array in each.work.values()} - written
+            if each.op and any((id(each.op), place) in kept for place in unwritten):
+                return f"{each.op.name}, whose gradient is NumPy's"
         return ""

@@ -375,7 +375,7 @@ class _Pass:
                 advice += f"; if {whole[0]} is a number with a decimal comma, separate cells by ';'"
             if len(rows[first]) < width:
                 advice = "add the cells that are missing, empty ones too"
-            if width == 1 and not row:
+            if width == 1 and (not row or self.header.names[0].startswith("#")):
                 advice = "delete lines above the header"
             raise DataError(
                 f"{self.where}: {place}: {plural(width, 'cell is', 'cells are')} needed, "

@@ -129,8 +129,8 @@ class _Watched(io.FileIO):
 class _Transcoded(io.RawIOBase):
     """A stream of text in another encoding, as UTF-8."""
 
-    def __init__(self, stream: BinaryIO, encoding: str) -> None:
-        self._stream, self._encoding = stream, encoding
+    def __init__(self, stream: BinaryIO, encoding: str, where: str) -> None:
+        self._stream, self._encoding, self._where = stream, encoding, where
         self._decoder = getincrementaldecoder(encoding)()
         self._ready = b""
 
@@ -146,7 +146,8 @@ class _Transcoded(io.RawIOBase):
                 self._ready = self._decoder.decode(block, final=not block).encode()
             except UnicodeError as error:
                 raise DataError(
-                    f"text_encoding: the file is not {self._encoding} ({error})"
+                    f"{self._where}: text_encoding: the file is not {self._encoding} ({error}); "
+                    "save it in that encoding"
                 ) from None
             if not block:
                 break
@@ -160,11 +161,13 @@ class _Transcoded(io.RawIOBase):
         super().close()
 
 
-def transcoded(stream: BinaryIO, encoding: str) -> BinaryIO:
+def transcoded(
+    stream: BinaryIO, encoding: str, where: str | os.PathLike[str] = "standard input"
+) -> BinaryIO:
     """Return a stream of text in `encoding` as UTF-8."""
     if lookup(encoding).name in ("utf-8", "ascii"):
         return stream
-    return io.BufferedReader(_Transcoded(stream, encoding))
+    return io.BufferedReader(_Transcoded(stream, encoding, os.fspath(where)))
 
 
 def opener(
@@ -182,7 +185,7 @@ def opener(
         return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
 
     is_packed = os.fspath(path).lower().endswith(".gz")
-    return lambda: transcoded(_unpacked(open_file()) if is_packed else open_file(), encoding)
+    return lambda: transcoded(_unpacked(open_file()) if is_packed else open_file(), encoding, path)
 
 
 def _read_pipe(where: str) -> bytes:

@@ -10,13 +10,13 @@ register). Whatever is not a plain decimal number is marked and left to the call
 import ctypes
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.spec import Array
 from mlpengine.tables import _native

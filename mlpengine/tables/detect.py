@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import plural
 from mlpengine.errors import DataError
 from mlpengine.tables import cells as _cells
@@ -47,8 +48,16 @@ class Detected:
     notes: list[str]
 
 
-def detect(source: str, progress: OnProgress | None = None) -> Detected:
+def detect(
+    source: str,
+    *,
+    target: Sequence[str] = (),
+    group: str | None = None,
+    progress: OnProgress | None = None,
+) -> Detected:
     """Read a table and infer how its cells are spelled.
+
+    Neither a class of a `target` nor a `group` is taken for a missing cell.
 
     Raises: DataError for a file that cannot be read.
     """
@@ -71,7 +80,7 @@ def detect(source: str, progress: OnProgress | None = None) -> Detected:
         reading = replace(reading, delimiter=header.delimiter)
     if "" in header.names:
         notes.append("the first column has no name and numbers the rows; it is left out")
-    proposed = _proposals(table, reading, notes)
+    proposed = _proposals(table, reading, notes, target, group)
     if proposed != reading:
         again = read_table(source, **proposed.to_dict())
         if _is_worse(again, table):
@@ -122,16 +131,18 @@ def _encoding(source: str) -> str:
     return "cp1252"
 
 
-def _proposals(table: Table, reading: CsvDialect, notes: list[str]) -> CsvDialect:
+def _proposals(
+    table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str], group: str | None
+) -> CsvDialect:
     """Return the reading with what the columns of texts imply."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
     formats: dict[str, str] = {}
-    for name, column in table.columns.items():
-        if column.kind != "text":
-            continue
-        levels = column.used_levels()
-        gaps = [level for level in levels if level.lower() in GAPS]
+    texts = {name: column for name, column in table.columns.items() if column.kind == "text"}
+    values = {*texts[group].used_levels()} if group in texts else set()
+    for name in sorted(texts, key=lambda name: name not in target):
+        levels = texts[name].used_levels()
+        gaps = [level for level in levels if level.lower() in GAPS and level not in values]
         cells = [level for level in levels if level not in gaps]
         known = list(dict.fromkeys(formats.values()))
         fitting = next(_spellings(cells, reading, known), None) if cells else None
@@ -141,19 +152,22 @@ def _proposals(table: Table, reading: CsvDialect, notes: list[str]) -> CsvDialec
                 if form not in known:
                     notes.append(f"column {name!r}: dates are read as {form}")
             reading = replace(fitting, date_format=None)
-            if gaps:
-                values = tuple(dict.fromkeys([*reading.na_values, *gaps]))
-                reading = replace(reading, na_values=values)
-                rows = np.isin(column.values, [column.levels.index(gap) for gap in gaps])
-                cells_text = plural(int(rows.sum()), "cell")
-                spelled = " or ".join(map(repr, gaps))
-                notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
-        elif cells and len(forms := _date_formats(cells)) > 1:
+            reading = replace(reading, na_values=(*dict.fromkeys([*reading.na_values, *gaps]),))
+            continue
+        if name in target:
+            values |= {*levels}
+        if cells and len(forms := _date_formats(cells)) > 1:
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
             notes.append(
                 f"column {name!r}: {cells[0]!r} can have {parts} first; to use it as a date set "
                 f"data.date_format to {' or '.join(forms)}"
             )
+    for name, column in texts.items():
+        if gaps := [level for level in column.used_levels() if level in reading.na_values]:
+            rows = np.isin(column.values, [column.levels.index(gap) for gap in gaps])
+            spelled = " or ".join(map(repr, gaps))
+            cells_text = plural(int(rows.sum()), "cell")
+            notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
     if len({*formats.values()}) > 1:
         return replace(reading, date_format=formats)
     return replace(reading, date_format=next(iter(formats.values()), None))

@@ -3,9 +3,10 @@
 import codecs
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal, TypeAlias, get_args
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.wording import hint
 from mlpengine.errors import CallError, DataError

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from math import isnan
 from typing import Any
@@ -16,6 +16,7 @@ from mlpengine.tables.cells import FIRST_INEXACT
 from mlpengine.tables.dialect import CsvDialect
 from mlpengine.tables.table import Column, Table, column_of, number_text
 
+_FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
 """Names of the types of pandas' missing cells, whose comparisons have no truth value."""
 
@@ -176,6 +177,11 @@ def _of_cells(
             raise DataError(f"{where}: numbers must fit into float64") from None
     if all(isinstance(cell, date) for cell in known):
         return Column(_spread([_seconds(cell) for cell in known], missing), "date")
+    if all(isinstance(cell, time) for cell in known):  # on the first day, as in CSV
+        moments = [datetime.combine(_FIRST_DAY, cell) for cell in known]
+        return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
+    if all(isinstance(cell, timedelta) for cell in known):
+        return Column(_spread([cell.total_seconds() for cell in known], missing))
     texts = [_text(cell, where, row) for row, cell in enumerate(cells)]
     return text_column(texts, name, where, options, as_text)
 

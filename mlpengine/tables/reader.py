@@ -274,7 +274,7 @@ def _member(archive: "ZipFile", info: "ZipInfo", path: str) -> Array:
         shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
             stream
         )
-        if prod(shape) * dtype.itemsize > info.file_size:
+        if prod(shape) * dtype.itemsize > info.file_size and not dtype.hasobject:
             raise DataError(
                 f"{path}: {info.filename}: its header declares more than the file holds "
                 f"(shape {shape} of {dtype})"
@@ -498,13 +498,23 @@ def _arrow_column(values: Any, path: str, name: str, as_text: bool) -> Column:
     if types.is_date(kind):
         values = compute.cast(values, "timestamp[s]" if types.is_date32(kind) else "timestamp[ms]")
         kind = values.type
-    if types.is_timestamp(kind):
+    if types.is_time32(kind):
+        values = compute.cast(values, "time64[us]")
+        kind = values.type
+    if types.is_timestamp(kind) or types.is_time(kind) or types.is_duration(kind):
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.unit]
         seconds = _arrow_numbers(compute.cast(values, "int64")) / per_second
+        if types.is_duration(kind):
+            return Column(seconds)
         return date_column(seconds, f"{path}: column {name!r}")
+    if types.is_null(kind):
+        return Column(np.full(len(values), np.nan))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return Column(_arrow_numbers(values))
-    raise DataError(f"{path}: column {name!r}: type {kind} is not supported; drop or convert it")
+    raise DataError(
+        f"{path}: column {name!r}: type {kind} is not supported; write the "
+        "file without it, or with numbers, texts or dates in its place"
+    )
 
 
 def _arrow_text(values: Any) -> Column:

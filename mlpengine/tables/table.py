@@ -1,12 +1,12 @@
 """Tables in memory: named columns of numbers or of coded text, and their origin."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import nearest, plural
 from mlpengine.errors import DataError
 from mlpengine.spec import Array

@@ -1,8 +1,9 @@
 """The backward half of a plan: which ops write or add to a gradient, and what is recomputed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.placement import Storage, place
 from mlpengine.spec import Spec

@@ -1,13 +1,13 @@
 """Binding a plan to memory: its steps become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
 
 from mlpengine.backends import Backend, find_backend
 from mlpengine.common.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.placement import ALIGNMENT
 from mlpengine.errors import NumericalError, TapeError
 from mlpengine.ops import GradOp

@@ -123,7 +123,8 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
     constant = [i for i, v in enumerate(values) if not getattr(v, "wants_grad", False)]
     scattered = bool(constant) and constant[-1] - constant[0] >= len(constant)
     fits = all(-len(s) <= axis < len(s) for s in shapes)
-    sizes = tuple(s[axis] for s in shapes) if fits and scattered else None
+    fixed = fits and any(axis % len(s) for s in shapes)  # the batch may have another length
+    sizes = tuple(s[axis] for s in shapes) if fixed or (fits and scattered) else None
     return apply(ops.Cat(axis, sizes), *values)
 
 

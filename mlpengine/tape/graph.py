@@ -6,13 +6,14 @@ Memory is freed after the last step that reads it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 
 import numpy as np
 
 from mlpengine.backends import NUMPY
 from mlpengine.common.buffers import replay
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.placement import Storage
 from mlpengine.errors import TapeError
 from mlpengine.ops.op import GradOp

@@ -6,9 +6,10 @@ storages whose lifetimes do not overlap share bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.placement import Storage
 from mlpengine.ops import GradOp
 from mlpengine.spec import Spec

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.common.wording import suggestion
 from mlpengine.errors import DtypeError, ShapeError, TapeError

@@ -147,6 +147,9 @@ class EnsembleLoop:
         except NumericalError as error:
             self._call("on_exception", error)
             raise
+        self._stop = False
+        if self.ranks is not None:
+            self.ranks.wants_stop = False
         seconds = sum(row.seconds for row in self.history.rows)
         samples = sum(row.seconds * row.samples_per_second for row in self.history.rows)
         result = Result(

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common import system
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import read_file, sync, write_all, writing
 from mlpengine.common.wording import html_table, plural
 from mlpengine.errors import CheckpointError, RunError

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import repeat
 from math import inf, isfinite, nan
@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from mlpengine.common.buffers import Uncopyable
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.named import need_names
@@ -325,10 +326,14 @@ class Loop(KnownAttributes, Uncopyable):
         """End training after the current step, or the current call of many steps.
 
         Either takes milliseconds.  A signal handler or another thread may call it, and any rank.
+        It ends one `run`, the next one if none is under way; a later one goes on with the next row.
         """
-        self._stop = True
+        self._want_stop(True)
+
+    def _want_stop(self, wanted: bool) -> None:
+        self._stop = wanted
         if self.step.ranks is not None:
-            self.step.ranks.wants_stop = True
+            self.step.ranks.wants_stop = wanted
 
     def run(self) -> Result:
         """Train until the epochs are over, early stopping ends it, or `stop` is called."""
@@ -364,6 +369,7 @@ class Loop(KnownAttributes, Uncopyable):
 
         Raises: NumericalError for outputs that are not finite, or where no epoch can be the best.
         """
+        self._want_stop(False)
         self._call("on_train_end")
         if self.best.epoch:
             params = self.step.mlp.params

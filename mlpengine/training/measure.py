@@ -1,11 +1,12 @@
 """The metrics of a trained network or several, by part, and how far they can be trusted."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import fmean, stdev
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.metrics import calibration_error

@@ -13,7 +13,7 @@ from typing import Any, Self
 from mlpengine import __version__
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.common import system
-from mlpengine.common.files import missing, write_atomically, writing
+from mlpengine.common.files import is_run, missing, not_a_run, write_atomically, writing
 from mlpengine.errors import RunError, UsageError
 from mlpengine.step.blas_threads import blas_name, cores
 
@@ -173,3 +173,14 @@ def _candidates(path: Path) -> Iterator[Path]:
     yield path
     for number in range(2, MAX_TRIES):
         yield path.with_name(f"{path.name}-{number:03d}")
+
+
+def resolved_config(run: Path, advice: str = "") -> Path:
+    """Return the config of a run directory.  Raises: UsageError, with advice, if there is none."""
+    if is_run(run):
+        return run / RESOLVED
+    if not run.exists():
+        raise missing(run, "run")
+    if advice:
+        raise UsageError(f"{run}: holds no {RESOLVED}{advice}")
+    raise not_a_run(run, f"{RESOLVED}, so it is no run directory")

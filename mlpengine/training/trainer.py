@@ -14,12 +14,13 @@ and keep or write what comes out. In the order of a training it decides
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.common.misuse import KnownAttributes
 from mlpengine.common.wording import plural
 from mlpengine.diagnostics import Verdict

@@ -1,13 +1,14 @@
 """Rows that a teacher labels, and from which a student learns in place of the training rows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import CheckpointError, UsageError
 from mlpengine.features import Preprocessor
 from mlpengine.features.mixed_rows import MixedRows

@@ -19,7 +19,8 @@ RANDOM_ROWS = 5
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_kernels_of_rows_agree_with_their_ops(dtype):
-    """Layer norm with and without its vectors, products with matrices, and gradients added up."""
+    """Layer norm with and without its vectors, products with matrices, and gradients added up, also
+    of columns, whose rows are padded."""
     tape, rng = Tape(), np.random.default_rng(3)
     outputs, leaves = [], []
 
@@ -39,6 +40,8 @@ def test_kernels_of_rows_agree_with_their_ops(dtype):
     fixed = tape.input((ROWS, COLUMNS), dtype, name="fixed")
     outputs.append(fixed.layer_norm(leaf(COLUMNS), leaf(COLUMNS)) @ leaf(COLUMNS, 3))
     outputs.append(fixed.layer_norm() @ leaf(COLUMNS, 3))
+    column = leaf(ROWS, 4, 1, make=lambda x: tape.input(x.shape, dtype, wants_grad=True))
+    outputs += [(column * leaf(4, 1)).sum(2), (column * 2).mean((1, 2)), column + leaf(1, 1)]
     program = Program(tape, *outputs, backend="numpy")
     for buffer in program.inputs.values():
         buffer[...] = 3 * rng.standard_normal(buffer.shape)
@@ -163,6 +166,15 @@ def test_rows_that_are_not_the_batchs_are_unsupported():
         options = {"dtype": np.dtype("f4"), "batch": ROWS, "gathered": [program.inputs["x"]]}
         with pytest.raises(UnsupportedError, match=message):
             compile_program(program.instructions[: len(program.forward_plan.steps)], **options)
+
+
+def test_rows_of_other_lengths_are_unsupported_before_anything_is_written():
+    """A step puts into parts what `lower` takes, and then compiles these."""
+    tape = Tape()
+    y = tape.input((ROWS, 2, 3), name="x").tanh().reshape(-1, 3, 2).tanh()
+    instructions = Program(tape, y, backend="numpy").instructions
+    with pytest.raises(UnsupportedError, match="its rows have other lengths"):
+        lower(instructions, 8, {}, Batch(ROWS), 4)
 
 
 def test_a_rule_reads_what_its_outputs_depend_on():

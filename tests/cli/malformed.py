@@ -79,6 +79,11 @@ COMMANDS = {
         ["evaluate", "project"],
         "project/runs has ok; write project/runs/ok",
     ),
+    "export an empty directory": (["export", "empty"], "empty: holds no model and no checkpoint;"),
+    "summary of an empty directory": (
+        ["summary", "empty"],
+        "empty: holds no config.resolved.yaml, so it is no run directory; empty holds no runs;",
+    ),
     "predict with a CSV as model": (
         ["predict", "rows.csv", "run"],
         "begins with 'a,b,c,y': a table, not a model); commands take the run first",

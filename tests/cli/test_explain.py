@@ -245,10 +245,10 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
     Path("runs").mkdir()
     Path("one").rename("runs/one")
     for name, said in (
-        ("nothing", "nothing: there is no such run; . has run"),
-        ("one", "one: there is no such run - did you mean 'runs/one'?"),
-        ("rnus/one", "rnus/one: there is no such run - did you mean 'runs/one'?"),
-        ("runs", "runs: holds no config.resolved.yaml, so it is no run directory; runs has one; "),
+        ("nothing", "nothing: there is no such run or model file; . has run"),
+        ("one", "one: there is no such run or model file - did you mean 'runs/one'?"),
+        ("rnus/one", "rnus/one: there is no such run or model file - did you mean 'runs/one'?"),
+        ("runs", "runs: holds no model and no checkpoint; runs has one; "),
     ):
         refused = mlpengine("explain", name)
         assert (refused.code, said in refused.err) == (2, True), refused.err

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from dying import saving_until
 
+from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.features import Preprocessor, split_rows
@@ -293,6 +294,23 @@ def test_predictions_say_how_sure_they_are(mlpengine, rows):
     assert (refused.code, "--set: needs a model of classes" in refused.err) == (2, True)
     assert mlpengine("predict", "runs/c", *options, "-o", "p.npy").code == 0
     np.testing.assert_allclose(np.load("p.npy"), np.c_[y, low, high, spread], rtol=1e-6)
+
+
+def test_no_predicted_column_takes_the_place_of_another(mlpengine, tmp_path):
+    """Before, the low end of y stood where the prediction of y_low belongs."""
+    x = np.linspace(0, 1, 60)
+    model, _ = fit(
+        {"x": x, "y": 2 * x, "y_low": x**2},
+        target=["y", "y_low"],
+        model={"hidden": [4]},
+        training={"epochs": 1, "folds": 2},
+    )
+    model.save("m.safetensors")
+    Path("new.csv").write_text("x\n0.5\n")
+    assert mlpengine("predict", "m.safetensors", "new.csv").code == 0
+    refused = mlpengine("predict", "m.safetensors", "new.csv", "--interval", "0.9")
+    assert refused.code == 2
+    assert "two predicted columns would be called 'y_low'" in refused.err
 
 
 def features(model, table):

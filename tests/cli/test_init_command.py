@@ -209,6 +209,10 @@ REFUSED_TARGETS = {
     ),
     "texts twice": (lambda i: "tbd" if i in (3, 50) else i * 1.5, "t.csv: line 5, "),
     "names": (lambda i: f"n{i}", "column 'y': the target must be numbers or classes that repeat"),
+    "large numbers": (
+        lambda i: 2**60 + 999 * i,
+        "(120 different texts in 120 rows); whole numbers beyond 2**53, or with zeros before them",
+    ),
     "one class": (lambda i: "a", "column 'y': at least two classes are needed"),
     "infinite": (lambda i: "inf" if i == 3 else i / 10, "t.csv: line 5, column 'y'"),
     "dates": (lambda i: f"2020-01-{1 + i % 28:02d}", "t.csv: line 2, column 'y'"),
@@ -355,6 +359,7 @@ HOW_DIVIDED = {
     "one group": ("group", lambda i: "x", "--group g: split: 3 parts need at least as many groups"),
     "two groups": ("group", lambda i: "xy"[i % 2], "(there are 2); choose another column"),
     "three groups": ("group", lambda i: "xyz"[i % 3], 1),
+    "a group spelled as gaps are": ("group", lambda i: "x" if i % 9 == 4 else i % 9, 4),
     "one time": ("time", lambda i: 5, "--time g: split: too many rows share one time"),
     "a group of most rows": ("group", lambda i: "big" if i < 187 else f"s{i}", 3),
     "a time of most rows": ("time", lambda i: 5 if i < 158 else i, 3),
@@ -479,3 +484,9 @@ def test_a_file_for_the_test(mlpengine, tmp_path):
     assert measured["rows"] == {"out_of_fold": 45, "test": 15}
     wrong = mlpengine("init", "a.csv", "--test", "c.csv", *options, "--force")
     assert (wrong.code, "error: --test: there is no such file (c.csv)" in wrong.err) == (2, True)
+    (tmp_path / "b.csv").write_text("p,q\n1,2\n")  # Before, check found nothing wrong with it.
+    for call in ("check", "train"):
+        refused = mlpengine(call, "d/c.yaml")
+        assert refused.code == 2
+        assert "data.test_source: " in refused.err
+        assert "b.csv needs the target column 'y'" in refused.err

@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import re
 import signal
 import subprocess
 import sys
@@ -56,6 +57,7 @@ def test_every_command_is_listed_and_has_help(mlpengine):
         assert found.code == 0
         assert "Example" in found.out
         assert "Usage: mlpengine " + name in found.out
+        assert re.findall(r"--[\w-]+ (?:TEXT|INTEGER|FLOAT)\b.*", found.out) == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

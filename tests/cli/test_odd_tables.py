@@ -111,7 +111,7 @@ def test_a_text_that_is_not_in_the_encoding_is_refused(mlpengine, tmp_path):
     (tmp_path / "c.yaml").write_text("data: {source: odd.csv, target: y, text_encoding: utf-32}\n")
     answer = mlpengine("check", "c.yaml")
     assert answer.code == 2
-    assert "text_encoding: the file is not utf-32" in answer.err
+    assert "odd.csv: text_encoding: the file is not utf-32" in answer.err
     (tmp_path / "c.yaml").write_text("data: {source: odd.csv, target: y}\n")
     assert "or set data.text_encoding: cp1252" in mlpengine("check", "c.yaml").err
 

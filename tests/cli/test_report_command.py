@@ -470,10 +470,10 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
     for command in ("explain", "evaluate"):
         refused = mlpengine(command, given)
         assert refused.code == 2
-        assert "say which rows to use" in refused.err
+        assert f"say which rows to use: mlpengine {command} {given} FILE" in refused.err
     data = tmp_path / "own data" / "rows.csv"
     assert json.loads(mlpengine("evaluate", given, data, "--json").out)["rows"] == {"data": 160}
-    known = json.loads(mlpengine("explain", given, "--data", data, "--json").out)
+    known = json.loads(mlpengine("explain", given, data, "--json").out)
     assert known["rows"] == 160
     assert known["importances"][2]["column"] == "zone"
     assert known["plot"] is None

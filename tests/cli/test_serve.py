@@ -403,6 +403,22 @@ def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path):
         assert process.communicate(timeout=20) == ("", "")  # the ends of what workers write to
 
 
+def test_a_second_signal_ends_the_workers_too(tmp_path):
+    """Before, they went on with the requests under way for up to 30 seconds."""
+    head = "POST /predict HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    head += "Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+    with (
+        running(tmp_path, "--workers", "2") as (process, port),
+        closing(socket.create_connection(("127.0.0.1", port), 20)) as connection,
+    ):
+        connection.sendall(head.encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 100")  # a worker waits for the body
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in {EXIT_CODES[signal.SIGTERM], EXIT_CODES[signal.SIGINT]}
+        assert process.communicate(timeout=20) == ("", "")  # of the workers, too
+
+
 def test_a_run_or_port_that_cannot_be_is_told(mlpengine, tmp_path):
     model("classes").save(tmp_path / "m.safetensors")
     assert "none: there is no such run or model file" in mlpengine("serve", "none").err

@@ -368,3 +368,19 @@ def test_a_cell_far_from_all_others_is_named(name):
     assert [(o.column, o.text.split(", ")[:2]) for o in odd] == (
         [("a", warning.split(", ")[:2])] if far else []
     )
+
+
+def test_columns_of_float32_are_profiled_without_a_word():
+    """Before, comparing them with the largest number that is taken warned of an overflow."""
+    rows = np.c_[SPEED, Y].astype(np.float32)
+    assert profile(Table.from_arrays(rows, names=["speed", "y"]), "y").warnings() == []
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_rows_that_are_all_there_twice_make_no_column_the_target(task):
+    """Before, any column of different numbers was dropped as the target in another coding."""
+    y = Y[:80] if task == "regression" else np.arange(80.0)
+    columns = {"a": G.permutation(80) + 0.5, "copy": -y, "b": SPEED[:80]}
+    table = Table({name: Column(np.tile(values, 2)) for name, values in columns.items()})
+    leaks = find_leaks(table, table.names, np.tile(y, 2), task)
+    assert [leak.column for leak in leaks if leak.is_target] == ["copy"]

@@ -450,6 +450,11 @@ def test_levels_that_say_nothing_of_the_target_have_small_features():
 TRANSFORMS = {
     "missing column": ("a,w\n1,u\n", "the model needs column 'b'"),
     "text for a number": ("a,b,w\nx,1,u\n", "line 2, column 'a': a number is needed ('x')"),
+    "two spellings of an answer": (
+        "a,b,w\ntrue,1,u\n0,1,u\n",
+        "column 'a': a number is needed ('true'); correct the cell, or leave it empty; write true "
+        "and false in all cells, or 1 and 0",
+    ),
     "date for a number": ("a,b,w\n2020-01-01,1,u\n", "line 2, column 'a': a number is needed"),
     "number for a date": ("a,b,w,d\n1,1,u,7\n", "line 2, column 'd': a date is needed"),
     "no date among dates": (

@@ -243,6 +243,8 @@ def test_threads_predict_with_a_scratch_each():
         (lambda: Mlp([3, 4, 4, 1], dropout=[0.1, -0.2]), UsageError, r"below 1 \(got -0.2\)"),
         (lambda: Mlp([3, 4, 1], initializer="he"), UsageError, "he_normal"),
         (lambda: Mlp([3, 4, 1], dtype="int32"), DtypeError, "float32 or float64"),
+        (lambda: Mlp([3, 4, 1], dtype="bf16"), DtypeError, "float64 .got 'bf16'."),
+        (lambda: Mlp([3, 4, 1], dtype=None), DtypeError, "float64 .got None."),
     ],
 )
 def test_a_network_that_cannot_be_is_refused(make, error, words):

@@ -101,6 +101,22 @@ def test_many_factors_are_those_of_calls(
     assert factors(formula, range(9)).tolist() == [formula(step) for step in range(9)]
 
 
+class Halved(StepSchedule):
+    """A schedule of one's own, whose state no field shows."""
+
+    scale = 0.5
+
+    def __call__(self, step: int) -> float:
+        return super().__call__(step) * self.scale
+
+
+def test_many_factors_of_a_schedule_of_ones_own_are_those_of_now() -> None:
+    for scale in (0.5, 0.25):
+        schedule = Halved(2.0)
+        object.__setattr__(schedule, "scale", scale)
+        assert factors(schedule, range(3)).tolist() == [scale, scale, scale * 0.1]
+
+
 def test_a_factor_that_overflows_later_is_no_error_yet() -> None:
     schedule = StepSchedule(1, 100.0)
     with pytest.raises(OverflowError):

@@ -26,7 +26,13 @@ def test_axes_hold_their_values_and_a_few_ticks(scale, log):
         assert len({text for _, text in one.ticks}) == len(one.ticks)
 
 
-@pytest.mark.parametrize("values", [[], [math.nan], [0.0], [-1.0, 1.0], [math.inf, 1.0]])
+@pytest.mark.parametrize(
+    "values",
+    [
+        *([], [math.nan], [0.0], [-1.0, 1.0], [math.inf, 1.0]),
+        *([0.0, 5e-324], [5e-324], [5e-324, 1e100], [-1e100, 3e-320]),
+    ],
+)
 def test_axes_of_odd_values_exist(values):
     for log in (False, True, None):
         one = axis(values, log=log)

@@ -21,8 +21,10 @@ from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.backends.compiled import emitter
 from mlpengine.errors import NumericalError
 from mlpengine.nn import Network
+from mlpengine.ops import PeriodicEmbedding
 from mlpengine.optim import Group
 from mlpengine.step import step_builder
+from mlpengine.tape import cat
 
 BACKENDS = ("numpy", "compiled")
 NORMED = ("batch norm", "batch norm of layers", "batch norm of pixels")
@@ -105,6 +107,43 @@ def test_compiled_steps_agree_with_numpy(name, dtype, near):
     total = sum(weights[n] * v for n, v in step.losses.items())
     assert total == pytest.approx(step.loss_value, rel=1e-12)
     np.testing.assert_allclose(step.mlp.params.flat, plain.mlp.params.flat, atol=50 * near)
+
+
+class Waves(Network):
+    """An embedding of what a layer computes, whose gradient only NumPy has."""
+
+    def __init__(self, **options):
+        shapes = {"in": (3, IN_DIM), "frequency": (2, 4), "phase": (2, 4), "out": (2, 11)}
+        super().__init__(IN_DIM, shapes, **options)
+
+    def record(self, tape, x):
+        p = tape.parameter
+        h = x.linear(p("in"))
+        embedded = tape.apply(PeriodicEmbedding(), h, p("frequency"), p("phase"))
+        return embedded.linear(p("out"))
+
+
+def test_a_forward_keeps_what_a_gradient_in_numpy_reads():
+    (x, y), found = rows(BATCH, dtype="float64"), []
+    for backend in BACKENDS:
+        network = Waves(seed=1, dtype="float64")
+        step = TrainingStep(network, MeanSquaredError(), Sgd(network), BATCH, backend=backend)
+        found.append((step(x, y), *step.grads.flat))
+    assert "program" in step.summary()
+    np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_what_has_a_gradient_may_be_joined_between_what_has_none():
+    class Joined(Network):
+        def record(self, tape, x):
+            return cat([x, x.linear(tape.parameter("w")), x.detach()], axis=1)
+
+    network = Joined(2, {"w": np.array([[1.0, -2.0]])}, dtype="float64")
+    step = TrainingStep(network, MeanSquaredError(), Sgd(network), 3, backend="numpy")
+    x, y = (np.random.default_rng(seed).standard_normal((3, n)) for seed, n in ((0, 2), (1, 5)))
+    step(x, y)
+    error = x @ [[1.0], [-2.0]] - y[:, 2:3]
+    np.testing.assert_allclose(step.grads.views["w"], 2 / 15 * error.T @ x, rtol=1e-12)
 
 
 class Between(Network):

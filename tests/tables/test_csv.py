@@ -164,6 +164,12 @@ def test_refuses_with_the_place_and_the_fix(name):
     assert str(caught.value).startswith("standard input: ")
 
 
+def test_remarks_above_the_header_are_lines_to_delete():
+    """Before, the advice was to quote the commas of the header."""
+    with pytest.raises(DataError, match=r"line 3: 1 cell is needed.*delete lines above the header"):
+        read("# measured by hand\n# in May\na,b\n1,2\n")
+
+
 @pytest.mark.parametrize(("cell", "told"), [("4.55", False), ("4.550", True), ("4", True)])
 def test_a_decimal_point_beside_it_is_no_decimal_comma(cell, told):
     with pytest.raises(DataError, match=r"\(3 found\); quote cells that hold ','") as caught:

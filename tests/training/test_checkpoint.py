@@ -146,6 +146,14 @@ def test_the_test_above_would_notice_a_lost_generator(tmp_path):
     assert outcome(again) != whole
 
 
+def test_a_loop_that_was_stopped_goes_on_when_it_is_run_again():
+    whole = outcome(make())
+    for at in (1, 4, 6):  # 4 steps are an epoch
+        loop = make(callbacks=[StopAt(at)])
+        assert (loop.run().ending, loop.steps) == ("interrupted", at)
+        assert outcome(loop) == whole
+
+
 def test_a_stop_before_the_first_step_is_kept(tmp_path):
     store = Checkpoints(tmp_path)
     loop = make(callbacks=[Checkpointer(store, {})])

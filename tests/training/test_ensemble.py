@@ -187,10 +187,11 @@ def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, kind
     resumed = ensemble("compiled", 3 - threads, kinds=kinds)
     resumed.load_state_dict(states[0])
     assert len(resumed.history.rows) == 2
-    resumed.run()
-    assert [bits(member) for member in resumed.members] == [bits(m) for m in whole.members]
-    rows = [[row.values() for row in loop.history.rows] for loop in (whole, resumed)]
-    assert rows[0] == rows[1]
+    for again in (resumed, stopped):
+        again.run()
+        assert [bits(member) for member in again.members] == [bits(m) for m in whole.members]
+        rows = [[row.values() for row in loop.history.rows] for loop in (whole, again)]
+        assert rows[0] == rows[1]
     with pytest.raises(CheckpointError, match="does not fit"):
         EnsembleLoop(resumed.members[:3]).load_state_dict(states[0])
 

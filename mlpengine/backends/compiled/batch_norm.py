@@ -1,7 +1,7 @@
 """Batch norm in parts: sums over all rows end a program, and the next one reads them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -13,6 +13,7 @@ from mlpengine.backends.compiled.strides import LoopAxis
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.rules import VectorRule
 from mlpengine.backends.values import MatrixValue, Values
+from mlpengine.common.dataclass import dataclass
 from mlpengine.formula import Expr, sqrt, variable
 from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub
 from mlpengine.spec import Array, Call

@@ -1,18 +1,19 @@
 """What is only moved: other shapes, slices, joined parts, permuted and repeated axes, zeros."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
 from mlpengine.common.buffers import address_of
+from mlpengine.common.dataclass import dataclass
 from mlpengine.spec import Array
 
 
@@ -43,6 +44,7 @@ class Move(Kernel):
     any_phase = True
 
     def __post_init__(self) -> None:
+        self.parts = [p._replace(axes=fit_axes(p.axes, self._ends(p))) for p in self.parts]
         sources = [part.source for part in self.parts if part.source is not None]
         self.reads, self.writes = [*dict.fromkeys(sources)], [self.out]
 
@@ -92,11 +94,10 @@ class Move(Kernel):
     def emit(self, writer: Writer, name: str) -> None:
         layout, row = writer.layout, list[Statement]()
         for part in self.parts:
-            ends = [self.out] if part.source is None else [self.out, part.source]
-            axes = sorted(fit_axes(part.axes, ends), key=lambda axis: -abs(axis.strides[0]))
+            axes = sorted(part.axes, key=lambda axis: -abs(axis.strides[0]))
             loops = [(f"j_{i}", axis.length) for i, axis in enumerate(axes)]
             places = []
-            for k, value in enumerate(ends):
+            for k, value in enumerate(self._ends(part)):
                 steps = [("i", part.pitches[k])]
                 steps += [(f"j_{i}", axis.strides[k]) for i, axis in enumerate(axes)]
                 places.append(f"*({address_in(layout, value, steps, part.starts[k])})")
@@ -106,6 +107,10 @@ class Move(Kernel):
             row += nest(loops, [f"{places[0]} {'+=' if part.adds else '='} {given};"])
         body = [ForLoop("i", "first", "last", row)]
         writer.add(name, self.called_in, self.count, self.text, body, self.reads, self.writes)
+
+    def _ends(self, part: Entries) -> list[MatrixValue]:
+        """Return target and source of a part, which may have none."""
+        return present(self.out, part.source)
 
 
 def _arrays(given: Sequence[Any]) -> Iterator[Array]:

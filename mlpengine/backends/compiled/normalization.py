@@ -1,7 +1,6 @@
 """Normalization over the features of a row, and its gradients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
@@ -13,6 +12,7 @@ from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import layer_norm_function
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import LayerNorm
 from mlpengine.spec import Array
 

@@ -1,7 +1,6 @@
 """Samples of the standard normal distribution, row by row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import pi
 
 from mlpengine.backends.compiled.dropout import add_next_step
@@ -10,6 +9,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
+from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Normal
 from mlpengine.ops.philox import padded_columns
 

@@ -1,7 +1,6 @@
 """Sums, means and variances of entries of each row of a batch, or of parameters and gradients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
@@ -11,6 +10,7 @@ from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vect
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 from mlpengine.spec import Array
 
@@ -98,7 +98,8 @@ class RowSums(Kernel):
             pitches = times * first.strides[0], times * first.strides[1]
             axes = [LoopAxis(times, first.strides), *others]
         axes = fit_axes(axes, [self.x, self.out])
-        along = next((a for a in axes if a.strides[0] == 1), LoopAxis(1, (1, 1)))
+        in_rows = [a for a in axes if a.strides[0] == 1 < self.x.columns]
+        along = in_rows[0] if in_rows else LoopAxis(1, (1, 1))
         kept = [a for a in axes if a is not along and a.strides[1]]
         summed = [a for a in axes if a is not along and not a.strides[1]]
         names = {id(a): f"{role}_{i}" for role, of in (("k", kept), ("s", summed))

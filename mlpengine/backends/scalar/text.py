@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mlpengine.common.dataclass import dataclass
 from mlpengine.formula import c_number
 
 TEXT_WIDTH = 96
