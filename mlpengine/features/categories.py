@@ -1,6 +1,6 @@
 """Category features: texts as codes, with a code for unknown texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ MAX_ONE_HOT = 1_000
 
 WEIGHED_CODES = 5
 """A category has features of 0 and 1, whatever it says of the target, up to so many codes."""
+
+ROWS_AT_ONCE = 1024
+"""Rows whose one-hot features are written while they are in the cache."""
 
 SAYS_MUCH, SMALLEST_VALUE = 10.0, 0.05
 """How far above 1 `variance_ratio` is where features have the value 1, and their smallest value."""
@@ -125,6 +128,20 @@ class Category:
         """Return the category that `state_dict` described."""
         options = {name: state[name] for name in ("gaps", "strict", "text", "value")}
         return cls(state["column"], list(state["levels"]), **options)
+
+
+def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
+    """Write the features of categories one after another, for the codes (rows,) of each.
+
+    All are set to 0 and then one of each category, which takes a fifth of the time of comparisons.
+    """
+    for start in range(0, len(out), ROWS_AT_ONCE):
+        block = out[start : start + ROWS_AT_ONCE]
+        block[...] = 0.0
+        rows, first = np.arange(len(block)), 0
+        for category, own in zip(categories, codes, strict=True):
+            block[rows, own[start : start + ROWS_AT_ONCE] + first] = category.value
+            first += category.size
 
 
 def variance_ratio(codes: Array, target: Array) -> float:

@@ -582,10 +582,18 @@ class TrainingStep(KnownAttributes):
 
     @called_as("step.load_state_dict(other.state_dict()); step.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`.
+        """Continue exactly from `state_dict`, or change nothing.
 
         Raises: CheckpointError if the state is that of another network or optimizer.
         """
+        before = {**self.state_dict(), "weights": self.mlp.state_dict()}
+        try:
+            self._load(state)
+        except CheckpointError:
+            self._load(before)
+            raise
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         with restoring():
             if "weights" not in state:
                 own = state.keys() <= self.mlp.params.views.keys()

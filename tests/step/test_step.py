@@ -130,6 +130,22 @@ def test_a_dropout_schedule_stays_between_0_and_1():
         step(x, y)
 
 
+@pytest.mark.parametrize("part", ["optimizer", "dropout"])
+def test_a_state_that_does_not_fit_changes_nothing(part):
+    x, y = data("mse", 12)
+    steps = []
+    for seed in (0, 1):
+        mlp = Mlp([6, 4, 3], dropout=0.2, seed=seed)
+        steps.append(TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 12, backend="numpy"))
+        steps[-1](x, y)
+    own, other = steps
+    state, kept = {**other.state_dict(), part: {}}, deepcopy(own)
+    with pytest.raises(CheckpointError):
+        own.load_state_dict(state)
+    for _ in range(3):
+        assert own(x, y) == kept(x, y)
+
+
 def name_of(value: object) -> str:
     return getattr(value, "__name__", None) or type(value).__name__
 
