@@ -385,6 +385,16 @@ def test_a_number_that_may_be_a_missing_cell_is_named(code):
     assert f"set data.na_values: ['{code:g}']" in line
 
 
+def test_a_date_that_may_be_a_missing_cell_is_named(tmp_path):
+    days = [f"{2020 + i % 3}-05-{1 + i % 28:02}" if i % 9 else "9999-12-31" for i in range(60)]
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["d,y", *(f"{day},{i}" for i, day in enumerate(days))])
+    )
+    ((name, text),) = profile(read_table(tmp_path / "t.csv")).spelling_texts()
+    assert name == "d"
+    assert text.startswith("7 cells hold 9999-12-31, the others 2020-05-02 to 2022-05-27; if that")
+
+
 def test_numbers_like_those_of_missing_cells_may_be_others():
     cells = {
         "once": np.where(np.arange(60) == 3, -999, np.linspace(1, 5, 60)),
