@@ -16,7 +16,7 @@ from mlpengine.nn.saving import Saved
 from mlpengine.ops import BatchNorm, Dropout, Normal, Philox, RunningStatistics
 from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.record import Value, dependents
+from mlpengine.tape.record import Value, dependents, needed_records
 from mlpengine.tape.tape import Node, RecordedLayer, Tape
 
 ShapeLike = int | Sequence[int]
@@ -188,7 +188,8 @@ class Recordable(Saved):
                     f"{where}: layer {layer.name!r} needs a row for each of the input "
                     f"(got {layer.output.spec} for {plural(batch_size, 'row')})"
                 )
-        for op in (record.op for record in tape.records):
+        needed = {record.key for record in needed_records(tape.records, [*outputs.values()])}
+        for key, op in ((record.key, record.op) for record in tape.records):
             if isinstance(op, BatchNorm) and not self._owns(op):
                 raise UsageError(
                     f"{where}: batch_norm needs running statistics among the buffers; write "
@@ -200,6 +201,11 @@ class Recordable(Saved):
                 raise UsageError(
                     f"{where}: {op.name} must draw from the network's own generator; write "
                     f"tape.{right}"
+                )
+            if isinstance(op, Dropout | Normal) and key not in needed:
+                raise UsageError(
+                    f"{where} must use what tape.{op.name} returns; write "
+                    f"h = tape.{op.name}(h, ...)"
                 )
         read = {node.name for node in tape.parameters}
         if unread := [name for name in self.params.specs if name not in read]:

@@ -8,7 +8,7 @@ This module derives the value, the gradients (by reverse mode), the values saved
 work buffers and the NumPy calls; `mlpengine.backends` and the exports derive their own code.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from itertools import product
@@ -19,7 +19,7 @@ import numpy as np
 
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fork_locks import cached_property
-from mlpengine.errors import ShapeError
+from mlpengine.errors import ShapeError, UsageError
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import Direction, GradOp, Signature, parameters_of
@@ -167,8 +167,23 @@ TUNED_BACKWARD: dict[str, Callable[[Plan, tuple[bool, ...]], Tuned]] = {}
 
 
 def option_values(op: GradOp) -> tuple[object, ...]:
-    """Return the values of an op's hyper-parameters, in the order of its fields."""
-    return tuple(getattr(op, f.name) for f in fields(op)) if is_dataclass(op) else ()
+    """Return the values of an op's hyper-parameters, in the order of its fields.
+
+    Raises: UsageError for other attributes, as formulas are derived from the fields alone, once for
+    equal ones, and for a value that may change.
+    """
+    names: list[str] = [f.name for f in fields(op)] if is_dataclass(op) else []
+    for name in vars(op).keys() - {*names, "_bindings"}:
+        if not isinstance(getattr(type(op), name, None), cached_property):
+            raise UsageError(
+                f"{op.name}: options must be fields of a @dataclass(frozen=True) "
+                f"(got the attribute {name!r})"
+            )
+    options = tuple(getattr(op, name) for name in names)
+    for name, value in zip(names, options, strict=True):
+        if not isinstance(value, Hashable):
+            raise UsageError(f"{op.name}: {name} must be hashable, as a tuple is (got {value!r})")
+    return options
 
 
 @lru_cache(maxsize=256)

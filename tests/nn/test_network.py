@@ -152,6 +152,10 @@ REFUSED = {
         lambda: own(linear, w=(2, 3), v=2).scratch(4),
         "Own: record must use every parameter (it leaves out 'v')",
     ),
+    "dropout without effect": (  # whose generator would not move within a call of many steps
+        lambda: own(lambda tape, x: (tape.dropout(x, 0.5), linear(tape, x))[1]).scratch(4),
+        "Own: record must use what tape.dropout returns; write h = tape.dropout(h, ...)",
+    ),
     "no output": (lambda: own(lambda tape, x: None).scratch(4), "(got None)"),
     "a vector": (
         lambda: own(lambda tape, x: linear(tape, x).sum(axis=1)).scratch(4),

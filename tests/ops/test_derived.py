@@ -24,6 +24,7 @@ from mlpengine.backends.compiled.cache import load_library
 from mlpengine.backends.numexpr import fused
 from mlpengine.backends.rules import find_rule
 from mlpengine.config.schema import ModelSection
+from mlpengine.errors import UsageError
 from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
 from mlpengine.export._onnx_graph import Graph
@@ -467,6 +468,34 @@ def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
         check(Wrong(), target, dtype)
     elementwise._derived.cache_clear()
     del REGISTRY["wrong"]
+
+
+def test_options_that_are_no_fields_are_refused():
+    """Of two of them the second would compute what the first does."""
+
+    class Steep(Activation):
+        name = "steep"  # not in the registry
+
+        def __init__(self, slope=1.0):
+            self.slope = slope
+
+        def formula(self, x):
+            return tanh(x) * self.slope
+
+    @dataclass(frozen=True)
+    class Listed(Activation):
+        name = "listed"
+        slopes: list[float]
+
+        def formula(self, x):
+            return tanh(x) * self.slopes[0]
+
+    for op, message in (
+        (Steep(3.0), r"fields of a @dataclass\(frozen=True\) \(got the attribute 'slope'\)"),
+        (Listed([3.0]), r"slopes must be hashable, as a tuple is \(got \[3.0\]\)"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            _ = op.formulas
 
 
 def test_a_wrong_tuned_entry_is_found(monkeypatch):
