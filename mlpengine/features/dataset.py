@@ -1,6 +1,6 @@
 """The arrays of a part of a table, in memory or in a memory-mapped file."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,8 +12,30 @@ from mlpengine.features.sources import LIMIT
 from mlpengine.spec import Array
 from mlpengine.tables.table import Block, Table
 
-if TYPE_CHECKING:
-    from mlpengine.features.preprocessing import TableFeatures
+
+class TableFeatures:
+    """The feature matrix of a table, of which `write` computes adjacent rows when they are read.
+
+    It has the `shape`, the `dtype` and the values of that matrix.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[range, Array], None],
+        shape: tuple[int, int],
+        dtype: "np.dtype[np.floating]",
+    ) -> None:
+        self._write, self.shape, self.dtype = write, shape, dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        """Return the features of adjacent rows as a new array."""
+        part = range(self.shape[0])[rows]
+        out = np.empty((len(part), self.shape[1]), self.dtype)
+        self._write(part, out)
+        return out
 
 
 @dataclass(frozen=True, slots=True)

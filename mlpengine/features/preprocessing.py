@@ -22,7 +22,7 @@ from mlpengine.features.computed import (
     used_columns,
     with_columns,
 )
-from mlpengine.features.dataset import Dataset, Stream
+from mlpengine.features.dataset import Dataset, Stream, TableFeatures
 from mlpengine.features.numbers import Numbers
 from mlpengine.features.options import Options
 from mlpengine.features.prepared import prepared_rows
@@ -273,20 +273,30 @@ class Preprocessor:
         self._write(table, [category.encode(part) for category in self.categories], features, rows)
         return Dataset(features, *self._targets(part))
 
-    def features_of(self, table: Table) -> "TableFeatures":
+    def features_of(self, table: Table) -> TableFeatures:
         """Return the features of all rows of a table, which are computed when they are read.
 
         Raises: DataError as `transform`; of bad cells in numbers when they are read.
         """
-        return TableFeatures(self, self._checked(table, None))
+        return self._features_of(self._checked(table, None))
 
     def on_demand(self, table: Table) -> Dataset:
         """Return the same as `transform` of all rows, with features as `features_of` has them.
 
         Raises: as `features_of`.
         """
-        features = self.features_of(table)
-        return Dataset(features, *self._targets(features.table))
+        table = self._checked(table, None)
+        return Dataset(self._features_of(table), *self._targets(table))
+
+    def _features_of(self, table: Table) -> TableFeatures:
+        codes = [category.encode(table) for category in self.categories]
+        shape = table.n_rows, self.n_features
+        feature_loops(shape[0] * shape[1])  # before the first block
+
+        def write(rows: range, out: Array) -> None:
+            self._write(table, [own[rows.start : rows.stop] for own in codes], out, rows)
+
+        return TableFeatures(write, shape, np.dtype(self.options.dtype))
 
     def _checked(self, table: Table, rows: Array | None) -> Table:
         """Return a table with the computed columns, whose columns are those of training."""
@@ -510,30 +520,6 @@ class Preprocessor:
         preprocessor.operands = {name: FormulaColumn(**one) for name, one in operands}
         preprocessor.summary = state["summary"]
         return preprocessor
-
-
-class TableFeatures:
-    """The feature matrix of a table, of which rows are computed when they are read.
-
-    It has the `shape`, the `dtype` and the values of that matrix.
-    """
-
-    def __init__(self, preprocessor: Preprocessor, table: Table) -> None:
-        self._preprocessor, self.table = preprocessor, table
-        self._codes = [category.encode(table) for category in preprocessor.categories]
-        self.shape = table.n_rows, preprocessor.n_features
-        self.dtype = np.dtype(preprocessor.options.dtype)
-        feature_loops(table.n_rows * preprocessor.n_features)  # before the first block
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: slice) -> Array:
-        """Return the features of adjacent rows as a new array."""
-        part = range(self.shape[0])[rows]
-        out = np.empty((len(part), self.shape[1]), self.dtype)
-        self._preprocessor._write(self.table, [codes[rows] for codes in self._codes], out, part)
-        return out
 
 
 def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:
