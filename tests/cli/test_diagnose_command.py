@@ -95,8 +95,6 @@ def test_the_dashboard_is_drawn(mlpengine, finished):
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
     assert mlpengine("diagnose", finished, "--plot", "d.png", "--dark").code == 0
     assert (finished.parent / "d.png").read_bytes().startswith(b"\x89PNG")
-    assert mlpengine("diagnose", finished, "--plot", "d.pdf").code == 0
-    assert (finished.parent / "d.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_tables_fit_into_80_columns_and_explain_their_titles(mlpengine, finished):
