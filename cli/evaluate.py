@@ -113,7 +113,9 @@ def command(
         in_time = loaded.file.config.data.split.time is not None
     else:
         table = read_rows(model, file)
-        part = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
+        part = make_split(
+            table, None, model.preprocessor, model.task, model.mlp.dtype, on_demand=True
+        )
         parts, in_time = [("data", part, model.forward(part.x))], False
     measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}

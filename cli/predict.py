@@ -18,6 +18,7 @@ from mlpengine.features import Preprocessor
 from mlpengine.features.categories import coded
 from mlpengine.features.unlike import NewRows
 from mlpengine.models.calibration import checked_level
+from mlpengine.models.forward import Features
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
 from mlpengine.spec import Array
@@ -190,12 +191,12 @@ def prediction_columns(
     model: Model, table: Table, sure: Sure = AS_THEY_ARE
 ) -> tuple[dict[str, Any], Array]:
     """Return the columns to write by name, and the numbers behind them as one matrix."""
-    x = model.features(table)
+    x = model.preprocessor.features_of(table)
     return output_columns(model, model.forward(x), sure, x)
 
 
 def output_columns(
-    model: Model, output: Array, sure: Sure, x: Array | None = None
+    model: Model, output: Array, sure: Sure, x: Features | None = None
 ) -> tuple[dict[str, Any], Array]:
     """Return `prediction_columns` for outputs (rows, out_dim); the spread needs the features."""
     preprocessor, task = model.preprocessor, model.task
@@ -230,7 +231,7 @@ def _together(*parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _how_sure(
-    model: Model, task: Task, x: Array | None, output: Array, sure: Sure
+    model: Model, task: Task, x: Features | None, output: Array, sure: Sure
 ) -> dict[str, Any]:
     """Return the columns of intervals and of the spread over networks."""
     added: dict[str, Any] = {}

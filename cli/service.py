@@ -102,7 +102,7 @@ class _Answers:
         elif rows:
             columns = {one.column: [row[one.column] for row in rows] for one in self._types}
             table = self._model.table(columns)
-            output = self._model.forward(self._model.features(table))
+            output = self._model.forward(self._model.preprocessor.features_of(table))
             warnings = NewRows(self._model.preprocessor).add(table).lines()
         else:
             return b'{"predictions":[],"warnings":[]}'

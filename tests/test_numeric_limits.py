@@ -12,7 +12,6 @@ from mlpengine.ops import REGISTRY, Loss
 from mlpengine.optim import OPTIMIZERS
 from mlpengine.spec import Spec
 from mlpengine.tape import from_inner
-from mlpengine.training.loading import load
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}
 LOSSES = {
@@ -107,11 +106,6 @@ def test_an_unknown_backend_lists_all_choices():
     mlp = Mlp([3, 2])
     with pytest.raises(UsageError, match=r"auto, numpy, numexpr, compiled \(got 'gpu'\)"):
         TrainingStep(mlp, mlpengine.MeanSquaredError(), Sgd(mlp), 4, backend="gpu")
-
-
-def test_a_model_is_loaded_by_the_text_of_its_path(tmp_path):
-    with pytest.raises(UsageError, match="nowhere: there is no such run"):
-        load(str(tmp_path / "nowhere"))
 
 
 HUGE = np.float32(3e38)

@@ -171,7 +171,7 @@ class Teacher:
             text = f"{model.classes[:10]}, and the training rows hold {fitted.classes[:10]}"
             raise UsageError(f"distill: the teacher must know the same classes (it has {text})")
         table = self._table(part, rows_of)
-        output = model.forward(model.features(table))
+        output = model.forward(model.preprocessor.features_of(table))
         chances = model.task.probabilities(output)
         predicted = model.task.predict(output) if chances is None else chances
         return _checked(predicted, table.n_rows, fitted)

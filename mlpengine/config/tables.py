@@ -115,6 +115,7 @@ def read_tables(
         )
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
+    remarks += _rare_texts(preprocessor, table)
     folds = _folds(file, table, target, rows["train"], copies)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
@@ -138,6 +139,17 @@ def _commas(fitted: Preprocessor, table: Table) -> Iterator[str]:
     for name in names:
         if name not in fitted.options.categorical and (text := comma_text(table[name])):
             yield f"{table.source}: column {name!r}: {text}"
+
+
+def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
+    """Yield a warning for each category none of whose texts is in enough training rows."""
+    for category in fitted.categories:
+        if not category.levels:
+            yield (
+                f"{table.source}: column {category.column!r}: none of its texts is in "
+                f"{plural(fitted.options.min_count, 'training row')}, so that all are one feature; "
+                "list it under data.drop, or set data.min_count: 1"
+            )
 
 
 def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> None:

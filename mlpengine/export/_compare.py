@@ -37,7 +37,7 @@ def label_array(classes: Sequence[Label]) -> Array:
 
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
     """Return how far `outputs` for a table are from our own; infinity where a label differs."""
-    ours, task = model.forward(model.features(table)), model.task
+    ours, task = model.forward(model.preprocessor.features_of(table)), model.task
     if isinstance(task, Regression):
         expected = np.stack([*task.columns(ours).values()], axis=1)
         count, theirs = len(task.loss.predictions), outputs[0]

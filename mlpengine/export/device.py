@@ -154,7 +154,10 @@ def device_step(
         )
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
-        raise UsageError(f"export: a model must be one network to train (got {count})")
+        raise UsageError(
+            f"export: a model must be one network to train (got {count}); mlpengine distill RUN "
+            "trains one that predicts the same"
+        )
     if batch_size < 1:
         raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:

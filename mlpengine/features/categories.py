@@ -1,6 +1,6 @@
 """Category features: texts as codes, with a code for unknown texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.errors import DataError
 from mlpengine.features.options import Options
 from mlpengine.spec import Array
-from mlpengine.tables.cells import parse_numbers
+from mlpengine.tables.cells import FIRST_INEXACT, parse_numbers
 from mlpengine.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
@@ -18,6 +18,9 @@ MAX_ONE_HOT = 1_000
 
 WEIGHED_CODES = 5
 """A category has features of 0 and 1, whatever it says of the target, up to so many codes."""
+
+ONE_HOT_ROWS = 1024
+"""Rows whose one-hot features are written while they are in the cache."""
 
 SAYS_MUCH, SMALLEST_VALUE = 10.0, 0.05
 """How far above 1 `variance_ratio` is where features have the value 1, and their smallest value."""
@@ -127,6 +130,20 @@ class Category:
         return cls(state["column"], list(state["levels"]), **options)
 
 
+def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
+    """Write the features of categories one after another, for the codes (rows,) of each.
+
+    All are set to 0 and then one of each category, which takes a fifth of the time of comparisons.
+    """
+    for start in range(0, len(out), ONE_HOT_ROWS):
+        block = out[start : start + ONE_HOT_ROWS]
+        block[...] = 0.0
+        rows, first = np.arange(len(block)), 0
+        for category, own in zip(categories, codes, strict=True):
+            block[rows, own[start : start + ONE_HOT_ROWS] + first] = category.value
+            first += category.size
+
+
 def variance_ratio(codes: Array, target: Array) -> float:
     """Return F of the analysis of variance: about 1 where levels have means that differ by chance.
 
@@ -159,9 +176,35 @@ def coded(column: Column) -> tuple[Array, list[str]]:
     """Return any column as codes into texts, -1 where missing."""
     if column.kind == "text":
         return column.values, list(column.levels)
-    distinct = column.distinct()
-    texts = [number_text(column.kind, float(value)) for value in distinct]
-    return codes_into(distinct, column), texts
+    if (places := _places_from_smallest(column)) is None:
+        distinct = column.distinct()
+        codes = codes_into(distinct, column)
+    else:
+        smallest, offsets = places
+        present = np.bincount(offsets[offsets >= 0]) > 0
+        distinct = smallest + np.flatnonzero(present)
+        codes = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))[offsets]
+    return codes, [number_text(column.kind, float(value)) for value in distinct]
+
+
+def _places_from_smallest(column: Column) -> tuple[float, Array] | None:
+    """Return the smallest number and how far each row is above it, -1 where missing.
+
+    None unless they are whole numbers in a range of fewer than there are rows, which need no
+    sorting.
+    """
+    values, missing = column.values, column.missing
+    known = values[~missing] if missing.any() else values
+    if not len(known):
+        return None
+    low, high = float(known.min()), float(known.max())
+    is_exact = low > -FIRST_INEXACT and high < FIRST_INEXACT and low.is_integer()
+    if not is_exact or high - low >= len(values):
+        return None
+    above = np.asarray(values, np.float64) - low
+    above[missing] = -1.0
+    offsets = above.astype(np.int64)
+    return (low, offsets) if (offsets == above).all() else None
 
 
 def codes_into(distinct: Array, column: Column) -> Array:

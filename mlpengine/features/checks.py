@@ -21,7 +21,7 @@ from mlpengine.features.column_kinds import (
 )
 from mlpengine.features.duplicates import duplicate_rows, same_columns
 from mlpengine.features.leaks import Leak, find_leaks
-from mlpengine.features.outliers import Outlier, find_outliers
+from mlpengine.features.outliers import Outlier, find_outliers, gap_code
 from mlpengine.features.sources import LIMIT
 from mlpengine.features.targets import ClassTarget, check_target, marked_text
 from mlpengine.settings.features import TaskName
@@ -63,7 +63,8 @@ class Profile:
 
     `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
     `marked` those that hold numbers with units or other marks to such a text and its number,
-    `commas` those that hold numbers of which some are written like 1,5 to what to do,
+    `commas` those that hold numbers of which some are written like 1,5 to what to do, and
+    `gap_codes` those with a number that may stand for missing cells to what to do,
     `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
     same values; `suspects` explain nearly all of the target, but may be honest predictors.
     """
@@ -82,6 +83,7 @@ class Profile:
     marked: dict[str, tuple[str, str]] = field(default_factory=dict)
     commas: dict[str, str] = field(default_factory=dict)
     outliers: list[Outlier] = field(default_factory=list)
+    gap_codes: dict[str, str] = field(default_factory=dict)
 
     @property
     def suspects(self) -> list[Leak]:
@@ -148,7 +150,7 @@ class Profile:
             shown = ", ".join(f"{show(text):.60}" for text in spellings)
             texts.append((name, f"{shown} are taken for different texts; write one of them"))
         texts += ((name, marked_text(*pair)) for name, pair in self.marked.items())
-        return [*texts, *self.commas.items()]
+        return [*texts, *self.commas.items(), *self.gap_codes.items()]
 
     def lines(self) -> list[str]:
         """Return the facts as lines of text, without the warnings."""
@@ -212,6 +214,7 @@ def profile(
     marked = {name: pair for name, pair in pairs.items() if pair}
     told = {name: comma_text(column) for name, column in table.columns.items()}
     commas = {name: text for name, text in told.items() if text}
+    coded = {name: gap_code(column) for name, column in table.columns.items()}
     return Profile(
         source=table.source,
         n_rows=table.n_rows,
@@ -227,6 +230,7 @@ def profile(
         marked=marked,
         commas=commas,
         outliers=find_outliers(table, table.names),
+        gap_codes={name: text for name, text in coded.items() if text},
     )
 
 

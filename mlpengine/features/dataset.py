@@ -1,5 +1,7 @@
 """The arrays of a part of a table, in memory or in a memory-mapped file."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from mlpengine.common.dataclass import dataclass
@@ -10,17 +12,21 @@ from mlpengine.features.sources import LIMIT
 from mlpengine.spec import Array
 from mlpengine.tables.table import Block, Table
 
+if TYPE_CHECKING:
+    from mlpengine.features.preprocessing import TableFeatures
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """The arrays of one part of a table, row for row.
 
-    Shapes: features (n, d), a Stream or PreparedRows if they stay in a file; target (n,) int64
-        classes or (n, k) numbers, or None; weights (n,), or None.
+    Shapes: features (n, d), a Stream or PreparedRows if they stay in a file, TableFeatures if they
+        are computed when they are read; target (n,) int64 classes or (n, k) numbers, or None;
+        weights (n,), or None.
     Dtype: the preprocessor's; float32 in a file.
     """
 
-    features: "Array | Stream | PreparedRows"
+    features: "Array | Stream | PreparedRows | TableFeatures"
     target: Array | None = None
     weights: Array | None = None
 

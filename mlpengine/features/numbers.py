@@ -155,12 +155,12 @@ class Numbers:
 
     def _encode_at_once(self, table: Table, out: Array, rows: range | None) -> bool:
         """Write the features of adjacent rows in C; the result is whether that could be done."""
-        columns = [table.columns[source.column] for source in self.sources]
-        plain = not any(source.part or source.minus for source in self.sources)
-        if not plain or any(column.kind == "text" for column in columns):
+        if any(table.columns[source.column].kind == "text" for source in self.sources):
+            return False
+        if feature_loops(out.size) is None:  # before columns are computed
             return False
         part = slice(None) if rows is None else slice(rows.start, rows.stop)
-        return self.encode_columns([column.values[part] for column in columns], out)
+        return self.encode_columns([_cells(table, source, part) for source in self.sources], out)
 
     def encode_columns(self, columns: Sequence[Array], out: Array) -> bool:
         """Write the features of raw columns in C; the result is whether that could be done.
@@ -231,3 +231,10 @@ class Numbers:
             clip=state["clip"],
             edges=[np.array(edges, np.float64) for edges in state["edges"]],
         )
+
+
+def _cells(table: Table, source: Source, rows: slice) -> Array:
+    """Return the raw numbers of some rows: of a column as they are, if the loops in C read them."""
+    values = table.columns[source.column].values[rows]
+    plain = not source.part and not source.minus and ColumnCells.suit([values])
+    return values if plain else source.read(table, rows)

@@ -10,7 +10,7 @@ from mlpengine.common.fields import options_of
 from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import hint, plural
 from mlpengine.errors import CallError, DataError, FormulaError, UsageError
-from mlpengine.features.categories import Category
+from mlpengine.features.categories import Category, write_one_hots
 from mlpengine.features.column_kinds import FeatureKind, comma_text, kind_of
 from mlpengine.features.compiled import feature_loops
 from mlpengine.features.computed import (
@@ -280,6 +280,14 @@ class Preprocessor:
         """
         return TableFeatures(self, self._checked(table, None))
 
+    def on_demand(self, table: Table) -> Dataset:
+        """Return the same as `transform` of all rows, with features as `features_of` has them.
+
+        Raises: as `features_of`.
+        """
+        features = self.features_of(table)
+        return Dataset(features, *self._targets(features.table))
+
     def _checked(self, table: Table, rows: Array | None) -> Table:
         """Return a table with the computed columns, whose columns are those of training."""
         self._fitted()
@@ -294,12 +302,8 @@ class Preprocessor:
         numbers = self._fitted()
         width = numbers.width
         numbers.encode(table, out[:, :width], rows)
-        for category, own in zip(self.categories, codes, strict=True):
-            block = out[:, width : width + category.size]
-            np.equal(own[:, None], np.arange(category.size), out=block, casting="unsafe")
-            if category.value != 1:
-                block *= block.dtype.type(category.value)
-            width += category.size
+        if self.categories:
+            write_one_hots(self.categories, codes, out[:, width:])
 
     def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
         """Return by column how many rows hold a text without a feature, and the first such text."""
@@ -515,7 +519,7 @@ class TableFeatures:
     """
 
     def __init__(self, preprocessor: Preprocessor, table: Table) -> None:
-        self._preprocessor, self._table = preprocessor, table
+        self._preprocessor, self.table = preprocessor, table
         self._codes = [category.encode(table) for category in preprocessor.categories]
         self.shape = table.n_rows, preprocessor.n_features
         self.dtype = np.dtype(preprocessor.options.dtype)
@@ -528,7 +532,7 @@ class TableFeatures:
         """Return the features of adjacent rows as a new array."""
         part = range(self.shape[0])[rows]
         out = np.empty((len(part), self.shape[1]), self.dtype)
-        self._preprocessor._write(self._table, [codes[rows] for codes in self._codes], out, part)
+        self._preprocessor._write(self.table, [codes[rows] for codes in self._codes], out, part)
         return out
 
 

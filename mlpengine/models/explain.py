@@ -173,7 +173,7 @@ def dependence(
     everywhere = some.rows(np.tile(np.arange(some.n_rows), len(grid)))
     filled = Column(np.repeat(grid, some.n_rows), values.kind, values.levels)
     tiled = Table({**everywhere.columns, column: filled}, some.source)
-    task, output = model.task, model.forward(model.features(tiled))
+    task, output = model.task, model.forward(model.preprocessor.features_of(tiled))
     shown = task.predict(output) if isinstance(task, Regression) else task.probabilities(output)
     assert shown is not None
     means = shown.reshape(len(grid), some.n_rows, -1).mean(axis=1)

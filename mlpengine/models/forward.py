@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,11 @@ TERMS_PER_THREAD = 1 << 28
 """Multiplications for each additional thread: many times what starting a thread costs."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
-"""Rows that a thread takes at once, whose features and outputs stay in its cache."""
+"""The most rows that a thread takes at once, whose features and outputs stay in its cache."""
+
+BLOCK_FEATURES = 1 << 19
+"""The most features of rows that a thread takes at once, unless fewer than `PREDICT_ROWS` have as
+many: 2 MB of float32."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -80,19 +85,22 @@ def each_block(
         finally:
             forwards.append(forward)
 
+    blocks = _blocks(len(x), prod(x.shape[1:]))
     with one_blas_thread():
         if threads == 1:
-            for rows in _blocks(len(x)):
+            for rows in blocks:
                 compute(rows)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(compute, _blocks(len(x))):
+            for _ in pool.map(compute, blocks):
                 pass
 
 
-def _blocks(rows: int) -> list[slice]:
-    """Return blocks of rows, each of at least `PREDICT_ROWS` if there are as many."""
-    starts = range(0, max(1, rows - PREDICT_ROWS + 1), BLOCK_ROWS)
+def _blocks(rows: int, width: int) -> list[slice]:
+    """Return blocks of rows of so many features, each of `PREDICT_ROWS` at least if there are."""
+    fitting = BLOCK_FEATURES // max(1, width) // PREDICT_ROWS * PREDICT_ROWS
+    at_once = max(PREDICT_ROWS, min(fitting, BLOCK_ROWS))
+    starts = range(0, max(1, rows - PREDICT_ROWS + 1), at_once)
     return [slice(*ends) for ends in zip(starts, [*starts[1:], rows], strict=True)]
 
 

@@ -8,7 +8,7 @@ probabilities (rows, classes), (rows, labels) or (rows,) for the positive class 
 targets and predictions (rows,) or (rows, outputs).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -31,6 +31,9 @@ HIGHER_IS_BETTER = frozenset(
 
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
+
+SCORES_AT_ONCE, MIN_CLASSES = 1 << 18, 8
+"""Scores that are copied class by class, 2 MB, and the fewest classes of them: a line of memory."""
 
 OWN_METRICS: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
@@ -157,7 +160,7 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
     With two classes the score is the positive class's probability.  A class or label with no row,
     or with every row, has no curve and is left out; nan if none is left.
     """
-    return _mean_of_columns(_area, target, probabilities, weight)
+    return _mean_of_classes(_area, target, probabilities, weight)
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
@@ -178,7 +181,7 @@ def average_precision(target: Array, probabilities: Array, weight: Array | None 
     One class against the rest, plain mean over classes or labels; with two classes the score is the
     positive class's probability.  A class or label with no row is left out; nan if none is left.
     """
-    return _mean_of_columns(_average_precision, target, probabilities, weight)
+    return _mean_of_classes(_average_precision, target, probabilities, weight)
 
 
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
@@ -338,50 +341,81 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
     return hits, predictions, np.bincount(target, rows, minlength=size)
 
 
-def _mean_of_columns(
-    measure: Callable[[Array, Array, Array | None], float],
-    target: Array,
-    probabilities: Array,
-    weight: Array | None,
+class _Ranks(NamedTuple):
+    """The rows of a class by their score, highest first, and how much weigh rows above them.
+
+    Attributes:
+        own: the weight of each row of the class.
+        above: the weight of all rows with a higher score.
+        down_to: the weight of all rows with at least this score.
+        own_down_to: that of the rows of the class.
+        others: the weight of all rows of other classes.
+    """
+
+    own: Array
+    above: Array
+    down_to: Array
+    own_down_to: Array
+    others: float
+
+    @classmethod
+    def of(cls, positive: Array, score: Array, weight: Array | None) -> "_Ranks":
+        """Rank the rows: sorting the scores takes most of the time."""
+        low = -score
+        if weight is None:
+            ranked, ours, mass = np.sort(low), np.sort(low[positive]), np.arange(len(low) + 1.0)
+            own, others = np.ones(len(ours)), float(len(low) - len(ours))
+        else:
+            order = np.argsort(low)
+            ranked, is_ours = low[order], positive[order]
+            weights = np.asarray(weight, np.float64)[order]
+            ours, mass = ranked[is_ours], np.append(0.0, np.cumsum(weights))
+            own, others = weights[is_ours], float(weights[~is_ours].sum())
+        above = mass[np.searchsorted(ranked, ours, "left")]
+        down_to = mass[np.searchsorted(ranked, ours, "right")]
+        own_down_to = np.append(0.0, np.cumsum(own))[np.searchsorted(ours, ours, "right")]
+        return cls(own, above, down_to, own_down_to, others)
+
+
+def _mean_of_classes(
+    measure: Callable[[_Ranks], float], target: Array, probabilities: Array, weight: Array | None
 ) -> float:
-    """Return the mean of a measure over the columns of `_one_against_rest`, without its NaNs."""
-    columns = _one_against_rest(target, np.asarray(probabilities, np.float64))
-    values = [measure(positive, score, weight) for positive, score in columns]
+    """Return the mean of a measure over the classes of `_one_against_rest`, without its NaNs."""
+    classes = _one_against_rest(target, np.asarray(probabilities))
+    values = [measure(_Ranks.of(positive, score, weight)) for positive, score in classes]
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")
 
 
-def _one_against_rest(target: Array, scores: Array) -> list[tuple[Array, Array]]:
-    """Return for each class, or label, which rows are positive, and their scores."""
-    if target.ndim == 2:
-        return [(target[:, k] > 0, scores[:, k]) for k in range(target.shape[1])]
-    if scores.ndim == 1:
-        return [(target > 0, scores)]
-    if scores.shape[1] == 2:
-        return [(target == 1, scores[:, 1])]
-    return [(target == k, scores[:, k]) for k in range(scores.shape[1])]
+def _one_against_rest(target: Array, scores: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield for each class, or label, which rows are positive, and their float64 scores."""
+    if target.ndim == 1 and scores.ndim == 1:
+        yield target > 0, scores.astype(np.float64)
+        return
+    first = 1 if target.ndim == 1 and scores.shape[1] == 2 else 0
+    # columns side by side share the lines of memory that hold them
+    at_once = max(MIN_CLASSES, SCORES_AT_ONCE // max(1, len(scores)))
+    for start in range(first, scores.shape[1], at_once):
+        block = np.ascontiguousarray(scores[:, start : start + at_once].T, np.float64)
+        for k, score in enumerate(block, start):
+            yield target == k if target.ndim == 1 else target[:, k] > 0, score
 
 
-def _average_precision(positive: Array, score: Array, weight: Array | None) -> float:
-    true, false = _ranked_weights(positive, score, weight)
-    if true[-1] == 0:
+def _average_precision(ranks: _Ranks) -> float:
+    whole = ranks.own.sum()
+    if whole == 0:
         return float("nan")
-    share = np.divide(true, true + false, out=np.zeros_like(true), where=true > 0)
-    return float(np.sum(np.diff(true, prepend=0.0) * share) / true[-1])
+    share = np.divide(
+        ranks.own_down_to, ranks.down_to, out=np.zeros_like(ranks.own), where=ranks.down_to > 0
+    )
+    return float(ranks.own @ share / whole)
 
 
-def _area(positive: Array, score: Array, weight: Array | None) -> float:
-    """Return the area under the ROC curve of one class."""
-    true, false = (np.append(0.0, counts) for counts in _ranked_weights(positive, score, weight))
-    if true[-1] == 0 or false[-1] == 0:
+def _area(ranks: _Ranks) -> float:
+    """Return the area under the ROC curve of one class (Mann and Whitney 1947)."""
+    whole = ranks.own.sum()
+    if whole == 0 or ranks.others == 0:
         return float("nan")
-    return float(np.trapezoid(true, false) / (true[-1] * false[-1]))
-
-
-def _ranked_weights(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Return the weights of rows of a class, and of others, down to each score, highest first."""
-    order = np.argsort(-score, kind="stable")
-    rows = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)[order]
-    positive = positive[order]
-    last_of_ties = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    return np.cumsum(rows * positive)[last_of_ties], np.cumsum(rows * ~positive)[last_of_ties]
+    pairs = whole * ranks.others
+    wrong = ranks.own @ (ranks.above + ranks.down_to) / 2 - whole**2 / 2
+    return float((pairs - wrong) / pairs)

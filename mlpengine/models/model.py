@@ -195,9 +195,12 @@ class Model(KnownAttributes):
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)
-        part = make_split(table, usable.rows, self.preprocessor, task, self.mlp.dtype)
+        part = make_split(
+            table, usable.rows, self.preprocessor, task, self.mlp.dtype, on_demand=True
+        )
+        output = self.forward(part.x)
         self._warn_of(table if usable.rows is None else table.rows(usable.rows))
-        return self.scorer(task).run(self.forward(part.x), part, full=True)
+        return self.scorer(task).run(output, part, full=True)
 
     def scorer(self, task: Task) -> Scorer:
         """Return what measures outputs by the loss for evaluation and the metrics of a task."""
@@ -299,7 +302,7 @@ class Model(KnownAttributes):
             "write mlpengine.fit(table, target='y', training={'folds': 8})"
         )
 
-    def spread(self, x: Array) -> Array:
+    def spread(self, x: Features) -> Array:
         """Return how far the networks differ for features (rows, in_dim), in standard deviations.
 
         Shapes: (rows, targets) of numbers, or (rows, classes) of probabilities.

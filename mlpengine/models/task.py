@@ -513,13 +513,15 @@ def make_split(
     weights: Array | None = None,
     stream: int | None = None,
     window: int = 64,
+    on_demand: bool = False,
 ) -> Split:
     """Return the given rows of a table as the network and its metrics take them.
 
     `weights` (rows,) replace those that the table has.
 
     With `stream`, a batch size, features stay in a file until they are gathered; of prepared ones
-    `window` blocks are shuffled together.
+    `window` blocks are shuffled together.  With `on_demand` features are computed when slices of
+    rows are read, and not kept.
 
     Raises: DataError if the table has no target, or for the first cell that cannot be used.
     """
@@ -531,13 +533,13 @@ def make_split(
     if rows is not None:
         part = part.rows(rows)
     if stream is None:
-        data = preprocessor.transform(part)
+        data = preprocessor.on_demand(part) if on_demand else preprocessor.transform(part)
     if data.target is None:
         wanted = ", ".join(preprocessor.target.columns) if preprocessor.target else "none"
         raise DataError(f"{table.source}: the target column is missing ({wanted})")
     weights = data.weights if weights is None else weights
     features: Any = data.features
-    if stream is None:
+    if stream is None and not on_demand:
         features = np.ascontiguousarray(features, dtype)
     return Split(
         features,

@@ -1,6 +1,7 @@
 """The cache of compiled programs: whose it is, what is damaged, who is at it at once."""
 
 import errno
+import functools
 import json
 import logging
 import os
@@ -26,8 +27,13 @@ from mlpengine.step.blas_threads import blas_name
 SOURCE = "long answer(void) { return 42; }\n"
 
 
+asked_once = functools.cache(find_target)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
+    """An empty cache; all tests ask each compiler once, which takes as long as to compile."""
+    monkeypatch.setattr(cache, "find_target", asked_once)
     monkeypatch.setenv("MLPENGINE_CACHE", str(tmp_path / "programs"))
     monkeypatch.setattr(cache, "_loaded", {})
     monkeypatch.setattr(cache, "_targets", {})

@@ -24,12 +24,15 @@ def _signals():
 
 @pytest.fixture
 def mlpengine(capsys, tmp_path, monkeypatch) -> Callable[..., SimpleNamespace]:
-    """Call as ``mlpengine("train", ...)`` in an empty directory; gives code, out, err."""
+    """Call as ``mlpengine("train", ...)`` in an empty directory; gives code, out, err.
+
+    Texts of ``settings`` are given as ``--set``.
+    """
     monkeypatch.chdir(tmp_path)
 
-    def call(*args):
+    def call(*args, settings=()):
         capsys.readouterr()
-        code = run([str(arg) for arg in args])
+        code = run([*map(str, args), *(f"--set={one}" for one in settings)])
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, out=out, err=err)
 

@@ -1,4 +1,4 @@
-"""Sixty malformed inputs: what is wrong, which command meets it, and what the message must say."""
+"""Malformed inputs: what is wrong, which command meets it, and what the message must say."""
 
 import re
 
@@ -17,9 +17,6 @@ def changed(row: int, text: str) -> str:
 
 CONFIGS = {
     "empty": ("", "data: this key is required"),
-    "duplicate key": ("seed: 1\nseed: 2\n" + CONFIG, "c.yaml:2: seed: the key is given twice"),
-    "misplaced key": (CONFIG + "epochs: 3\n", "did you mean 'training.epochs'?"),
-    "decimal comma": (CONFIG + "optimizer: {lr: 0,01}\n", "write lr: 0.01"),
     "decimal comma in a text": (CONFIG + "optimizer: {lr: '0,1'}\n", "write 0.1, with a point"),
     "two whole numbers as text": (CONFIG + "model: {hidden: '8,4'}\n", "'8,4'); write [8, 4]"),
     "a list as text": (CONFIG + "model: {hidden: '8, 4'}\n", "write [8, 4]"),

@@ -259,6 +259,13 @@ ODD = {
         train=("5 rows of 40 left out: the target is missing",),
         row={"a": 1.5, "odd": 1},
     ),
+    "texts that are all in few rows": Odd(
+        plain(lambda i: f"place {i // 2}"),
+        check=("column 'odd': none of its texts is in 3 training rows, so that all are one feat",),
+        train=("column 'odd': none of its texts is in 3 training rows",),
+        kinds={"odd": "category"},
+        row={"a": 1.5, "odd": "place 3"},
+    ),
     "yes in four spellings": Odd(
         plain(lambda i: ("Yes", "yes", "No", "no")[i % 4]),
         init=("column 'odd': 'No', 'no', 'Yes', 'yes' are taken for different texts",),

@@ -224,9 +224,8 @@ def test_evaluate_weighs_accuracy_and_confusion_matrix_alike(at, trained, tmp_pa
     )
     make_small(tmp_path / "h.yaml")
     settings = ["data.weight=weight", "data.drop=[id, length, answer, unit]", "report=false"]
-    changes = [word for setting in settings for word in ("--set", setting)]
     out = ["--out", tmp_path / "heavy", "--epochs", 2, "-q"]
-    assert at("train", tmp_path / "h.yaml", *out, *changes).code == 0
+    assert at("train", tmp_path / "h.yaml", *out, settings=settings).code == 0
     found = json.loads(at("evaluate", tmp_path / "heavy", "--json").out)
     for part in ("train", "validation", "test"):
         matrix = np.array(found["confusion_matrix"][part])

@@ -81,7 +81,6 @@ WRONG = {
     "another seed": (("--resume", "run", "--seed", 1), "a run keeps its settings"),
     "other settings": (("--resume", "run", "--set", "seed=1"), "a run keeps its settings"),
     "from and resume": (("--resume", "run", "--from", "run"), "a run keeps its settings"),
-    "nothing": ((), "give a CONFIG, --resume RUN or --from RUN"),
     "from a file alone": (("--from", "run/model.safetensors"), "holds no config.resolved.yaml"),
     "from nowhere": (("--from", "rum"), "there is no such run or model file - did you mean 'run'?"),
     "another network": (

@@ -64,7 +64,6 @@ for arguments in json.loads(sys.argv[1]):
 ENCODINGS = {
     "cp1252": {"PYTHONIOENCODING": "cp1252"},
     "ascii": {"PYTHONIOENCODING": "ascii"},
-    "utf-8": {"PYTHONUTF8": "1"},
     "C": {"LC_ALL": "C"},
 }
 """Variables by the encoding that they ask for; "C" is UTF-8, and on Windows its code page."""

@@ -1,4 +1,4 @@
-"""Every kind of task and table, from a config to predictions of a file like its own."""
+"""Tasks and options that no other test takes from a config to predictions of a file."""
 
 import json
 
@@ -18,30 +18,20 @@ COLUMNS = {
     "kind": np.where(KIND, "up", "down"),
     "high": (X[:, 0] > 0).astype(int),
     "low": (X[:, 1] < 0).astype(int),
-    "group": RNG.integers(0, 12, ROWS),
-    "day": [f"2024-{1 + i // 28:02d}-{1 + i % 28:02d}" for i in range(ROWS)],
-    "weight": RNG.integers(1, 4, ROWS),
     "word": [f"w{i % 30}" for i in range(ROWS)],
 }
 OTHERS = set(COLUMNS) - {"a", "b", "c"}
 
 CASES = {
-    "numbers": ("target: sum, drop: {drop}", "r2", 0.6),
     "several numbers": ("target: [sum, difference], drop: {drop}", "r2", 0.6),
-    "classes": ("target: kind, drop: {drop}", "accuracy", 0.75),
     "labels": ("target: [high, low], drop: {drop}", "accuracy", 0.6),
-    "groups": ("target: kind, drop: {drop}, split: {{group: group}}", "accuracy", 0.7),
-    "times": ("target: sum, drop: {drop}, split: {{time: day}}", "r2", 0.5),
-    "weights": ("target: kind, weight: weight, drop: {drop}", "accuracy", 0.75),
-    "class weights": ("target: kind, class_weights: balanced, drop: {drop}", "accuracy", 0.75),
     "own files": (
         "target: kind, validation_source: more.csv, test_source: more.csv, drop: {drop}",
         "accuracy",
         0.75,
     ),
-    "dates": ("target: sum, drop: [group, word, kind, weight]", "r2", 0.5),
     "rare texts": (
-        "target: kind, min_count: 1, max_levels: 5, drop: [sum, difference, high, low, day]",
+        "target: kind, min_count: 1, max_levels: 5, drop: [sum, difference, high, low]",
         "accuracy",
         0.7,
     ),
@@ -97,7 +87,7 @@ def test_features_streamed_from_a_file_give_the_same_bits(mlpengine, tmp_path):
 
 def test_streams_are_float32_and_of_files(mlpengine, tmp_path):
     write(tmp_path / "rows.csv")
-    text = "data: {source: rows.csv, target: kind, stream: true, drop: [word, day]}\n"
+    text = "data: {source: rows.csv, target: kind, stream: true, drop: [word]}\n"
     (tmp_path / "c.yaml").write_text(text)
     found = mlpengine("train", "c.yaml", "--set", "data={source: penguins, stream: true}")
     assert found.code == 2

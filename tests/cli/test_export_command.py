@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from mlpengine import Mlp
 from mlpengine.export.network_c import export_c
@@ -26,19 +27,20 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "name"),
+    ("options", "name", "reader"),
     [
-        (["--format", "npz"], "weights.npz"),
-        (["--format", "safetensors"], "weights.safetensors"),
-        (["-o", "mine.npz"], None),
-        (["-o", "other.bin", "--format", "npz"], None),
+        (["--format", "npz"], "weights.npz", np.load),
+        (["--format", "safetensors"], "weights.safetensors", load_file),
+        (["-o", "mine.npz"], None, np.load),
+        (["-o", "other.bin", "--format", "npz"], None, np.load),
     ],
 )
-def test_weights(mlpengine, run, tmp_path, options, name):
+def test_weights(mlpengine, run, tmp_path, options, name, reader):
     done = mlpengine("export", run, *options)
     assert (done.code, done.err) == (0, "")
     path = run / name if name else tmp_path / options[1]
-    assert path.stat().st_size > 0
+    written = reader(path)["2.weight"]
+    np.testing.assert_array_equal(written, Model.load(run / MODEL_FILE).mlp.weights[1])
     assert str(path.relative_to(tmp_path)) in done.out
     assert "0.weight (float32[4, " in done.out
 
@@ -94,8 +96,7 @@ def test_a_library_is_a_folder(mlpengine, run, tmp_path, form):
 
 def test_training_for_a_device_takes_the_settings_of_the_run(mlpengine, config):
     settings = ["optimizer={name: adam, lr: 0.02}", "training.clip_norm=2.5"]
-    options = [word for text in settings for word in ("--set", text)]
-    assert mlpengine("train", config, "--out", "r", "-q", *options).code == 0
+    assert mlpengine("train", config, "--out", "r", "-q", settings=settings).code == 0
     done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c")
     assert "Adam, learning rate 0.02, gradients clipped to the norm 2.5" in done.out
     done = mlpengine("export", "r", "--format", "c-train", "-o", "p.c", "--clip-norm", 0)
@@ -115,13 +116,6 @@ def test_onnx_is_the_default(mlpengine, run):
     shown = mlpengine("export", run / MODEL_FILE).out
     assert "bill_length_mm (float64)" in shown
     assert "compared with our own predictions" in shown
-
-
-def test_the_weights_are_those_of_the_model(mlpengine, run):
-    mlpengine("export", run, "--format", "npz")
-    model = Model.load(run / MODEL_FILE)
-    with np.load(run / "weights.npz") as archive:
-        assert (archive["2.weight"] == model.mlp.weights[1]).all()
 
 
 def test_weights_of_8_bits_say_their_error(mlpengine, config, run, tmp_path):
@@ -168,12 +162,6 @@ def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
         (["nowhere"], 2, "nowhere: there is no such run or model file"),
         (["{run}", "--format", "pickle"], 2, "'pickle' is not one of"),
         (["{run}", "-o", "x.pt"], 2, "x.pt: the name must end in .c, .js, .npz, .onnx"),
-        (["{run}", "-o", "x"], 2, "x: the name must end in .c, .js, .npz, .onnx"),
-        (
-            ["{run}", "-o", "x.npz", "--format", "c"],
-            2,
-            "the name must end in .c, the format (got .npz)",
-        ),
         (["{run}", "-o", "x.npz", "--lr", "1"], 2, "--lr is for --format c-train"),
         (["{run}", "-o", "x.npz", "--format", "c-train"], 2, "x.npz: the name must end in .c"),
         (["{run}", "--format", "c-train", "--freeze", "a"], 2, "such as 0,1 (got 'a')"),

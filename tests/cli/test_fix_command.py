@@ -86,12 +86,11 @@ def test_diagnose_says_before_a_run_what_is_certain(mlpengine, dropped):
         "optimizer={name: adam, eps: 1, betas: [0.999, 0.999]}",
         "model.dropout=0",
     ]
-    options = [word for setting in settings for word in ("--set", setting)]
-    report = json.loads(mlpengine("diagnose", dropped, "--json", *options).out)
+    report = json.loads(mlpengine("diagnose", dropped, "--json", settings=settings).out)
     assert set(report["certain"]) == {"few_steps", "momentum_high", "eps_large"}
     assert report["estimate"]["steps"] == 6
     assert report["estimate"]["bytes"] > 700 * 64
-    result = mlpengine("diagnose", dropped, *options, "--fix", "better.yaml")
+    result = mlpengine("diagnose", dropped, "--fix", "better.yaml", settings=settings)
     assert "certain before a run:" in result.out
     assert "memory" in result.out.splitlines()[0]
     assert "  eps: 1e-08" in Path("better.yaml").read_text()

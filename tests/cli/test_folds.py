@@ -233,32 +233,26 @@ def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
 
 
 BAD = {
-    "both": (["--set", "training.seeds=2"], "give folds or seeds, not both"),
-    "one": (["--set", "training.folds=1"], "folds"),
-    "validation": (["--set", "data.split.validation=0.1"], "leave this out: with training.folds"),
-    "a file": (["--set", "data.validation_source=rows.csv"], "leave this out: with training.folds"),
+    "both": (["training.seeds=2"], "give folds or seeds, not both"),
+    "one": (["training.folds=1"], "folds"),
+    "validation": (["data.split.validation=0.1"], "leave this out: with training.folds"),
+    "a file": (["data.validation_source=rows.csv"], "leave this out: with training.folds"),
     "temperature": (
         [
-            "--set",
-            "training.folds=null",
-            "--set",
-            "training.calibration=temperature",
-            "--set",
-            "data.split.validation=0",
-            "--set",
-            "training.early_stopping=false",
+            *("training.folds=null", "training.calibration=temperature"),
+            *("data.split.validation=0", "training.early_stopping=false"),
         ],
         "a temperature needs validation rows",
     ),
-    "rows": (["--set", "training.folds=999"], "999 need at least as many rows (there are 102)"),
+    "rows": (["training.folds=999"], "999 need at least as many rows (there are 102)"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_folds_that_cannot_be_are_refused(name, mlpengine, rows):
     write_config("c.yaml", "kind")
-    options, message = BAD[name]
-    done = mlpengine("train", "c.yaml", *options)
+    settings, message = BAD[name]
+    done = mlpengine("train", "c.yaml", settings=settings)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert not Path("runs").exists()
@@ -428,12 +422,12 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
     if target == "y":
         return
-    single = ["--set", "training.folds=null", "--set", "model.front.embedding=false"]
+    single = ["training.folds=null", "model.front.embedding=false", "data.encoding=none"]
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
     assert mlpengine("export", "runs/c", "--format", "c").code == 0
     for command in ("summary", "explain"):
         assert (mlpengine(command, "runs/c").code, mlpengine(command, "runs/c").err) == (0, "")
-    alone = mlpengine("train", "c.yaml", *single, "--set", "data.encoding=none", "-o", "runs/d")
+    alone = mlpengine("train", "c.yaml", "-o", "runs/d", settings=single)
     assert "training.kinds: is ignored without training.folds" in alone.err + caplog.text
     assert "shares" not in json.loads(Path("runs/d/result.json").read_text())
 
@@ -449,6 +443,6 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
 )
 def test_kinds_that_cannot_be_are_refused(options, message, mlpengine, rows):
     write_kinds("y")
-    done = mlpengine("train", "c.yaml", *(word for one in options for word in ("--set", one)))
+    done = mlpengine("train", "c.yaml", settings=options)
     assert (done.code, done.out) == (2, "")
     assert message in done.err

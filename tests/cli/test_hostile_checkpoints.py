@@ -15,8 +15,7 @@ EACH = 17
 def resumed(mlpengine, tmp_path):
     """Resume runs with changed checkpoints; return their exit codes."""
     settings = ("training.epochs=2", "training.checkpoint.every_epochs=1")
-    sets = [word for setting in settings for word in ("--set", setting)]
-    assert mlpengine("train", "small.yaml", "--out", "run", "-q", *sets).code == 0
+    assert mlpengine("train", "small.yaml", "--out", "run", "-q", settings=settings).code == 0
     first, second = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
     arrays, header = read_tensors(first)
     second.unlink()

@@ -107,7 +107,7 @@ def test_a_loss_from_training_to_prediction(name, folder, mlpengine):
     assert mlpengine("diagnose", "run").code == 0
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", ["poisson", "gaussian_nll"])  # of one and of several outputs
 def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine):
     row, texts = LOSSES[name], {}
     for run, backend in {"plain": "numpy", "whole": "compiled", "parts": "compiled"}.items():

@@ -15,10 +15,6 @@ def refused(found, message):
     assert len(found.err) < 3000
 
 
-def test_there_are_sixty():
-    assert len(CONFIGS) + len(TABLES) + len(COMMANDS) >= 60
-
-
 def write(path, content):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
 

@@ -11,8 +11,7 @@ from odd_tables import ODD
 from mlpengine import fit, load
 from mlpengine.config import load_config
 
-SETTINGS = ("training.epochs=2", "training.folds=null", "report=false", "diagnostics=false")
-QUICK = [word for text in SETTINGS for word in ("--set", text)]
+QUICK = ("training.epochs=2", "training.folds=null", "report=false", "diagnostics=false")
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -37,7 +36,7 @@ def test_an_odd_table_from_init_to_predictions(name, mlpengine, tmp_path):
         assert text in checked.out
     printed = dict(line.split()[:2] for line in checked.out.splitlines() if line.startswith("  "))
     assert {name: printed[name] for name in odd.kinds} == odd.kinds
-    trained = mlpengine("train", "odd.yaml", "-o", "run", *QUICK)
+    trained = mlpengine("train", "odd.yaml", "-o", "run", settings=QUICK)
     assert trained.code == 0, trained.err
     for text in odd.train:
         assert text in trained.err + trained.out
@@ -71,7 +70,7 @@ def test_fit_reads_an_odd_table_as_train_does(tmp_path, mlpengine):
     odd = ODD["decimal commas and points between thousands"]
     (tmp_path / "odd.csv").write_bytes(odd.content)
     mlpengine("init", "odd.csv", "--target", "y")
-    mlpengine("train", "odd.yaml", "-o", "run", *QUICK)
+    mlpengine("train", "odd.yaml", "-o", "run", settings=QUICK)
     keys = load_config("odd.yaml").config.model_dump()
     for unused in ("name", "report", "diagnostics"):
         keys.pop(unused)

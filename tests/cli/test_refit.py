@@ -33,8 +33,7 @@ def test_a_refit_learns_from_validation_rows_too(mlpengine):
     assert f"training.epochs={second['epochs']}" in done.err
     settings = [f"training.epochs={second['epochs']}", "training.early_stopping=false"]
     settings += ["data.split.validation=0.0", "optimizer.lr=0.05"]
-    options = [word for one in settings for word in ("--set", one)]
-    assert mlpengine("train", "c.yaml", *options, "--out", "same").code == 0
+    assert mlpengine("train", "c.yaml", "--out", "same", settings=settings).code == 0
     bits = [Path(run, "model.safetensors").read_bytes() for run in ("same", "runs/c-refit")]
     assert bits[0] == bits[1]
     # the key of a config does the same, in Python too, and after an interruption

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from contextlib import chdir
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -17,6 +18,7 @@ from mlpengine.common.redaction import shown_path, without_directories
 from mlpengine.errors import CheckpointError
 from mlpengine.models.model import Model
 from mlpengine.report import page
+from mlpengine_cli.main import run
 
 WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]
@@ -388,33 +390,32 @@ def test_scores_of_classes_have_a_log_loss(mlpengine, tmp_path):
     assert "log loss" in page.text
 
 
-@pytest.fixture
-def handed_over(mlpengine, tmp_path):
-    """Train on a table given by its absolute path; return the directory of the run."""
-    source = tmp_path / "own data" / "rows.csv"
+@pytest.fixture(scope="module")
+def handed_over(tmp_path_factory):
+    """Train on a table given by its absolute path; return the run's directory, which stays so."""
+    folder = tmp_path_factory.mktemp("handed over")
+    source = folder / "own data" / "rows.csv"
     source.parent.mkdir()
     write_csv(source, rows_of("two", np.random.default_rng(0)))
     config = TASKS["two"].replace("rows.csv", f'"{source}"').replace(", seeds: 2", "")
-    (tmp_path / "c.yaml").write_text(f"{config}report: {{plots: false, tensorboard: false}}\n")
-    run = tmp_path / "runs" / "c"
-    assert mlpengine("train", tmp_path / "c.yaml", "--out", run, "-q").code == 0
-    return run
+    (folder / "c.yaml").write_text(f"{config}report: {{plots: false, tensorboard: false}}\n")
+    with chdir(folder):
+        assert run(["train", str(folder / "c.yaml"), "--out", "run", "-q"]) == 0
+    return folder / "run"
 
 
-def test_what_travels_has_no_directories(mlpengine, tmp_path, handed_over, monkeypatch):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
+def test_what_travels_has_no_directories(mlpengine, tmp_path, handed_over):
     for suffix in ("onnx", "c", "npz", "safetensors"):
         assert mlpengine("export", handed_over, "-o", f"x.{suffix}").code == 0
     assert mlpengine("report", handed_over, "-o", "again.html").code == 0
     assert mlpengine("report", handed_over, handed_over, "-o", "two.html").code == 0
     assert mlpengine("report", handed_over / "model.safetensors", "-o", "model.html").code == 0
-    files = [*elsewhere.iterdir(), handed_over / "model.safetensors", handed_over / "report.html"]
+    files = [*tmp_path.iterdir(), handed_over / "model.safetensors", handed_over / "report.html"]
     assert len(files) == 9
+    directory = str(handed_over.parent).encode()
     for file in files:
-        assert str(tmp_path).encode() not in file.read_bytes(), file
-    assert str(tmp_path).encode() in (handed_over / "config.resolved.yaml").read_bytes()
+        assert directory not in file.read_bytes(), file
+    assert directory in (handed_over / "config.resolved.yaml").read_bytes()
     assert "rows.csv" in read("again.html").text
 
 
@@ -471,7 +472,7 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
         refused = mlpengine(command, given)
         assert refused.code == 2
         assert f"say which rows to use: mlpengine {command} {given} FILE" in refused.err
-    data = tmp_path / "own data" / "rows.csv"
+    data = handed_over.parent / "own data" / "rows.csv"
     assert json.loads(mlpengine("evaluate", given, data, "--json").out)["rows"] == {"data": 160}
     known = json.loads(mlpengine("explain", given, data, "--json").out)
     assert known["rows"] == 160
@@ -480,7 +481,7 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
     assert mlpengine("summary", given, "--emit-c").code == 2
 
 
-def test_a_model_without_a_record_has_a_page_too(mlpengine, tmp_path, handed_over):
+def test_a_model_without_a_record_has_a_page_too(mlpengine, handed_over):
     replace(Model.load(handed_over / "model.safetensors"), record={}).save("old.safetensors")
     assert mlpengine("report", "old.safetensors").code == 0
     page = read_with_notes("report.html")
@@ -488,20 +489,20 @@ def test_a_model_without_a_record_has_a_page_too(mlpengine, tmp_path, handed_ove
     assert "trained" not in mlpengine("summary", "old.safetensors").out
 
 
-def test_a_record_of_another_form_is_refused(handed_over):
+def test_a_record_of_another_form_is_refused(handed_over, tmp_path):
     model = Model.load(handed_over / "model.safetensors")
-    replace(model, record={**model.record, "rows": [1]}).save("wrong.safetensors")
+    replace(model, record={**model.record, "rows": [1]}).save(tmp_path / "wrong.safetensors")
     with pytest.raises(CheckpointError, match=r"record.rows: must be a mapping"):
-        Model.load("wrong.safetensors")
+        Model.load(tmp_path / "wrong.safetensors")
 
 
-def test_a_run_records_when_and_on_what_it_was_trained(mlpengine, tmp_path, handed_over):
+def test_a_run_records_when_and_on_what_it_was_trained(handed_over):
     environment = json.loads((handed_over / "environment.json").read_text())
     result = json.loads((handed_over / "result.json").read_text())
     began, ended = map(datetime.fromisoformat, (environment["started"], result["ended"]))
     assert began.utcoffset() == ended.utcoffset() == timedelta(0)
     assert timedelta(0) <= ended - began < timedelta(hours=1)
-    digest = sha256((tmp_path / "own data" / "rows.csv").read_bytes()).hexdigest()
+    digest = sha256((handed_over.parent / "own data" / "rows.csv").read_bytes()).hexdigest()
     assert environment["data_sha256"] == {"rows.csv": digest}
     page = read(handed_over / "report.html")
     assert f"SHA-256 of rows.csv {digest[:16]}" in page.text

@@ -39,8 +39,7 @@ def table(tmp_path):
 
 
 def train(mlpengine, out, *settings):
-    given = [word for text in settings for word in ("--set", text)]
-    ran = mlpengine("train", "c.yaml", "-o", out, "-q", "--json", *given)
+    ran = mlpengine("train", "c.yaml", "-o", out, "-q", "--json", settings=settings)
     assert (ran.code, ran.err) == (0, "")
     return [Path(out, name).read_bytes() for name in FILES], json.loads(ran.out)["test"]
 

@@ -82,8 +82,7 @@ def test_a_config_of_init_is_swept_by_its_score_out_of_fold(mlpengine):
     assert "folds: 8" in Path("d.yaml").read_text()
     space = f"sweep={{trials: 3, sampler: random, space: {SPACE}}}"
     few = ("training.epochs=2", "training.folds=2", "report=false", space)
-    given = [word for text in few for word in ("--set", text)]
-    done = mlpengine("sweep", "d.yaml", "-o", "s", "-q", "--json", *given)
+    done = mlpengine("sweep", "d.yaml", "-o", "s", "-q", "--json", settings=few)
     drawn = values(done)
     results = [json.loads(Path(f"s/trials/{k:04d}/result.json").read_text()) for k in range(3)]
     assert [value for _, value, _ in drawn] == [one["out_of_fold"]["loss"] for one in results]

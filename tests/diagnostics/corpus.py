@@ -3,9 +3,7 @@
 Run ``python tests/diagnostics/corpus.py --half unseen --seeds 3`` (``-v`` for what the verdicts
 say, ``--fixes`` to train each broken set-up once more with the settings that its verdicts ask for,
 and its healthy counterpart).  A healthy set-up must draw no
-verdict; a broken one must draw one of those that name its cause.  ``--scores`` compares scores
-without diagnostics: a broken set-up must be worse than its healthy counterpart, and a healthy one
-about as good as boosted trees.
+verdict; a broken one must draw one of those that name its cause.
 
 The 106 set-ups of this file are in the halves `first` and `second`, which have the same kinds of
 breakages and the same data sets.  Thresholds are set by looking at them (``--half seen``).  The
@@ -20,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache, partial, partialmethod
+from functools import cache, partialmethod
 from itertools import cycle
 from pathlib import Path
 from statistics import fmean
@@ -622,63 +620,6 @@ def judge_all(tasks: list[tuple[int, int, bool, bool]], jobs: int) -> bool:
     return share(named) < 0.9 or share(alarms, 0) > 0.02 or share(fixed) < 0.8
 
 
-def boosted_trees(setup: SetUp, seed: int) -> float:
-    """Return the error of boosted trees on the healthy rows, as the network gets them."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    parts = trainer_for(setup, seed, is_broken=False)[0].parts
-    train, validation = parts["train"], parts["validation"]
-    if setup.data in NUMBERS:
-        trees = HistGradientBoostingRegressor(random_state=0)
-    else:
-        weights = "balanced" if setup.by_class else None
-        trees = HistGradientBoostingClassifier(random_state=0, class_weight=weights)
-    trees.fit(train.x, train.truth.ravel())
-    predicted = trees.predict(validation.x).reshape(validation.truth.shape)
-    return error_of(setup, predicted, validation.truth)
-
-
-def compare_scores(task: tuple[int, int]) -> tuple[bool, str]:
-    """Return whether a set-up, by its number, is what it should be over some seeds, and a line.
-
-    A broken one must miss the score of its healthy counterpart with every seed, and by more than
-    the noise of their difference; a healthy one must be within 10 % of trees with the first seed.
-    """
-    number, seeds = task
-    setup = SETUPS[number]
-    errors: dict[bool, list[float]] = {True: [], False: []}
-    with threadpool_limits(1):
-        for is_broken in (True, False) if setup.reasons else (False,):
-            for seed in range(1, seeds + 1):
-                _, trainer = trainer_for(setup, seed, is_broken=is_broken)
-                errors[is_broken].append(trained(setup, trainer, is_broken=is_broken))
-        trees = None if setup.reasons else boosted_trees(setup, 1)
-    sound, spoiled = errors[False], errors[True]
-    text = f"{fmean(sound):.3g} ({min(sound):.3g} to {max(sound):.3g})"
-    if trees is not None:
-        good = sound[0] <= (1.1 * trees if setup.data in NUMBERS else 0.1 + 0.9 * trees)
-        text = f"{text}, trees {trees:.3g} against {sound[0]:.3g}"
-    else:
-        text = f"{fmean(spoiled):.3g} ({min(spoiled):.3g} to {max(spoiled):.3g}), healthy {text}"
-        lost = np.subtract(spoiled, sound)
-        missed = not any(map(partial(reaches, setup), spoiled, sound))
-        good = not setup.hurt or (missed and not lost.mean() <= lost.std())
-    mark = "" if setup.hurt else " (not hurt by its cause)"
-    return good, f"{'ok   ' if good else 'WRONG'} {setup!s:<44} error {text}{mark}"
-
-
-def compare_all(numbers: list[int], seeds: int, jobs: int) -> bool:
-    """Print a line for every set-up; return whether any is not what it should be."""
-    wrong = 0
-    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as pool:
-        tasks = [(number, seeds) for number in numbers]
-        for good, text in (pool.map if pool else map)(compare_scores, tasks):
-            wrong += not good
-            print(text, flush=True)
-    print(f"{len(numbers) - wrong} of {len(numbers)} set-ups are what they should be")
-    return wrong > 0
-
-
 def share(values: list[bool], of_none: float = 1.0) -> float:
     return fmean(values) if values else of_none
 
@@ -689,7 +630,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--only", help="part of the names of the set-ups to run")
     parser.add_argument("--fixes", action="store_true", help="also carry out the fixes")
-    parser.add_argument("--scores", action="store_true", help="compare scores, without verdicts")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the verdicts")
     args = parser.parse_args()
@@ -697,13 +637,9 @@ def main() -> None:
     chosen = [n for n, setup in enumerate(SETUPS) if setup.half in halves]
     if args.only:
         chosen = [n for n in chosen if args.only in f"{SETUPS[n]!s} {SETUPS[n].reasons}"]
-    if args.scores:
-        failed = compare_all(chosen, args.seeds, args.jobs)
-    else:
-        seeds = range(1, args.seeds + 1)
-        tasks = [(n, seed, args.verbose, args.fixes) for n in chosen for seed in seeds]
-        failed = judge_all(tasks, args.jobs)
-    sys.exit(failed)
+    seeds = range(1, args.seeds + 1)
+    tasks = [(n, seed, args.verbose, args.fixes) for n in chosen for seed in seeds]
+    sys.exit(judge_all(tasks, args.jobs))
 
 
 if __name__ == "__main__":

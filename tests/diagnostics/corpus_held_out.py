@@ -352,26 +352,16 @@ BROKEN = (
         settings=sgd(0.1),
     ),
     broken("outlier", "arm", "one row of 5,000s", spoil=one_row(5e3)),
-    broken("nonfinite", "customers", "one NaN", spoil=one_row(np.nan), hurt=False),
-    broken("nonfinite", "clusters", "one infinity", spoil=one_row(np.inf), hurt=False),
+    broken("nonfinite", "customers", "one NaN", spoil=one_row(np.nan)),
+    broken("nonfinite", "clusters", "one infinity", spoil=one_row(np.inf)),
     broken("labels", "clusters", "shuffled labels", spoil=shuffled),
     broken("labels", "arm", "shuffled targets", spoil=shuffled),
     broken("labels", "parcels", "shuffled labels", spoil=shuffled),
     broken(
-        "overfitting",
-        "course",
-        "150 epochs",
-        epochs(150),
-        settings={**net(128, 128), **epochs(3)},
-        hurt=False,
+        "overfitting", "course", "150 epochs", epochs(150), settings={**net(128, 128), **epochs(3)}
     ),
     broken(
-        "overfitting",
-        "demand",
-        "40 epochs",
-        epochs(40),
-        settings={**net(128, 128), **epochs(4)},
-        hurt=False,
+        "overfitting", "demand", "40 epochs", epochs(40), settings={**net(128, 128), **epochs(4)}
     ),
     broken("unfinished", "arm", "lr 2e-4", {"optimizer.lr": 2e-4} | epochs(8), settings=CONSTANT),
     broken(
@@ -379,10 +369,10 @@ BROKEN = (
     ),
     broken("underfitting", "clusters", "one unit", net(1)),
     broken("underfitting", "arm", "two units", net(2)),
-    broken("leak", "houses", "the price as a feature", alter=leaking(0.01), hurt=False),
-    broken("leak", "customers", "the class as a feature", alter=leaking(0.1), hurt=False),
-    broken("shifted", "arm", "a shifted column", spoil=moved([2], 2.5), hurt=False),
-    broken("shifted", "tumors", "three columns", spoil=moved([1, 4, 7], 2.0), hurt=False),
+    broken("leak", "houses", "the price as a feature", alter=leaking(0.01)),
+    broken("leak", "customers", "the class as a feature", alter=leaking(0.1)),
+    broken("shifted", "arm", "a shifted column", spoil=moved([2], 2.5)),
+    broken("shifted", "tumors", "three columns", spoil=moved([1, 4, 7], 2.0)),
     broken("noisy_labels", "clusters", "a third of noise", spoil=noisy(0.35)),
     broken("noisy_labels", "parity", "a quarter of noise", spoil=noisy(0.25)),
     broken("decay_high", "arm", "decay 40", optimizer("adamw", 3e-3, weight_decay=40.0)),
@@ -402,14 +392,7 @@ BROKEN = (
         settings=BALANCED,
         by_class=True,
     ),
-    broken(
-        "noise_scale",
-        "parity",
-        "full batch, sgd",
-        epochs(150, 1258),
-        settings=sgd(0.05),
-        hurt=False,
-    ),
+    broken("noise_scale", "parity", "full batch, sgd", epochs(150, 1258), settings=sgd(0.05)),
 )
 
 SETUPS: list[SetUp] = [replace(setup, half=UNSEEN) for setup in (*HEALTHY, *BROKEN)]

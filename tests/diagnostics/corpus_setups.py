@@ -26,8 +26,8 @@ class SetUp:
     `settings` are those of the healthy counterpart, `broken` those that break it, both by dotted
     key.  `table` changes the data of both; `alter` changes the data of the broken run, `spoil` its
     network and rows in place before the first step, and `output` is its output activation.  A
-    healthy set-up has no `reasons`.  The score is not `hurt` by causes such as a leak or a row that
-    is skipped; `by_class` means that it is the mean of the classes' recalls, not the accuracy.
+    healthy set-up has no `reasons`.  `by_class` means that the score is the mean of the classes'
+    recalls, not the accuracy.
     """
 
     half: str
@@ -40,7 +40,6 @@ class SetUp:
     alter: Alter | None = None
     spoil: Spoil | None = None
     output: ActivationLike = None
-    hurt: bool = True
     by_class: bool = False
 
     def __str__(self) -> str:

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 import mlpengine
-from mlpengine.tables import read_table
 from mlpengine_cli.main import run
 
 
@@ -86,10 +85,3 @@ def test_a_model_that_training_starts_from_keeps_its_network(table):
     )
     assert [n.sizes for n in second.networks] == [n.sizes for n in first.networks]
     assert result.decided == []
-
-
-def test_a_data_set_of_the_package_has_its_target():
-    model, result = mlpengine.fit("penguins", training={"epochs": 1})
-    assert model.target == ["species"]
-    assert result.decided[0] == "classification of species (data.task)"
-    assert read_table("penguins").n_rows == 344

@@ -17,7 +17,7 @@ from mlpengine.models.task import task_for
 from mlpengine.nn import ACTIVATIONS, Front
 from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
 from mlpengine.step.population import Population
-from mlpengine.tables import Column, Table, read_table
+from mlpengine.tables import Column, Table
 
 TOLERANCE = 1e-5
 
@@ -379,6 +379,7 @@ def test_an_unknown_format_is_refused(tmp_path):
             "onxx",
             "must be one of safetensors, npz, onnx, c, js, wasm .* did you mean 'onnx'",
         ),
+        ("mlp", None, r"mlp: the name must end in \.c, \.js, \.npz, \.onnx"),
         ("mlp.npz", "c", r"mlp.npz: the name must end in \.c, the format \(got \.npz\)"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -398,14 +399,3 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def _full_disk(_descriptor):
     raise OSError(28, "No space left on device")
-
-
-def test_shipped_data_exports_too(onnx, tmp_path):
-    table = read_table("penguins")
-    preprocessor = Preprocessor("species").fit(table)
-    mlp = Mlp([preprocessor.n_features, 8, 3], seed=0)
-    model = Model(mlp, preprocessor, "softmax_cross_entropy")
-    export(model, tmp_path / "model.onnx")
-    found = outputs(tmp_path / "model.onnx", onnx_inputs(preprocessor, table))
-    output = mlp.predict(preprocessor.transform(table).features)
-    assert found["label"].tolist() == preprocessor.target.decode(output.argmax(axis=1))

@@ -376,6 +376,38 @@ def test_columns_of_float32_are_profiled_without_a_word():
     assert profile(Table.from_arrays(rows, names=["speed", "y"]), "y").warnings() == []
 
 
+@pytest.mark.parametrize("code", [-9, -999, 99, -9_999.0])
+def test_a_number_that_may_be_a_missing_cell_is_named(code):
+    """Before, init, check and train said nothing of it."""
+    cells = np.where(np.arange(60) % 20 == 3, code, np.linspace(1, 5, 60))
+    line = profile(Table({"a": Column(cells)})).warnings()[0]
+    assert line.startswith(f"column 'a': 3 cells hold {code:g}, the others 1 to 5; if that is")
+    assert f"set data.na_values: ['{code:g}']" in line
+
+
+def test_a_date_that_may_be_a_missing_cell_is_named(tmp_path):
+    days = [f"{2020 + i % 3}-05-{1 + i % 28:02}" if i % 9 else "9999-12-31" for i in range(60)]
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["d,y", *(f"{day},{i}" for i, day in enumerate(days))])
+    )
+    ((name, text),) = profile(read_table(tmp_path / "t.csv")).spelling_texts()
+    assert name == "d"
+    assert text.startswith("7 cells hold 9999-12-31, the others 2020-05-02 to 2022-05-27; if that")
+
+
+def test_numbers_like_those_of_missing_cells_may_be_others():
+    cells = {
+        "once": np.where(np.arange(60) == 3, -999, np.linspace(1, 5, 60)),
+        "percent": np.arange(60) % 25 * 4.0 + 3,  # 99 twice, beside 95
+        "one more": np.repeat([96.0, 97, 98, 99], 15),
+        "a distance": np.where(np.arange(60) % 20 == 3, 999.0, np.arange(60) * 9),
+        "none": np.full(60, np.nan),
+        "few": np.repeat([-9.0, 1, 2], 20),
+    }
+    for name, column in cells.items():
+        assert profile(Table({name: Column(column)})).spelling_texts() == [], name
+
+
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_rows_that_are_all_there_twice_make_no_column_the_target(task):
     """Before, any column of different numbers was dropped as the target in another coding."""

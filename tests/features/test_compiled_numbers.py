@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import OneHotEncoder
 
 from mlpengine.backends.compiled import available_targets
 from mlpengine.errors import DataError
-from mlpengine.features import Preprocessor, compiled
+from mlpengine.features import Preprocessor, compiled, numbers
 from mlpengine.features.unlike import NewRows
 from mlpengine.tables import Table
 from mlpengine.tables.frames import as_table
@@ -81,3 +82,43 @@ def test_rows_of_a_table_are_those_of_the_whole_and_warnings_stay(monkeypatch):
     np.testing.assert_array_equal(np.concatenate(parts), expected)
     assert NewRows(preprocessor).add(new).lines() == lines
     assert len(lines) == 2
+
+
+def dated(rows):
+    g = np.random.default_rng(1)
+    days = g.integers(0, 900, (2, rows)).astype("m8[D]") + np.datetime64("2020-01-01T03:04:05")
+    days[1, ::9] = np.datetime64("NaT")
+    codes = {"t": g.choice(["a", "b", "c"], rows), "many": g.integers(0, 40, rows).astype(str)}
+    dates = {"first": days[0], "second": days[1]}
+    plain = {"x": g.standard_normal(rows), "n": g.integers(0, 90, rows)}
+    return as_table({**dates, **plain, "y": codes["t"] == "a", **codes})
+
+
+def test_dates_whole_numbers_and_categories_are_computed_in_c(monkeypatch):
+    table = dated(1500)
+    preprocessor = Preprocessor("y", categorical=["many"], missing="indicator").fit(table)
+    assert preprocessor.categories[1].value < 1
+    expected = preprocessor.transform(table).features
+    assert {"second - first", "first season sin", "many=7"} <= {*preprocessor.feature_names}
+    monkeypatch.setattr(compiled, "MIN_NUMBERS", 0)
+    monkeypatch.setattr(numbers, "read_slices", None)
+    np.testing.assert_array_equal(preprocessor.transform(table).features, expected)
+    rows = preprocessor.features_of(table)
+    np.testing.assert_array_equal(np.concatenate([rows[:7], rows[7:1024], rows[1024:]]), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_hots_are_those_of_scikit_learn(dtype):
+    table = dated(2500)
+    preprocessor = Preprocessor(
+        "y", drop=["first", "second", "x", "n"], categorical=["many"], min_count=1, dtype=dtype
+    ).fit(table)
+    texts = np.array([[table[n].cell(i) for n in ("t", "many")] for i in range(2500)])
+    levels = [category.levels for category in preprocessor.categories]
+    truth = OneHotEncoder(categories=levels, sparse_output=False).fit_transform(texts)
+    features = preprocessor.transform(table).features
+    known = [name.endswith("(unknown)") for name in preprocessor.feature_names]
+    assert features.dtype == dtype
+    assert not features[:, known].any()
+    values = np.repeat([c.value for c in preprocessor.categories], [len(one) for one in levels])
+    np.testing.assert_array_equal(features[:, ~np.array(known)], (truth * values).astype(dtype))

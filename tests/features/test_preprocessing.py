@@ -8,7 +8,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, Sta
 
 from mlpengine.errors import CheckpointError, DataError
 from mlpengine.features import Preprocessor, gather_rows, split_rows
-from mlpengine.features.categories import variance_ratio
+from mlpengine.features.categories import coded, variance_ratio
 from mlpengine.features.sources import Source, read_slices
 from mlpengine.tables import Column, Table, read_table
 from mlpengine.tables.dialect import CsvDialect
@@ -546,3 +546,29 @@ def test_slices_of_many_columns_hold_every_row(chosen):
     values[431, 2000] = np.nan
     with pytest.raises(DataError, match="row 432, column 'x2000'"):
         [*read_slices(Table({f"x{i}": Column(c) for i, c in enumerate(values.T)}), sources, True)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, 1, 3, -2, 5, 5],
+        np.array([-128, 127, 0] * 100, np.int8),
+        np.array([250, 251, 250], np.uint8),
+        [2.0, np.nan, -1.0, 2.0, -0.0],
+        [np.nan, np.nan],
+        [0.5, 1.5, 1.5, 2.5],
+        [1.0, 1.5, 2.0, 2.0],
+        [2**60, 2**60 + 512, 2**60],
+        [1e9, 1.0, 2.0],
+        [],
+    ],
+)
+def test_codes_of_numbers_are_those_of_numpy(values):
+    values = np.asarray(values)
+    codes, texts = coded(Column(values))
+    known = ~np.isnan(values)
+    distinct, expected = np.unique(values[known], return_inverse=True)
+    np.testing.assert_array_equal(codes[known], expected)
+    assert (codes[~known] == -1).all()
+    assert codes.dtype == np.int32
+    assert list(map(float, texts)) == distinct.tolist()

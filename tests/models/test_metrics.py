@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn.metrics as reference
+from traced import traced
 
 from mlpengine.models import metrics
 
@@ -182,6 +183,31 @@ def test_average_precision_and_brier_equal_scikit_learn(classes, weights):
         ]
         expected = sum(each)
     assert metrics.brier(target, chance, weight) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("labels", [False, True])
+def test_ranks_of_many_classes_equal_scikit_learn(labels, weights, monkeypatch):
+    monkeypatch.setattr(metrics, "SCORES_AT_ONCE", 16 * ROWS)
+    rng = _rng()
+    target, chance = rng.integers(0, 55, ROWS), _probabilities(rng, 60).round(3).astype("f4")
+    hot, weight = np.eye(60, dtype=int)[target], _weight(rng, weights)
+    known = [k for k in range(60) if hot[:, k].any()]
+    assert len(known) < 60
+    for ours, theirs in (
+        (metrics.roc_auc, reference.roc_auc_score),
+        (metrics.average_precision, reference.average_precision_score),
+    ):
+        each = [theirs(hot[:, k], chance[:, k], sample_weight=weight) for k in known]
+        value = ours(hot if labels else target, chance, weight)
+        assert value == pytest.approx(np.mean(each), rel=1e-12)
+
+
+def test_ranks_of_many_classes_copy_few_scores():
+    rng = _rng()
+    target, chance = rng.integers(0, 900, 2_000), rng.random((2_000, 900), np.float32)
+    for metric in (metrics.roc_auc, metrics.average_precision):
+        assert traced(metric, target, chance)[1] < chance.nbytes
 
 
 def test_average_precision_of_ties_and_of_labels():

@@ -29,7 +29,7 @@ from mlpengine.tables import Column, Table
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine_cli.evaluate import measure_parts
-from mlpengine_cli.predict import prediction_columns
+from mlpengine_cli.predict import Sure, output_columns, prediction_columns
 
 LOSSES = {"one": "softmax_cross_entropy", "two": "bce_with_logits", "value": "huber"}
 
@@ -105,6 +105,19 @@ def test_a_model_comes_back(target, tmp_path):
     truth, expected = prediction_columns(whole, table())
     assert list(columns) == list(truth)
     np.testing.assert_array_equal(numbers, expected)
+
+
+@pytest.mark.parametrize("target", LOSSES)
+def test_no_matrix_of_features_is_kept(target, monkeypatch):
+    ours = model(target)
+    rows = make_split(table(), None, ours.preprocessor, ours.task, ours.mlp.dtype)
+    expected = ours.scorer(ours.task).run(output := ours.forward(rows.x), rows, full=True)
+    sure = Sure(with_spread=ours.members is not None)
+    columns, numbers = output_columns(ours, output, sure, rows.x)
+    monkeypatch.setattr(Preprocessor, "transform", None)
+    assert ours.evaluate(table()) == expected
+    assert prediction_columns(ours, table(), sure)[0].keys() == columns.keys()
+    np.testing.assert_array_equal(prediction_columns(ours, table(), sure)[1], numbers)
 
 
 @pytest.mark.no_cover

@@ -37,9 +37,11 @@ def test_the_bits_are_those_of_one_thread(rows, networks, monkeypatch):
     x = np.random.default_rng(0).standard_normal((rows, 5)).astype("f4")
     for ours, mlp in zip(outputs.outputs_of(networks, x), networks, strict=True):
         np.testing.assert_array_equal(ours, mlp.predict(x))
-    blocks = outputs._blocks(rows)
-    assert [k for block in blocks for k in range(rows)[block]] == [*range(rows)]
-    assert rows < 256 or min(len(range(rows)[block]) for block in blocks) >= 256
+    for width, limit in ((5, 4096), (1000, 512), (10**7, 256)):
+        blocks = outputs._blocks(rows, width)
+        assert [k for block in blocks for k in range(rows)[block]] == [*range(rows)]
+        assert rows < 256 or min(len(range(rows)[block]) for block in blocks) >= 256
+        assert max(len(range(rows)[block]) for block in blocks) < limit + 256
 
 
 @pytest.fixture

@@ -318,43 +318,10 @@ def test_preserved_puts_everything_back():
     assert rng.step == step == 1
 
 
-def empty():
-    Program(Tape())
-
-
-def other_tape():
-    tape, _ = tape_of(x=X)
-    Program(tape, Tape().input((1,), name="y"))
-
-
-def same_output_twice():
-    tape, x = tape_of(x=X)
-    y = x * 2
-    Program(tape, y, y)
-
-
-def same_name_twice():
-    tape, _ = tape_of(x=X)
-    tape.input((1,), name="x")
-
-
-def integer_parameter():
-    Tape().parameter(np.arange(3), name="w")
-
-
-def integer_wants_grad():
-    Tape().input((3,), "int64", name="i", wants_grad=True)
-
-
 def late_parameter():
     tape, x = tape_of(x=X)
     Program(tape, x * 2)
     tape.parameter(X, name="late")
-
-
-def another_shape():
-    tape, _ = tape_of(x=X)
-    Tape.over(tape.params).parameter(X.T, name="x")
 
 
 def mixed_parameters():
@@ -363,69 +330,69 @@ def mixed_parameters():
     Program(tape, x * 2)
 
 
-def unknown_input():
-    tape, logits, _ = network()
-    Program(tape, logits).forward(y=X)
+def program_of(outputs=1, **options):
+    """Return a program of the network's first outputs."""
+    tape, *nodes = network()
+    return Program(tape, *nodes[:outputs], **options)
 
 
-def wrong_input_shape():
-    tape, logits, _ = network()
-    Program(tape, logits).forward(x=X)
-
-
-def wrong_input_dtype():
-    tape, logits, _ = network()
-    Program(tape, logits).forward(x=np.ones((6, 3), complex))
-
-
-def backward_first():
-    tape, logits, _ = network()
-    Program(tape, logits).backward()
-
-
-def no_backward():
-    tape, logits, _ = network()
-    program = Program(tape, logits, differentiable=False)
+def backward(seed=None, **options):
+    program = program_of(**options)
     program.forward(x=np.ones((6, 3)))
-    program.backward()
+    program.backward(seed)
 
 
-def wrong_seed():
-    tape, logits, _ = network()
-    program = Program(tape, logits)
-    program.forward(x=np.ones((6, 3)))
-    program.backward(np.ones(2))
-
-
-def missing_seed():
-    tape, logits, total = network()
-    program = Program(tape, logits, total)
-    program.forward(x=np.ones((6, 3)))
-    program.backward([1.0])
-
-
+(TAPE, LEAF), OTHER = tape_of(x=X), Tape().input((1,), name="y")
 ERRORS = [
-    (empty, TapeError, "the tape is empty"),
-    (other_tape, TapeError, "nodes must be on the program's tape"),
-    (same_output_twice, TapeError, "outputs must differ"),
-    (same_name_twice, TapeError, "names of leaves must differ .*'x' twice"),
-    (integer_parameter, DtypeError, r"must be float32 or float64 \(got int64\[3\]"),
-    (integer_wants_grad, DtypeError, r"only float32 and float64 have gradients"),
+    (lambda: Program(Tape()), TapeError, "the tape is empty"),
+    (lambda: Program(TAPE, OTHER), TapeError, "nodes must be on the program's tape"),
+    (lambda: Program(TAPE, LEAF, LEAF), TapeError, "outputs must differ"),
+    (lambda: TAPE.input((1,), name="x"), TapeError, "names of leaves must differ .*'x' twice"),
+    (
+        lambda: Tape().parameter(np.arange(3), name="w"),
+        DtypeError,
+        r"must be float32 or float64 \(got int64\[3\]",
+    ),
+    (
+        lambda: Tape().input((3,), "int64", name="i", wants_grad=True),
+        DtypeError,
+        "only float32 and float64 have gradients",
+    ),
     (late_parameter, TapeError, "recorded before the first program .*'late'"),
-    (another_shape, ShapeError, r"x must be float64\[5, 3\] \(got float64\[3, 5\]\)"),
+    (
+        lambda: Tape.over(TAPE.params).parameter(X.T, name="x"),
+        ShapeError,
+        r"x must be float64\[5, 3\] \(got float64\[3, 5\]\)",
+    ),
     (mixed_parameters, DtypeError, r"one dtype \(x float64\[5, 3\], narrow float32\[3\]\)"),
-    (unknown_input, TapeError, r"no input 'y' \(inputs: x\)"),
-    (wrong_input_shape, ShapeError, r"input 'x': shape must be \(6, 3\) \(got \(5, 3\)\)"),
-    (wrong_input_dtype, DtypeError, r"input 'x': dtype must be float64 \(got complex128\)"),
-    (backward_first, TapeError, "needs a forward first"),
-    (no_backward, TapeError, "differentiable=False"),
-    (wrong_seed, ShapeError, r"seed of linear_3: shape must be \(6, 2\) \(got \(2,\)\)"),
-    (missing_seed, ShapeError, r"a seed for each output \(2 of them\) \(got 1\)"),
+    (lambda: program_of().forward(y=X), TapeError, r"no input 'y' \(inputs: x\)"),
+    (
+        lambda: program_of().forward(x=X),
+        ShapeError,
+        r"input 'x': shape must be \(6, 3\) \(got \(5, 3\)\)",
+    ),
+    (
+        lambda: program_of().forward(x=np.ones((6, 3), complex)),
+        DtypeError,
+        r"input 'x': dtype must be float64 \(got complex128\)",
+    ),
+    (lambda: program_of().backward(), TapeError, "needs a forward first"),
+    (lambda: backward(differentiable=False), TapeError, "differentiable=False"),
+    (
+        lambda: backward(np.ones(2)),
+        ShapeError,
+        r"seed of linear_3: shape must be \(6, 2\) \(got \(2,\)\)",
+    ),
+    (
+        lambda: backward([1.0], outputs=2),
+        ShapeError,
+        r"a seed for each output \(2 of them\) \(got 1\)",
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("mistake", "error", "message"), ERRORS, ids=lambda e: getattr(e, "__name__", "")
+    ("mistake", "error", "message"), ERRORS, ids=[message for *_, message in ERRORS]
 )
 def test_mistakes_are_told_where_they_are_made(mistake, error, message):
     with pytest.raises(error, match=message):
