@@ -1,5 +1,7 @@
 """Random bytes that are a function of their place: the counter-based generator Philox4x32-10."""
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -98,18 +100,21 @@ class Philox:
         for (_, rate), limit in self._limits.items():
             limit[0] = scaled_limit(rate, share)
 
-    def draw(self, stream: int, out: Array) -> Calls:
-        """Yield the calls that write the bytes of `stream` into `out` (..., columns) of uint8."""
+    def draw(self, stream: int, out: Array, lines: int = 1) -> Calls:
+        """Yield the calls that write the bytes of `stream` into `out` (..., columns) of uint8.
+
+        Each row of the batch has so many `lines`, rows of the matrix that is drawn.
+        """
         columns = out.shape[-1] if out.ndim else 1
         rows = out.size // max(columns, 1)
         width = padded_columns(columns)
-        nbytes = max(rows, self.rows) * width
+        nbytes = (self.rows * lines + rows if self.rows else rows) * width
         fitting = [s for s in self._streams if s.number == stream and s.nbytes >= nbytes]
         if not fitting:
             fitting = [_Stream(self, stream, nbytes)]
             self._streams += fitting
         smallest = min(fitting, key=lambda s: s.nbytes)
-        yield call(smallest.write, out.reshape(rows, columns), width)
+        yield call(smallest.write, out.reshape(rows, columns), width, lines * width)
 
     def __getstate__(self) -> dict[str, Any]:
         settings = {"rows": self.rows, "scheduled": self.scheduled}
@@ -122,6 +127,11 @@ class Philox:
 def scaled_limit(rate: float, share: float) -> int:
     """Return the number of byte values that drop an entry with the rate times `share`."""
     return min(round(rate * share * BYTE_VALUES), BYTE_VALUES - 1)
+
+
+def lines_of(shape: Sequence[int]) -> int:
+    """Return how many rows, along the last axis, each row of a batch has in an array."""
+    return prod(shape[1:-1])
 
 
 def padded_columns(columns: int) -> int:
@@ -144,8 +154,11 @@ class _Stream:
         """Compute the bytes anew when they are next needed."""
         self._first, self._bytes = None, None
 
-    def write(self, out: Array, width: int) -> None:
-        """Write the bytes of the generator's step into `out`, whose rows take `width` bytes."""
+    def write(self, out: Array, width: int, pitch: int) -> None:
+        """Write the bytes of the generator's step into `out`.
+
+        Its rows take `width` bytes, and a row of the batch takes `pitch`.
+        """
         step = self._rng.step
         first = step - step % self._steps
         if self._bytes is None:
@@ -154,7 +167,7 @@ class _Stream:
             self._first = first
             self._start[...] = first
             replay(self._calls)
-        start = self._rng.row * width
+        start = self._rng.row * pitch
         part = self._bytes[step - first, start : start + len(out) * width]
         np.copyto(out, part.reshape(len(out), width)[:, : out.shape[1]])
 

@@ -146,6 +146,25 @@ def test_what_has_a_gradient_may_be_joined_between_what_has_none():
     np.testing.assert_allclose(step.grads.views["w"], 2 / 15 * error.T @ x, rtol=1e-12)
 
 
+class Noisy(Network):
+    """Dropout and samples of three axes, several lines for each row."""
+
+    def record(self, tape, x):
+        h = tape.dropout(x.linear(tape.parameter("w")).reshape(-1, 2, 3).tanh(), 0.5)
+        return tape.normal(h, h * h).reshape(-1, 6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_shards_draw_what_the_whole_batch_does(backend):
+    (x, _), found = rows(8, dtype="float64"), []
+    for shards in (1, 2):
+        network = Noisy(IN_DIM, {"w": (6, IN_DIM)}, dtype="float64")
+        options = {"backend": backend, "shards": shards}
+        step = TrainingStep(network, MeanSquaredError(), Sgd(network), 8, **options)
+        found.append([step(x[:n], np.ones((n, 6))) for n in (8, 5, 8)])
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
 class Between(Network):
     """Dense layers around a pooling, which NumPy computes; their values share memory."""
 

@@ -7,6 +7,7 @@ from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Dropout
+from mlpengine.ops.philox import lines_of
 
 
 @dataclass(eq=False, repr=False)
@@ -37,9 +38,10 @@ class Draw(Kernel):
         rng, width = writer.layout.add_generator(op.rng), writer.layout.stride(out)
         if op.layer == 0:
             add_next_step(writer, name, rng)
+        pitch = lines_of(out.array.shape) * width
         span = f"before + first * {width}, before + last * {width}"
         body = [
-            f"const int64_t before = {rng}[2] * {width}; // bytes of the batch's rows before these",
+            f"const int64_t before = {rng}[2] * {pitch}; // bytes of the batch's rows before these",
             f"draw_bytes({out.name} - before, {rng}, {op.layer}, {span});",
         ]
         writer.add(name, "rows", out.rows, self.text, body, [rng], [out.name], trains=True)

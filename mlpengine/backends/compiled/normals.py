@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Normal
-from mlpengine.ops.philox import padded_columns
+from mlpengine.ops.philox import lines_of, padded_columns
 
 
 @dataclass(eq=False, repr=False)
@@ -56,12 +56,13 @@ class NormalRows(Kernel):
         row = f"real *restrict z = {layout.at(out, 'i', '0')};"
         rows = [ForLoop("i", "first", "last", [row, ForLoop("j", 0, pairs, pair)])]
         zeros: list[Statement] = [row, ForLoop("j", 0, out.columns, ["z[j] = 0;"])]
+        pitch = lines_of(out.array.shape) * width
         span = f"before + first * {width}, before + last * {width}"
         body: list[Statement] = [
             If(
                 "part.trains",
                 [
-                    f"const int64_t before = {rng}[2] * {width}; // bytes of the rows before these",
+                    f"const int64_t before = {rng}[2] * {pitch}; // bytes of the rows before these",
                     f"draw_bytes({draws} - before, {rng}, {op.layer}, {span});",
                     *rows,
                 ],
