@@ -142,7 +142,10 @@ def test_threads_change_no_bit(name, dtype, monkeypatch):
     monkeypatch.setattr(emitter, "STEP_TERMS_PER_THREAD", 1)
     options = {"dtype": dtype, "backend": "compiled"}
     steps = [make_step(name, threads=threads, **options) for threads in (1, 2)]
-    one, two = ((losses_of(step, name), step.mlp.params.flat.tobytes()) for step in steps)
+    count = 40 if name in EIGHT else 32  # a short batch of the others has a program of its own
+    one, two = (
+        (losses_of(step, name, count=count), step.mlp.params.flat.tobytes()) for step in steps
+    )
     assert one == two
     assert [step.threads_used for step in steps] == [1, 2]
 
