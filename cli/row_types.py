@@ -70,7 +70,7 @@ class CellType:
             return None if self.nullable else f"must not be missing; write {what}"
         if self.kind == "number":
             if type(cell) in (int, float):
-                within = -LIMIT <= cell <= LIMIT
+                within = abs(cell) <= float(LIMIT)  # of Python, as whole numbers may be larger
                 return None if within else f"must be within {LIMIT:g}; correct the cell"
         elif type(cell) is (bool if self.kind == "boolean" else str):
             return None
