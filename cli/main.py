@@ -67,7 +67,7 @@ CLOSED_PIPE = 141
 """The exit code where the reader of our output has gone, as shells report it."""
 
 
-NEW_OBJECTS = 10_000
+NEW_OBJECTS = 30_000
 """New objects between two searches for garbage."""
 
 

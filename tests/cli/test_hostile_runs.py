@@ -44,7 +44,7 @@ def test_hostile_run_files(mlpengine):
     for name in ("run", "other"):
         assert mlpengine("train", "r.yaml", "-o", name, "-q").code == 0
     codes = []
-    for number, _ in enumerate(hostile_runs.changes(Path("run"), 16)):
+    for number, _ in enumerate(hostile_runs.changes(Path("run"), 12)):
         Path("fixed.yaml").unlink(missing_ok=True)
         one = COMPUTE[max(number - 2, 0) % 3]  # in turn: each takes as long as all that only read
         codes.append([told(mlpengine(*command.split())) for command in (one, *READ)])
