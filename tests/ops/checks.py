@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 from bound import Bound
 from case import ROWS, Case, Operands
-from traced import traced
+from traced import least_peak
 
 from mlpengine.spec import Array
 from mlpengine.tape import Program, Tape, gradcheck
@@ -236,18 +236,15 @@ def by_program(
 
 
 def peak_bytes(case: Case, rows: int) -> int:
-    """Return the peak of traced memory during a replay of the bare rules, the lesser of two."""
+    """Return the peak of traced memory during a replay of the bare rules."""
     bound = Bound(case.op, case.operands(rows, case.dtypes[-1])).random_dy()
 
     def replay() -> None:
+        case.prepare()
         bound.forward()
         bound.backward()
 
-    peaks = []
-    for _ in range(2):  # the first fills caches that stay
-        case.prepare()
-        peaks.append(traced(replay)[1])
-    return min(peaks)
+    return least_peak(replay)  # the first fills caches that stay
 
 
 def subsets(slots: list[Array | None]) -> Iterator[tuple[bool, ...]]:

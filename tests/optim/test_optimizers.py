@@ -19,7 +19,7 @@ from optimizer_table import (
     make_model,
     start,
 )
-from traced import traced
+from traced import least_peak
 
 from mlpengine import optim
 from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
@@ -237,10 +237,13 @@ def test_repr_says_what_matters() -> None:
 
 def peak_of_a_step(step: Callable[[], object]) -> int:
     """Return the traced bytes that a step holds at its peak, beyond what it started with."""
-    steps = range(_optimizer.flush_interval([]) + 1)
-    for _ in steps:
-        step()
-    return max(traced(step)[1] for _ in steps)
+
+    def interval() -> None:
+        for _ in range(_optimizer.flush_interval([]) + 1):
+            step()
+
+    interval()
+    return least_peak(interval)
 
 
 def stepper(case: Case, size: int) -> Callable[[], object]:

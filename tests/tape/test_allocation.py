@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from traced import traced
+from traced import least_peak
 
 from mlpengine.ops import GradOp, RunningStatistics
 from mlpengine.spec import Spec, call
@@ -70,7 +70,7 @@ def peak(record: Callable[[Tape, Node], Node], rows: int, how: str) -> int:
         program.backward()
 
     replay()
-    return traced(replay)[1]
+    return least_peak(replay)
 
 
 def growth(record: Callable[[Tape, Node], Node], how: str = "keep") -> int:
