@@ -97,7 +97,7 @@ def test_a_step_with_a_penalty_allocates_nothing():
         x, y = data("penalized", BATCH, "float64")
         step(x, y)
 
-        def steps(step=step):
+        def steps(step=step, x=x, y=y):
             for _ in range(50):
                 step(x, y)
 
