@@ -7,7 +7,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlpengine.errors import DtypeError
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 else:  # NumPy's are unions, of which `help` would show ten lines in place of a name
     ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
 
-Array: TypeAlias = NDArray[Any]
+Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Slots: TypeAlias = Sequence[Array | None]
 """One gradient buffer per operand, in order; None where that gradient is not wanted."""
 

@@ -206,10 +206,10 @@ def answer_misfits(kinds: Iterable[type], **examples: object) -> None:
         """Make one, without options."""
 
     for kind in kinds:
-        if "__init__" in vars(kind) or not any(
-            "__init__" in vars(one) for one in kind.__mro__[:-1]
-        ):
-            values = {n: examples.get(n, p.default) for n, p in signature(kind).parameters.items()}
+        own = "__init__" in vars(kind)
+        if own or not any("__init__" in vars(one) for one in kind.__mro__[:-1]):
+            options = signature(kind).parameters if own else {}  # of `object` it would take 2 ms
+            values = {n: examples.get(n, p.default) for n, p in options.items()}
             texts = [n if v is Parameter.empty else f"{n}={v!r}" for n, v in values.items()]
             shown = ", ".join(texts).replace("{", "{{").replace("}", "}}")
             example = f"{{name}}({shown})"
@@ -295,8 +295,6 @@ def _odd_kind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str
 def _kind(said: Any) -> tuple[type, str] | None:
     """Return the class that an annotation stands for, and words for it; None for other ones."""
     said = said.__bound__ if isinstance(said, TypeVar) else get_origin(said) or said
-    said = getattr(said, "__value__", said)  # NDArray, from NumPy 2.5 on
-    said = get_origin(said) or said
     if said in KINDS:
         return KINDS[said]
     if isinstance(said, type) and _is_ours(said.__module__):
