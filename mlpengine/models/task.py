@@ -10,6 +10,7 @@ import numpy as np
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.fork_locks import cached_property
+from mlpengine.common.masks import hides_entries, unmasked
 from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted
 from mlpengine.common.named import NamedRows, check_rows
 from mlpengine.common.wording import plural, suggestion
@@ -89,6 +90,8 @@ class Split:
                     "Split(np.asarray(x, 'float32'), np.asarray(y), truth=np.asarray(y))"
                 )
         for name, array in {"x": self.x, **given}.items():
+            if hides_entries(array):
+                unmasked(array, f"Split: {name}")
             if isinstance(array, NamedRows):
                 check_rows(array, len(self.x), f"Split: {name}")
             elif array is not None and len(array) != len(self.x):
