@@ -562,7 +562,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             raise UsageError(f"kinds: needs a kind besides {LINEAR} (got {given!r})")
         if "periodic" in kinds and self.preset != "realmlp":
             raise UsageError(f"kinds: periodic needs preset='realmlp' (got {self.preset!r})")
-        if not folded:
+        if not folded and ordered != ["plain"]:
             raise UsageError(f"kinds: needs folds, or enough rows for them (got {given!r})")
         return ordered
 
