@@ -4,8 +4,7 @@ from collections.abc import Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
-from mlpengine.common.buffers import write_into
-from mlpengine.common.masks import unmasked
+from mlpengine.common.buffers import unmasked, write_into
 from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError

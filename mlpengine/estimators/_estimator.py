@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mlpengine.common.masks import with_missing
+from mlpengine.common.buffers import with_missing
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import hint, plural, suggestion
 from mlpengine.diagnostics.leak_verdict import leak_verdict

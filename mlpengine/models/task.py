@@ -7,10 +7,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.buffers import hides_entries, unmasked
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.masks import hides_entries, unmasked
 from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted
 from mlpengine.common.named import NamedRows, check_rows
 from mlpengine.common.wording import plural, suggestion

@@ -4,8 +4,7 @@ from copy import copy
 from typing import Any
 
 from mlpengine.backends.compiled import UnsupportedError, compile_program
-from mlpengine.common.buffers import address_of, write_into
-from mlpengine.common.masks import unmasked
+from mlpengine.common.buffers import address_of, unmasked, write_into
 from mlpengine.errors import CompileError, UsageError
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, ArrayLike

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from mlpengine.common.masks import unmasked
+from mlpengine.common.buffers import unmasked
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural

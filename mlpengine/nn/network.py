@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from mlpengine.common.buffers import write_into
+from mlpengine.common.buffers import unmasked, write_into
 from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.masks import unmasked
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.common.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.errors import ShapeError, TapeError, UsageError

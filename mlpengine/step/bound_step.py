@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.common.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
 from mlpengine.common.dataclass import dataclass
-from mlpengine.common.masks import hides_entries
 from mlpengine.common.named import NamedRows, arrays_in, matched
 from mlpengine.common.wording import plural
 from mlpengine.errors import DtypeError, ShapeError, UsageError

@@ -11,10 +11,9 @@ import numpy as np
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
-from mlpengine.common.buffers import quiet_runner, refuse_second_call
+from mlpengine.common.buffers import quiet_runner, refuse_second_call, unmasked
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
-from mlpengine.common.masks import unmasked
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.named import (
     NamedRows,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.masks import with_missing
+from mlpengine.common.buffers import with_missing
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, text_column

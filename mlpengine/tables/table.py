@@ -6,8 +6,8 @@ from unicodedata import normalize
 
 import numpy as np
 
+from mlpengine.common.buffers import with_missing
 from mlpengine.common.dataclass import dataclass
-from mlpengine.common.masks import with_missing
 from mlpengine.common.wording import nearest, plural
 from mlpengine.errors import DataError
 from mlpengine.spec import Array

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlpengine.common.masks import unmasked
+from mlpengine.common.buffers import unmasked
 from mlpengine.errors import DtypeError, TapeError
 from mlpengine.ops import Cast, Elementwise, GradOp, Where
 from mlpengine.spec import Array, ArrayLike, Spec

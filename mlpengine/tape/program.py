@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import refuse_second_call, write_into, zeros
+from mlpengine.common.buffers import refuse_second_call, unmasked, write_into, zeros
 from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.masks import unmasked
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.errors import DtypeError, ShapeError, TapeError
 from mlpengine.spec import Array, ArrayLike, Spec
