@@ -102,11 +102,15 @@ def _fit(script: ModuleType, fits: Mapping[str, Mapping[str, object]]) -> Rows:
         yield title, lambda o=options: lambda: script.fit(x, y, **o)
 
 
+def path_of_commands(tree: Path, folder: str) -> str:
+    """Return a PYTHONPATH for which ``-m mlpengine_cli.main`` is that of a tree, with a link."""
+    Path(folder, "mlpengine_cli").symlink_to(tree / "cli", target_is_directory=True)
+    return os.pathsep.join([folder, str(tree)])
+
+
 def _runs(script: ModuleType, rows: int, epochs: int | None) -> Rows:
     folder = TemporaryDirectory()
-    tree = Path(script.__file__).parents[1]
-    Path(folder.name, "mlpengine_cli").symlink_to(tree / "cli", target_is_directory=True)
-    os.environ["PYTHONPATH"] = os.pathsep.join([folder.name, str(tree)])
+    os.environ["PYTHONPATH"] = path_of_commands(Path(script.__file__).parents[1], folder.name)
 
     def make(run) -> Run:
         directory = Path(mkdtemp(dir=folder.name))

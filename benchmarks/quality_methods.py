@@ -8,6 +8,7 @@ a process of its own, from the tables in FOLDER to the predictions there.
 """
 
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from against import path_of_commands
 from quality_tables import Problem
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -50,24 +52,10 @@ def in_new_process(words: list[str]) -> None:
     _start("-m", "mlpengine_cli.main", *words)
 
 
-_OF_TREE = """
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-tree = sys.argv.pop(1)
-sys.path.insert(0, tree)
-spec = spec_from_file_location(
-    "mlpengine_cli", f"{tree}/cli/__init__.py", submodule_search_locations=[f"{tree}/cli"]
-)
-sys.modules["mlpengine_cli"] = module = module_from_spec(spec)
-spec.loader.exec_module(module)
-from mlpengine_cli.main import run
-sys.exit(run(sys.argv[1:]))
-"""
-"""Runs a command of the tree that is the first argument."""
-
-
-def _start(*words: str) -> None:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+def _start(*words: str, **environment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, env=os.environ | environment
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
 
@@ -248,7 +236,9 @@ def of_trees(before: Path) -> dict[str, Method]:
     """Return mlpengine as it was in another tree, and as it is here, in new processes."""
 
     def run(words: list[str]) -> None:
-        _start("-c", _OF_TREE, str(before.resolve()), *words)
+        with tempfile.TemporaryDirectory() as folder:
+            path = path_of_commands(before.resolve(), folder)
+            _start("-m", "mlpengine_cli.main", *words, PYTHONPATH=path)
 
     return {
         "before": partial(mlpengine, run=run, settings=()),

@@ -137,7 +137,12 @@ def command(
         division=division,
     )
     decided = decisions(facts, names, preset, division)
-    shown_remarks = [*detected.notes, *doubts(facts, names), *remarks(facts)]
+    shown_remarks = [
+        *detected.notes,
+        *doubts(facts, names),
+        *remarks(facts),
+        *_one_day(facts, time),
+    ]
     if path is not None:
         write_atomically(path, text.encode())
         write_schema(path.with_name(SCHEMA_FILE))
@@ -181,6 +186,16 @@ def remarks(facts: Profile) -> list[str]:
     if features > facts.n_rows:
         lines.append(more_features(features, facts.n_rows))
     return lines
+
+
+def _one_day(facts: Profile, time: str | None) -> list[str]:
+    """Return a warning if the column that orders rows has times of one day."""
+    return [
+        f"column {time!r} has times of one day: they order rows of several days by the hour; "
+        "name a column of dates with --time, or leave it out"
+        for column in facts.columns
+        if column.name == time and column.is_of_one_day
+    ]
 
 
 def _check_division(

@@ -1,4 +1,4 @@
-"""Buffers and the calls that are bound to them: copying in, addresses, replay."""
+"""Buffers and the calls that are bound to them: masks, copying in, addresses, replay."""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from mlpengine.common.placement import ALIGNMENT
-from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.common.wording import plural
+from mlpengine.errors import DataError, DtypeError, ShapeError, TapeError
 from mlpengine.spec import Array, Call, Spec
 
 
@@ -54,6 +55,34 @@ def write_into(buffer: Array, value: Array, where: str) -> None:
         raise DtypeError(f"{where}: dtype must be {buffer.dtype} (got {value.dtype})")
     with np.errstate(all="ignore"):
         np.copyto(buffer, value, "same_kind")
+
+
+def hides_entries(values: Any) -> bool:
+    """Return whether `values` is a masked array with a masked entry."""
+    return hasattr(values, "filled") and bool(np.ma.is_masked(values))
+
+
+def with_missing(values: Any) -> Any:
+    """Return `values`, with NaN, NaT or None in place of entries that a mask hides."""
+    if not hides_entries(values):
+        return values
+    kind = values.dtype.kind
+    if kind in "mM":
+        return values.filled(np.array("NaT", values.dtype))
+    if kind in "iu" and not np.ma.any((values > 2**53) | (values < -(2**53))):
+        values, kind = values.astype(np.float64), "f"
+    return values.filled(np.nan) if kind == "f" else values.astype(object).filled(None)
+
+
+def unmasked(values: Any, where: str) -> Array:
+    """Return `values` as an array.  Raises: DataError, naming `where`, if a mask hides entries."""
+    if hides_entries(values):
+        count = plural(int(np.count_nonzero(values.mask)), "entry", "entries")
+        raise DataError(
+            f"{where}: must have no masked entries (got {count} of {values.size:,}); write "
+            "x.filled(0), with the value that they shall have, or leave out their rows"
+        )
+    return np.asarray(values)
 
 
 def replay(calls: Iterable[Call]) -> None:

@@ -4,9 +4,7 @@ from collections.abc import Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
-import numpy as np
-
-from mlpengine.common.buffers import write_into
+from mlpengine.common.buffers import unmasked, write_into
 from mlpengine.common.misuse import quoted
 from mlpengine.common.wording import plural
 from mlpengine.errors import ShapeError
@@ -26,7 +24,7 @@ class NamedRows:
     """
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self.arrays = {name: unmasked(array, name) for name, array in arrays.items()}
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -54,7 +52,8 @@ class NamedRows:
         """
         need_names(values, self.arrays, where)
         for name, array in self.arrays.items():
-            write_into(array, np.asarray(values[name]), f"{where}[{name!r}]")
+            place = f"{where}[{name!r}]"
+            write_into(array, unmasked(values[name], place), place)
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name} {Spec.of(array)}" for name, array in self.arrays.items())
@@ -87,7 +86,7 @@ def as_rows(value: Any) -> Any:
     """Return an array, or `NamedRows` of a mapping."""
     if isinstance(value, NamedRows):
         return value
-    return NamedRows(value) if isinstance(value, Mapping) else np.asarray(value)
+    return NamedRows(value) if isinstance(value, Mapping) else unmasked(value, "rows")
 
 
 def arrays_by_name(value: Any) -> dict[str, Any]:

@@ -368,7 +368,7 @@ def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
     """Return the columns of dates that are features, without those of times of one day."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
-    return [c.name for c in dates if len({end[:10] for end in c.summary.split(" to ")}) > 1]
+    return [c.name for c in dates if not c.is_of_one_day]
 
 
 def _shares(profile: Profile, division: Division | None, *, own_test: bool) -> dict[str, float]:

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from mlpengine.common.buffers import with_missing
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
 from mlpengine.common.wording import hint, plural, suggestion
 from mlpengine.diagnostics.leak_verdict import leak_verdict
@@ -126,7 +127,7 @@ def division(groups: Any, times: Any, rows: int) -> dict[str, Array]:
     Raises: DataError naming what is wrong with them.
     """
     given = {"groups": groups, "times": times}
-    arrays = {name: np.asarray(one) for name, one in given.items() if one is not None}
+    arrays = {name: np.asarray(with_missing(one)) for name, one in given.items() if one is not None}
     if len(arrays) > 1:
         raise DataError("fit: takes groups or times, not both")
     for name, values in arrays.items():
@@ -149,7 +150,7 @@ def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
 
     Raises: DataError naming row and column of a text, or of a number that is not finite.
     """
-    name = type(estimator).__name__
+    name, X, y = type(estimator).__name__, with_missing(X), tuple(map(with_missing, y))
     lengths = [length for data in (X, *y) if (length := _length(data)) is not None]
     if len({*lengths}) > 1:
         raise DataError(
@@ -561,7 +562,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             raise UsageError(f"kinds: needs a kind besides {LINEAR} (got {given!r})")
         if "periodic" in kinds and self.preset != "realmlp":
             raise UsageError(f"kinds: periodic needs preset='realmlp' (got {self.preset!r})")
-        if not folded:
+        if not folded and ordered != ["plain"]:
             raise UsageError(f"kinds: needs folds, or enough rows for them (got {given!r})")
         return ordered
 
@@ -639,7 +640,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         if sample_weight is not None:
             if isinstance(sample_weight, Real):
                 sample_weight = np.full(len(y), sample_weight)
-            weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64)
+            weights = check_array(with_missing(sample_weight), ensure_2d=False, dtype=np.float64)
             if weights.shape != (len(y),) or weights.min() < 0 or not weights.any():
                 raise DataError(
                     f"sample_weight: needs {plural(len(y), 'weight')}, none of them negative "

@@ -56,6 +56,11 @@ class ColumnProfile:
     constant: bool
     summary: str
 
+    @property
+    def is_of_one_day(self) -> bool:
+        """Whether these are dates, all of the same day, as times of day are."""
+        return self.kind == "date" and len({end[:10] for end in self.summary.split(" to ")}) == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:

@@ -8,7 +8,7 @@ import numpy as np
 from mlpengine.errors import DataError
 from mlpengine.features.bins import Bins
 from mlpengine.features.compiled import ColumnCells, Encoder, feature_loops
-from mlpengine.features.sources import Source, read_slices
+from mlpengine.features.sources import Angles, Source, read_slices
 from mlpengine.features.statistics import Statistics
 from mlpengine.settings.features import Filling, Scaling
 from mlpengine.spec import Array
@@ -160,7 +160,9 @@ class Numbers:
         if feature_loops(out.size) is None:  # before columns are computed
             return False
         part = slice(None) if rows is None else slice(rows.start, rows.stop)
-        return self.encode_columns([_cells(table, source, part) for source in self.sources], out)
+        angles: Angles = {}
+        columns = [_cells(table, source, part, angles) for source in self.sources]
+        return self.encode_columns(columns, out)
 
     def encode_columns(self, columns: Sequence[Array], out: Array) -> bool:
         """Write the features of raw columns in C; the result is whether that could be done.
@@ -233,8 +235,8 @@ class Numbers:
         )
 
 
-def _cells(table: Table, source: Source, rows: slice) -> Array:
+def _cells(table: Table, source: Source, rows: slice, angles: Angles) -> Array:
     """Return the raw numbers of some rows: of a column as they are, if the loops in C read them."""
     values = table.columns[source.column].values[rows]
     plain = not source.part and not source.minus and ColumnCells.suit([values])
-    return values if plain else source.read(table, rows)
+    return values if plain else source.read(table, rows, angles)

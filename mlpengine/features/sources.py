@@ -1,6 +1,7 @@
 """Reading of a table's numeric features as float64, in slices of its rows."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,9 @@ Thursday, with weeks from Monday.  Waves in them follow from here, in exports to
 
 DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
 """The parts of a date that a `Source` may read."""
+
+Angles: TypeAlias = dict[tuple[str, str], Array]
+"""Angles in the period of a column, from which both of its waves follow."""
 
 _CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
 _ROWS_AT_ONCE = 256  # at least; each column takes a call, so more slices of many columns are one
@@ -52,16 +56,23 @@ class Source:
         """Seconds of the period of a part."""
         return PERIODS[self.part.split()[0]][0]
 
-    def read(self, table: Table, rows: slice | Array) -> Array:
-        """Return the raw float64 values of some rows, NaN where missing."""
+    def read(self, table: Table, rows: slice | Array, angles: Angles) -> Array:
+        """Return the raw float64 values of some rows, NaN where missing.
+
+        `angles` keeps those of the last period between calls for the same rows.
+        """
+        if self.part:
+            period, wave = self.part.split()
+            key = self.column, period
+            if key not in angles:
+                length, start = PERIODS[period]
+                angles.clear()
+                values = _floats(table, self.column, rows)
+                angles[key] = 2 * np.pi * (((values + start) % length) / length)
+            return np.sin(angles[key]) if wave == "sin" else np.cos(angles[key])
         values = _floats(table, self.column, rows)
         if self.minus:
             return values - _floats(table, self.minus, rows)
-        if self.part:
-            period, wave = self.part.split()
-            length, start = PERIODS[period]
-            angle = 2 * np.pi * (((values + start) % length) / length)
-            return np.sin(angle) if wave == "sin" else np.cos(angle)
         return values
 
 
@@ -125,8 +136,9 @@ def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> 
         return block.matrix[rows][:, columns].astype(np.float64, order="C")
     count = len(range(table.n_rows)[rows]) if isinstance(rows, slice) else len(rows)
     values = np.empty((len(sources), count))
+    angles: Angles = {}
     for column, source in zip(values, sources, strict=True):
-        column[:] = source.read(table, rows)
+        column[:] = source.read(table, rows, angles)
     return values.T
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from mlpengine.common.buffers import hides_entries, unmasked
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.fork_locks import cached_property
@@ -89,6 +90,8 @@ class Split:
                     "Split(np.asarray(x, 'float32'), np.asarray(y), truth=np.asarray(y))"
                 )
         for name, array in {"x": self.x, **given}.items():
+            if hides_entries(array):
+                unmasked(array, f"Split: {name}")
             if isinstance(array, NamedRows):
                 check_rows(array, len(self.x), f"Split: {name}")
             elif array is not None and len(array) != len(self.x):

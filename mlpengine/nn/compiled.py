@@ -3,10 +3,8 @@
 from copy import copy
 from typing import Any
 
-import numpy as np
-
 from mlpengine.backends.compiled import UnsupportedError, compile_program
-from mlpengine.common.buffers import address_of, write_into
+from mlpengine.common.buffers import address_of, unmasked, write_into
 from mlpengine.errors import CompileError, UsageError
 from mlpengine.nn.scratch import Scratch
 from mlpengine.spec import Array, ArrayLike
@@ -47,7 +45,8 @@ class CompiledMlp:
 
     def __call__(self, x: ArrayLike) -> Array:
         """Return the output for `x` (batch, in_dim), a view valid until the next call."""
-        write_into(self.input, np.asarray(x), "compiled network: x")
+        where = "compiled network: x"
+        write_into(self.input, unmasked(x, where), where)
         self.run()
         return self.output
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
+from mlpengine.common.buffers import unmasked
 from mlpengine.common.misuse import called_as, quoted
 from mlpengine.common.structure import conform
 from mlpengine.common.wording import html_table, plural
@@ -212,7 +213,7 @@ class Mlp(TabularNetwork):
 
         Raises: ShapeError or DtypeError if `x` does not fit, or has no rows.
         """
-        given = np.asarray(x)
+        given = unmasked(x, "initialize_from: x")
         if not len(given):
             raise ShapeError("initialize_from: x needs at least one row (got 0)")
         rows = given[:: -(-len(given) // ROWS_AT_START)].astype(np.float64)

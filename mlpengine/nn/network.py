@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from mlpengine.common.buffers import write_into
+from mlpengine.common.buffers import unmasked, write_into
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.common.named import NamedRows, as_rows, check_rows, need_names
@@ -129,7 +129,7 @@ class Network(Recordable):
             scratch.input.write(x, "forward: x")
         elif x is not scratch.input:
             try:
-                write_into(scratch.input, np.asarray(x), "forward: x")
+                write_into(scratch.input, unmasked(x, "forward: x"), "forward: x")
             except ShapeError as error:
                 rows, *shape = np.shape(x) or (0,)
                 fits = rows and (*shape,) == self.in_shape
@@ -184,7 +184,7 @@ class Network(Recordable):
             named = as_rows(x)
             check_rows(named, len(named), "predict: x")
             return named
-        rows = np.asarray(x)
+        rows = unmasked(x, "predict: x")
         if rows.shape[1:] != self.in_shape or rows.ndim != len(self.in_shape) + 1:
             wanted = ", ".join(map(str, ("rows", *self.in_shape)))
             advice = ""

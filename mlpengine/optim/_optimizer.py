@@ -220,19 +220,8 @@ class Optimizer(KnownAttributes, ABC):
         self._largest_lr = largest / max(1.0, self.weight_decay) / max(1.0, fastest)
         self.lr = lr
         self.decay_biases = decay_biases
-        if schedule is not None and not callable(schedule):
-            raise UsageError(
-                f"{self._where}: schedule must be callable (got {schedule!r}), such as "
-                f"CosineSchedule(1000) for the factors of 1000 steps"
-            )
-        self.schedule = schedule
-        is_function = callable(decay_schedule) and not isinstance(decay_schedule, PlateauSchedule)
-        if decay_schedule is not None and not is_function:
-            raise UsageError(
-                f"{self._where}: decay_schedule must be a function of the step alone "
-                f"(got {decay_schedule!r})"
-            )
-        self.decay_schedule = decay_schedule
+        self.schedule, self.decay_schedule = schedule, decay_schedule
+        self.scheduled_decay(0)  # which checks the schedule
         self._progress = _Progress(0, self.scheduled_lr(0))
         self._give_back: Call | None = None
         self._moments: dict[str, Array] = {
@@ -312,7 +301,7 @@ class Optimizer(KnownAttributes, ABC):
 
     @steps.setter
     def steps(self, value: int) -> None:
-        self._progress.steps = value
+        self._progress.steps = fitting(f"{self._where}: steps", Annotated[int, Ge(0)], value)
 
     @property
     def current_lr(self) -> float:
@@ -332,11 +321,17 @@ class Optimizer(KnownAttributes, ABC):
     def scheduled_decay(self, step: int) -> float:
         """Return the weight decay after `step` steps.
 
-        Raises: UsageError if it is negative or above the constructor's.
+        Raises: UsageError if it is negative or above the constructor's, or there is no function.
         """
-        if self.decay_schedule is None:
+        schedule = self.decay_schedule
+        if schedule is None:
             return self.weight_decay
-        factor = self.decay_schedule(step)
+        if not callable(schedule) or isinstance(schedule, PlateauSchedule):
+            raise UsageError(
+                f"{self._where}: decay_schedule must be a function of the step alone "
+                f"(got {schedule!r})"
+            )
+        factor = schedule(step)
         if not 0.0 <= factor <= 1.0:
             raise UsageError(
                 f"{self._where}: decay_schedule must lie in 0 to 1 "

@@ -86,7 +86,7 @@ class GroupedOptimizer(Optimizer):
         self.take_moments_back()
         steps, progress = self.steps, self._progress
         for part in self._parts.values():
-            part.steps = steps
+            part._progress.steps = steps
             if part.schedule is not self.schedule:
                 part.schedule = self.schedule
             if part.decay_schedule is not self.decay_schedule:

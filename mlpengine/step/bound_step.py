@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.common.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.named import NamedRows, arrays_in, matched
 from mlpengine.common.wording import plural
@@ -193,6 +193,8 @@ def _misfit(rows: Array | None, buffer: Array | None) -> str:
         return "" if same else "sample weights must come with a weighted step, and only then"
     if not isinstance(rows, np.ndarray) or not rows.flags.c_contiguous:
         return "arrays must be in memory and C-contiguous"
+    if hides_entries(rows):
+        return "arrays must have no masked entries"
     if rows.dtype != buffer.dtype or rows.shape[1:] != buffer.shape[1:]:
         return (
             f"rows must be as the step's buffer {buffer.dtype}{list(buffer.shape)} "

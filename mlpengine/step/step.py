@@ -11,7 +11,7 @@ import numpy as np
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
-from mlpengine.common.buffers import quiet_runner, refuse_second_call
+from mlpengine.common.buffers import quiet_runner, refuse_second_call, unmasked
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
@@ -292,7 +292,7 @@ class TrainingStep(KnownAttributes):
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
-        rows, target = np.asarray(x), np.asarray(y)
+        rows, target = unmasked(x, "training step: x"), unmasked(y, "training step: y")
         if rows.ndim != 2 and rows.ndim != len(self.mlp.in_shape) + 1:
             raise ShapeError(self._not_rows(x, rows, target))
         return self._train(rows, target, sample_weight)
@@ -300,7 +300,9 @@ class TrainingStep(KnownAttributes):
     def _train(self, rows: Any, target: Any, sample_weight: ArrayLike | None) -> float:
         """Train on rows and targets whose number of axes is right."""
         bound = self.bound(len(rows))
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        weights = None
+        if sample_weight is not None:
+            weights = unmasked(sample_weight, "training step: sample_weight")
         try:
             bound.write(rows, target, weights)
         except (ShapeError, DtypeError):

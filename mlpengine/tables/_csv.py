@@ -231,6 +231,18 @@ class _Skipped(_ColumnReader):
         return np.empty(0, np.int32)
 
 
+class _Empty(_ColumnReader):
+    """A column without a name, of which it is known only in which row there is a first value."""
+
+    first: int | None = None
+
+    def append(self, values: Array) -> None:
+        """Keep the row of the first value."""
+        if self.first is None and len(filled := np.flatnonzero(values >= 0)):
+            self.first = self.n_rows + int(filled[0])
+        self.n_rows += len(values)
+
+
 class _Pass:
     """One reading of the file from its first line, or from its first row, to its last."""
 
@@ -259,14 +271,26 @@ class _Pass:
             else _ColumnReader(name, step, self.options)
             for name, step in zip(names, steps, strict=True)
         ]
+        options = self.options._replace(missing=frozenset([""]))
+        empty = [_Empty("", 2, options) for _ in range(self.header.empty)]
         if self.spill is not None:
             self.spill.restart()
         for reader in readers:
             reader.spill = self.spill
-        self._body(source, readers)
+        self._body(source, [*readers, *empty])
         if not self.records:
             raise DataError(f"{self.where}: {_NO_ROWS}")
+        for number, column in enumerate(empty, len(names) + 1):
+            if column.first is not None:
+                raise DataError(
+                    f"{self.where}: column {number} has no name, but {self._place(column.first)} "
+                    "has a value there; name the column or delete it"
+                )
         return readers
+
+    def _place(self, row: int) -> str:
+        """Return the place of a row, by its line unless records and lines differ."""
+        return f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
 
     def _body(self, source: TextSource, readers: list[_ColumnReader]) -> None:
         cutter = Cutter(self.header.delimiter, len(readers))
@@ -366,7 +390,6 @@ class _Pass:
         if set(map(len, rows)) != {width}:
             first = next(i for i, row in enumerate(rows) if len(row) != width)
             row = self.records + first
-            place = f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
             delimiter = self.header.delimiter
             advice = f"quote cells that hold {delimiter!r}"
             whole = re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(rows[first]))
@@ -378,7 +401,8 @@ class _Pass:
             if width == 1 and (not row or self.header.names[0].startswith("#")):
                 advice = "delete lines above the header"
             raise DataError(
-                f"{self.where}: {place}: {plural(width, 'cell is', 'cells are')} needed, "
+                f"{self.where}: {self._place(row)}: "
+                f"{plural(width, 'cell is', 'cells are')} needed, "
                 f"as in the header ({len(rows[first])} found); {advice}"
             )
         self.records += len(rows)
@@ -497,7 +521,7 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
                 yield read_csv(partial(BytesIO, content), where, options, header)
                 is_empty = False
             line = header.first_line + line_count(content)
-            header = Header(header.names, header.delimiter, line)
+            header = header._replace(first_line=line)
         if is_empty:
             raise DataError(f"{where}: {_NO_ROWS}")
 

@@ -221,11 +221,15 @@ def line_count(content: bytes | bytearray, start: int = 0, stop: int | None = No
 
 
 class Header(NamedTuple):
-    """The columns of a file, the delimiter, and the line of the first row."""
+    """The columns of a file, the delimiter, the line of the first row, and how many are empty.
+
+    Those have no name, after the last one that has; their cells are to be empty.
+    """
 
     names: list[str]
     delimiter: str
     first_line: int
+    empty: int = 0
 
 
 @long_cells()
@@ -247,8 +251,11 @@ def read_header(source: TextSource, delimiter: str | None) -> Header:
             raise DataError(f"{source.where}: line {reader.line_num}: {error}") from error
     source.unread_lines()
     names = [name.strip() for name in names]
+    width = len(names)
+    while len(names) > 1 and not names[-1]:
+        names.pop()
     check_names(names, f"{source.where}: line {reader.line_num}")
-    return Header(names, delimiter, reader.line_num + 1)
+    return Header(names, delimiter, reader.line_num + 1, width - len(names))
 
 
 def parser(source: TextSource, delimiter: str) -> Any:

@@ -80,6 +80,8 @@ def detect(
         reading = replace(reading, delimiter=header.delimiter)
     if "" in header.names:
         notes.append("the first column has no name and numbers the rows; it is left out")
+    if header.empty:
+        notes.append("the last column has no name and no values; it is left out")
     proposed = _proposals(table, reading, notes, target, group)
     if proposed != reading:
         again = read_table(source, **proposed.to_dict())

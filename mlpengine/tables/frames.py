@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.common.buffers import with_missing
 from mlpengine.errors import DataError
 from mlpengine.spec import Array
 from mlpengine.tables._csv import CsvOptions, text_column
@@ -113,7 +114,7 @@ def _columns_of_rows(
 
 def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
     try:
-        matrix = np.asarray(data)
+        matrix = np.asarray(with_missing(data))
     except ValueError as error:
         raise DataError(f"{source}: rows must have equal lengths ({error})") from None
     if matrix.dtype.kind not in "biuf" or matrix.ndim != 2:
@@ -139,6 +140,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         for row, cell in enumerate(values if nested else ()):
             if type(cell) in nested and getattr(cell, "shape", True) != ():
                 raise _no_cell(cell, where, row)
+    values = with_missing(values)
     array = np.asarray(values)
     if array.ndim == 0:
         text = "as many cells as in other columns are needed"

@@ -54,7 +54,8 @@ def read_table(
 
     CSV has a header; the delimiter (comma, semicolon, tab or bar) is inferred, quoted cells may
     hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
-    that has no name and numbers the rows is left out.
+    that has no name and numbers the rows is left out, and so are last ones with neither names nor
+    values.
     Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among

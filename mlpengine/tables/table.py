@@ -6,6 +6,7 @@ from unicodedata import normalize
 
 import numpy as np
 
+from mlpengine.common.buffers import with_missing
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.wording import nearest, plural
 from mlpengine.errors import DataError
@@ -251,13 +252,13 @@ class Table:
 
         Raises: DataError unless both are 1-D or 2-D arrays of equal length.
         """
-        features = np.asarray(x)
+        features = np.asarray(with_missing(x))
         columns = _matrix_columns(features, "x", names, source)
         block = None
         if features.ndim == 2 and features.dtype.kind in "iuf":
             block = Block(features, {name: i for i, name in enumerate(columns)})
         if y is not None:
-            array = np.asarray(y)
+            array = np.asarray(with_missing(y))
             labels = ["y"] if array.ndim == 1 else None
             targets = _matrix_columns(array, "y", labels, source)
             for name in columns.keys() & targets.keys():

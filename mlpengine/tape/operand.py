@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mlpengine.common.buffers import unmasked
 from mlpengine.errors import DtypeError, TapeError
 from mlpengine.ops import Cast, Elementwise, GradOp, Where
 from mlpengine.spec import Array, ArrayLike, Spec
@@ -76,7 +77,7 @@ class Operand:
 
 def numeric(value: ArrayLike, where: str) -> Array:
     """Return `value` as an array; raise DtypeError, naming `where`, unless it holds numbers."""
-    array = np.asarray(value)
+    array = unmasked(value, where)
     if array.dtype.kind not in "biuf":
         raise DtypeError(f"{where}: must be numeric (got {type(value).__name__} {value!r})")
     return array

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import refuse_second_call, write_into, zeros
+from mlpengine.common.buffers import refuse_second_call, unmasked, write_into, zeros
 from mlpengine.common.fork_locks import cached_property
 from mlpengine.common.misuse import KnownAttributes, called_as
 from mlpengine.errors import DtypeError, ShapeError, TapeError
@@ -184,7 +184,8 @@ class Program(KnownAttributes):
         for name, value in inputs.items():
             if name not in self._inputs:
                 raise TapeError(f"forward: no input {name!r} (inputs: {', '.join(self._inputs)})")
-            write_into(self._inputs[name], np.asarray(value), f"forward: input {name!r}")
+            where = f"forward: input {name!r}"
+            write_into(self._inputs[name], unmasked(value, where), where)
         if self._missing:
             self._missing -= inputs.keys()
             if self._missing:

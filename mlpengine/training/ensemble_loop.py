@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from mlpengine.common.wording import plural
-from mlpengine.errors import NumericalError, UsageError
+from mlpengine.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.spec import Array
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.state import restoring
@@ -288,14 +288,20 @@ class EnsembleLoop:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`; call it before `run`.
+        """Continue exactly from `state_dict`, or change nothing; call it before `run`.
 
         Raises: CheckpointError if the state is that of other members.
         """
-        with restoring():
-            for member, one in zip(self.members, state["members"], strict=True):
-                member.load_state_dict(one)
-            self.history.load_state_dict(state["history"])
+        put_back = [member.remembered() for member in self.members]
+        try:
+            with restoring():
+                for member, one in zip(self.members, state["members"], strict=True):
+                    member.load_state_dict(one)
+                self.history.load_state_dict(state["history"])
+        except CheckpointError:
+            for call in put_back:
+                call()
+            raise
 
 
 def _choose_together(group: Sequence[Loop], number: int) -> None:

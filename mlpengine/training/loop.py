@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import reduce
 from itertools import repeat
@@ -558,6 +559,11 @@ class Loop(KnownAttributes, Uncopyable):
 
         After `run` it has the weights of the last step, from which a loop of more epochs goes on.
         """
+        states = {name: one.state_dict() for name, one in self._states.items()}
+        return {**self._own_state(), "callbacks": states}
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return the state without that of callbacks."""
         sums, counters = [*self._sums], self._counters
         epoch = {"sums": sums, "seconds": counters.seconds, "samples": counters.samples}
         return {
@@ -567,14 +573,37 @@ class Loop(KnownAttributes, Uncopyable):
             "best": self.best.state_dict(),
             "epoch": epoch,
             "history": self.history.state_dict(),
-            "callbacks": {name: one.state_dict() for name, one in self._states.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`; call it before `run`.
+        """Continue exactly from `state_dict`, or change nothing; call it before `run`.
 
         Raises: CheckpointError if the state is that of another network, optimizer or data set.
         """
+        put_back = self.remembered()
+        try:
+            self._load(state)
+        except Exception:
+            put_back()
+            raise
+
+    def remembered(self) -> Callable[[], None]:
+        """Return a call that puts the present state back; it has copies."""
+        state, last = deepcopy(self._own_state()), self._last
+        weights = self.step.mlp.params.flat.copy()
+        states = [(vars(one), {**vars(one)}) for one in self._states.values()]
+
+        def put_back() -> None:
+            self._load({**state, "callbacks": {}})
+            self._last = last
+            self.step.mlp.params.flat[...] = weights
+            for now, before in states:  # before `run` a callback may have no state to return
+                now.clear()
+                now.update(before)
+
+        return put_back
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         self.step.load_state_dict(state)
         self._last = None
         with restoring():

@@ -252,6 +252,12 @@ ODD = {
         kinds={"a": "number", "odd": "integer"},
         row={"a": 1.5, "odd": 1},
     ),
+    "a comma at the end of each line": Odd(
+        lines(lambda i: f"{number(i)},{i % 3},{number(3 * i)},", "a,odd,y,"),
+        init=("the last column has no name and no values; it is left out",),
+        kinds={"a": "number", "odd": "integer"},
+        row={"a": 1.5, "odd": 1},
+    ),
     "rows without a target": Odd(
         lines(lambda i: f"{number(i)},{i % 3},{number(3 * i) if i % 8 else ''}"),
         init=("5 rows of 40 have no target and are left out",),

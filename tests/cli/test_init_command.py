@@ -390,6 +390,15 @@ def test_init_writes_divisions_that_check_takes(mlpengine, tmp_path, name):
         assert (load_config(tmp_path / "t.yaml").config.training.folds or 1) == expected
 
 
+@pytest.mark.parametrize("day", ["", "2026-01-0{} "])
+def test_times_of_one_day_are_no_order_of_days(mlpengine, tmp_path, day):
+    rows = [f"{day.format(1 + i % 3)}{i % 24:02}:{i % 60:02},{i % 7},{i / 7}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("\n".join(["at,dose,effect", *rows]))
+    made = mlpengine("init", "t.csv", "--target", "effect", "--time", "at")
+    assert made.code == 0
+    assert ("warning: column 'at' has times of one day" in made.err) is (not day)
+
+
 def test_texts_that_begin_with_a_year_order_rows(mlpengine, tmp_path):
     rows = [f"{2020 + i // 50}-W{1 + i % 50:02},{np.sin(i):.3f},{i / 7:.3f}" for i in range(200)]
     (tmp_path / "all_weeks.csv").write_text("\n".join(["week,dose,effect", *rows]))

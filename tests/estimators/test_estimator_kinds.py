@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 from plain import plain
 from scipy.special import softmax
+from sklearn.base import clone
 
 import mlpengine
 from mlpengine.errors import UsageError
@@ -195,6 +196,14 @@ def test_kinds_by_the_size_of_the_table(rows, columns, kinds):
     model = MlpRegressor()
     assert model._kinds(x, folded=rows <= 100_000)[0] == kinds
     assert MlpRegressor(kinds="plain")._kinds(x, folded=True) == ([], [])
+
+
+@pytest.mark.parametrize(("rows", "options"), [(15, {}), (120, {"early_stopping": True})])
+def test_one_network_is_plain(rows, options):
+    """Before, its kind could not be named: with few rows "plain" needed folds."""
+    usual = MlpRegressor(epochs=2, random_state=3, **options).fit(X[:rows], NUMBERS[:rows])
+    named = clone(usual).set_params(kinds="plain").fit(X[:rows], NUMBERS[:rows])
+    np.testing.assert_array_equal(named.predict(X), usual.predict(X))
 
 
 def test_without_columns_of_numbers_there_are_no_bins():

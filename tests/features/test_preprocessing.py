@@ -173,6 +173,12 @@ def test_dates_become_seconds_periods_and_differences():
     weekday = (moments.astype("datetime64[D]").astype(int) + 3) % 7 + when % 86_400 / 86_400
     expected = np.sin(2 * np.pi * weekday / 7)
     np.testing.assert_allclose(features["when weekday sin"], expected, atol=1e-6)
+    for name, values in (("when", when), ("until", until)):
+        for period, days in (("hour", 1), ("weekday", 7), ("season", 365.2425)):
+            start = 3 * (period == "weekday")  # 1970 began on a Thursday
+            angle = 2j * np.pi * ((values / 86_400 + start) / days)
+            wave = features[f"{name} {period} cos"] + 1j * features[f"{name} {period} sin"]
+            np.testing.assert_allclose(wave, np.exp(angle), atol=1e-5)
     assert [name for name in names if name.startswith("when")] == [
         "when", "when hour sin", "when hour cos", "when weekday sin", "when weekday cos",
         "when season sin", "when season cos",

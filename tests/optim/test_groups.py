@@ -183,7 +183,8 @@ def test_wrong_groups_are_refused(name):
 
 def test_a_factor_of_the_decay_beyond_1_is_refused():
     model = make_model()
-    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: 2.0)
+    optimizer = Sgd(model, weight_decay=0.1, decay_schedule=lambda step: 1.0 + step)
+    optimizer.step(model, make_grads(model))
     with pytest.raises(UsageError, match="decay_schedule must lie in 0 to 1"):
         optimizer.step(model, make_grads(model))
 

@@ -377,11 +377,24 @@ def test_wrong_options_are_refused(make: Any, options: dict[str, Any], message: 
         make(make_model(), **options)
 
 
-def test_wrong_learning_rate_cannot_be_set() -> None:
-    sgd = Sgd(make_model(), lr=0.5, schedule=ConstantSchedule())
-    with pytest.raises(UsageError, match="Sgd: lr must"):
-        sgd.lr = float("nan")
-    assert sgd.lr == 0.5
+@pytest.mark.parametrize(
+    ("name", "values"), [("lr", [float("nan")]), ("steps", [-1, 1.5, float("nan"), True])]
+)
+def test_wrong_numbers_cannot_be_set(name: str, values: list[Any]) -> None:
+    """Before, -1 steps made all weights NaN, or ended the next step with a ZeroDivisionError."""
+    adam = Adam(make_model(), schedule=ConstantSchedule())
+    before = getattr(adam, name)
+    for value in values:
+        with pytest.raises(UsageError, match=f"Adam: {name} must"):
+            setattr(adam, name, value)
+    assert getattr(adam, name) == before
+
+
+def test_a_decay_schedule_that_was_set_is_checked() -> None:
+    sgd = Sgd(make_model(), weight_decay=0.1)
+    sgd.decay_schedule = 3
+    with pytest.raises(UsageError, match="Sgd: decay_schedule must be a function of the step"):
+        sgd.advance()
 
 
 # Denormal numbers

@@ -114,6 +114,11 @@ BAD = {
     "long text row": (b"a,b\nx,y\nz,u,v\n", "line 3: 2 cells are needed"),
     "twice": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
     "no name": (b"a,,b\n1,2,3\n", "column 2 has no name"),
+    "no name, last": (b"a,b,\n1,2,\n3,4,5\n", "column 3 has no name, but line 3 has a value"),
+    "no name, after a line break": (
+        b'a,b,,\n1,"2\n",,\n3,4,,\n5,6,,x\n',
+        "column 4 has no name, but record 3 has a value there; name the column or delete it",
+    ),
     "nul byte": (b"a,b\n1,\0\n", "line 2: holds a NUL byte"),
     "open quote": (b'a,b\n1,"x\n2,3\n', "a quoted cell is never closed"),
     "text after a quote": (b'a,b\n1,"x"y\n', "text follows a closing quote"),

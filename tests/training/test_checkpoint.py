@@ -25,6 +25,7 @@ from mlpengine.optim import (
 )
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints, read_checkpoint
+from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Callback, Loop
 
 EPOCHS = 5
@@ -201,6 +202,56 @@ def test_a_state_of_another_network_is_refused(tmp_path):
         make().load_state_dict({**state, "batches": {}})
     with pytest.raises(CheckpointError, match="saved with other metrics"):
         make(validation=False).load_state_dict(state)
+
+
+class Strict(Callback):
+    name = "strict"
+    loaded = 0
+
+    def state_dict(self):
+        return {"loaded": self.loaded}
+
+    def load_state_dict(self, state):
+        self.loaded = 7
+        if state["loaded"] is None:
+            raise CheckpointError("strict: no state")
+
+
+WRONG = {
+    "batches": {"order": np.arange(3), "cursor": 0},
+    "best": {"weights": np.zeros(3)},
+    "history": {"rows": np.zeros((2, 3))},
+    "epoch": {"sums": [0.0] * 4, "seconds": "x"},
+    "callbacks": {"nonfinite": {"skipped": 5}, "strict": {"loaded": None}},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_state_that_is_refused_changes_nothing(wrong, ran):
+    """Before, the weights, moments and all parts before the wrong one were those of the state."""
+    loop = make(callbacks=[Strict()], schedule=lambda: PlateauSchedule(1, 0.5))
+    other = make(callbacks=[Strict()], schedule=lambda: PlateauSchedule(1, 0.5), seed=4)
+    other.run()
+    if ran:
+        loop.run()
+    ensemble = EnsembleLoop([loop])
+    before, weights = pack(loop.state_dict()), loop.step.mlp.params.flat.copy()
+    before = ({name: array.copy() for name, array in before[0].items()}, before[1])
+    state = {**other.state_dict(), wrong: WRONG[wrong]}
+    for load in (
+        lambda: loop.load_state_dict(state),
+        lambda: ensemble.load_state_dict({"members": [state]}),
+        lambda: ensemble.load_state_dict({"members": [other.state_dict()]}),
+    ):
+        with pytest.raises(CheckpointError):
+            load()
+        arrays, plain = pack(loop.state_dict())
+        assert plain == before[1]
+        assert {n: a.tobytes() for n, a in arrays.items()} == {
+            n: a.tobytes() for n, a in before[0].items()
+        }
+        np.testing.assert_array_equal(loop.step.mlp.params.flat, weights)
 
 
 def test_the_state_before_a_step_that_failed_is_saved(tmp_path):
