@@ -39,6 +39,9 @@ def dense_rows(x: Any) -> Array:
 
 def matrix_copies(x: Any) -> Copies:
     """Return which rows of a matrix are copies; an array and a sparse one have the same hashes."""
+    if issparse(x) and not x.has_canonical_format:
+        x = x.copy()
+        x.sum_duplicates()
 
     def hashes_of(rows: Array, k: int) -> Array:
         return hashed(dense_rows(x[rows][:, [k]]).astype(np.float64)[:, 0].copy(), k)

@@ -39,7 +39,7 @@ def as_table(
     given; an empty list is a table of them without rows. Text is read as `read_table` reads CSV,
     with the same arguments: numbers, dates and true/false are recognized unless the column is among
     `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts unless it is among
-    `numbers`. None, NaN and NaT are missing cells.
+    `numbers`. None, NaN, NaT and what is masked are missing cells.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -55,7 +55,7 @@ def as_table(
         columns = {str(name): values for name, values in data.items()}
         if columns and all(map(is_cell, columns.values())):
             columns = {name: [value] for name, value in columns.items()}
-    elif hasattr(data, "columns") or hasattr(data, "column_names"):
+    elif _is_frame(data):
         columns = _frame_columns(data, source)
     elif isinstance(data, Sequence) and not data:
         if names is None:
@@ -79,9 +79,16 @@ def is_cell(value: Any) -> bool:
 
 def categorical_columns(data: Any) -> list[str]:
     """Return the columns of a data frame that have a categorical dtype."""
-    if isinstance(data, Mapping) or not hasattr(data, "columns"):
+    if isinstance(data, Mapping) or not _is_frame(data) or not hasattr(data, "columns"):
         return []
     return [str(name) for name in data.columns if _is_categorical(data[name])]
+
+
+def _is_frame(data: Any) -> bool:
+    """Return whether it is a data frame.  Raises: DataError for one that has no rows yet."""
+    if type(data).__name__ == "LazyFrame":
+        raise DataError("table: must hold its rows (got a LazyFrame); write table.collect()")
+    return hasattr(data, "columns") or hasattr(data, "column_names")
 
 
 def _is_categorical(values: Any) -> bool:
@@ -127,7 +134,15 @@ def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
             f"{source}: a matrix needs a column for each of {', '.join(map(repr, names[:20]))} "
             f"(got {matrix.shape[1]} for {len(names)})"
         )
-    return Table.from_arrays(matrix, names=names, source=source)
+    return Table.from_arrays(_without_mask(data, matrix), names=names, source=source)
+
+
+def _without_mask(given: Any, values: Array) -> Array:
+    """Return numbers with NaN for those that are masked, which are missing."""
+    if not np.ma.is_masked(given):
+        return values
+    unmasked: Array = np.where(given.mask, np.nan, values)
+    return unmasked
 
 
 def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
@@ -150,9 +165,11 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     kind = array.dtype.kind
     given_as_float = kind == "f" and isinstance(values, np.ndarray)  # NumPy has rounded nothing
     if kind in "iuf" and not (name in options.numbers or given_as_float):
-        kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
+        with np.errstate(over="ignore"):  # beyond float16
+            kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
     if kind in "biufM":
-        return column_of(array, where)
+        column = column_of(array, where)
+        return Column(_without_mask(values, column.values), column.kind)
     as_text = name in options.text or _is_categorical(values)
     ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
     cells = next((way() for way in ways if way is not None), None) or array.tolist()

@@ -25,6 +25,7 @@ DAYS = [datetime(2024, 5, 1), datetime(2024, 5, 2), datetime(2024, 5, 3)]
 FORMS = {
     "columns": lambda c: c,
     "arrays": lambda c: {name: np.array(cells) for name, cells in c.items()},
+    "masked arrays": lambda c: {n: _masked(cells) for n, cells in c.items()},
     "rows": lambda c: [dict(zip(c, row, strict=True)) for row in zip(*c.values(), strict=True)],
     "pandas": pd.DataFrame,
     "nullable pandas": lambda c: pd.DataFrame(c).convert_dtypes(),
@@ -32,6 +33,13 @@ FORMS = {
     "pyarrow": pyarrow.table,
     "a table": as_table,
 }
+
+
+def _masked(cells):
+    """Return an array whose missing cells are masked, with another cell below."""
+    filled = [cells[0] if cell is None else cell for cell in cells]
+    kind = "datetime64[ns]" if isinstance(cells[0], datetime) else None
+    return np.ma.masked_array(np.array(filled, kind), [cell is None for cell in cells])
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,11 @@ def test_missing_cells_in_every_form(form):
         assert table[name].missing.tolist() == [False, True]
 
 
+def test_masked_numbers_of_a_matrix_are_missing_cells():
+    table = as_table(np.ma.masked_array([[1, 2], [3, 4]], [[0, 1], [0, 0]]))
+    assert [table[name].missing.tolist() for name in table.names] == [[False] * 2, [True, False]]
+
+
 def test_text_is_read_as_csv_is():
     given = {"n": ["1", " 2.5 ", "NA"], "d": ["2024-05-01", "", "2024-05-02"], "t": ["1", "x", "?"]}
     table = as_table(pd.DataFrame(given))
@@ -94,6 +107,7 @@ WRONG_TABLES = {
     "vectors as cells": ({"a": [np.zeros(2), np.zeros(2)]}, "column 'a', row 1: a number, boolean"),
     "a cell and a column": ({"a": 1, "b": [1, 2]}, "column 'a': as many cells as in other columns"),
     "a row without a name": ([{"a": 1, "b": 2}, {"a": 1}], "row 2: 'b' must be there, as in other"),
+    "no rows yet": (polars.LazyFrame({"a": [1]}), "write table.collect()"),
     "no rows": ([], "at least one row is needed (got an empty list)"),
 }
 
@@ -109,6 +123,11 @@ def test_what_is_no_table_is_refused_in_words(name):
 def test_scalar_arrays_are_cells():
     given = [{"a": np.array(1.5), "b": np.float32(2)}, {"a": np.array(3), "b": np.float32(4)}]
     assert as_table(given)["a"].values.tolist() == [1.5, 3]
+
+
+def test_half_precision_is_read_without_a_warning():
+    frame = pd.DataFrame({"a": np.array([1.5, 3], "float16")})
+    assert as_table(frame)["a"].values.tolist() == [1.5, 3]
 
 
 def test_rows_to_predict_hold_what_the_model_needs(penguins):

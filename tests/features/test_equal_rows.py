@@ -59,7 +59,10 @@ def test_hashes_are_equal_for_equal_rows_alone(dtype):
     x = x.astype(dtype)
     x[3], x[4] = 0.0, -0.0
     hashes = matrix_copies(x).hashes
-    np.testing.assert_array_equal(hashes, matrix_copies(scipy.sparse.csr_matrix(x)).hashes)
+    sparse = scipy.sparse.csr_matrix(x)
+    np.testing.assert_array_equal(hashes, matrix_copies(sparse).hashes)
+    halves = np.repeat(sparse.data / 2, 2), np.repeat(sparse.indices, 2), sparse.indptr * 2
+    np.testing.assert_array_equal(hashes, matrix_copies(scipy.sparse.csr_matrix(halves)).hashes)
     truth = np.unique(x + 0.0, axis=0, return_inverse=True)[1]
     assert Counter(Counter(hashes.tolist()).values()) == Counter(np.bincount(truth).tolist())
     assert len({*zip(hashes.tolist(), truth.tolist(), strict=True)}) == truth.max() + 1
