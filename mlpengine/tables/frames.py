@@ -134,15 +134,7 @@ def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
             f"{source}: a matrix needs a column for each of {', '.join(map(repr, names[:20]))} "
             f"(got {matrix.shape[1]} for {len(names)})"
         )
-    return Table.from_arrays(_without_mask(data, matrix), names=names, source=source)
-
-
-def _without_mask(given: Any, values: Array) -> Array:
-    """Return numbers with NaN for those that are masked, which are missing."""
-    if not np.ma.is_masked(given):
-        return values
-    unmasked: Array = np.where(given.mask, np.nan, values)
-    return unmasked
+    return Table.from_arrays(matrix, names=names, source=source)
 
 
 def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
@@ -168,8 +160,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         with np.errstate(over="ignore"):  # beyond float16
             kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
     if kind in "biufM":
-        column = column_of(array, where)
-        return Column(_without_mask(values, column.values), column.kind)
+        return column_of(array, where)
     as_text = name in options.text or _is_categorical(values)
     ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
     cells = next((way() for way in ways if way is not None), None) or array.tolist()
