@@ -51,7 +51,7 @@ from .collect import RunData, epochs_of, gradients_of
 from .markup import shortened
 from .predictions import predictions_of
 
-with importing("mlpengine.report.pictures", "plots"):
+with importing("drawing pictures", "plots"):
     from matplotlib import style
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
