@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from mlpengine.errors import DtypeError
 
+__all__ = ["Spec", "call"]
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
     from numpy.typing import DTypeLike as DTypeLike

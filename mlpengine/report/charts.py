@@ -34,6 +34,8 @@ from .chart_types import (
 )
 from .markup import number, shortened
 
+__all__ = ["by_epoch", "training_charts"]
+
 Data = Mapping[str, Any]
 
 DOTTED_POINTS = 30
@@ -80,7 +82,7 @@ def by_epoch(
     *,
     powers: bool = False,
 ) -> list[Chart]:
-    """Return a chart of named curves by epoch, if there is one that has values."""
+    """Return a chart of named curves, each its `epoch` and `value`, if one has values."""
     known = [
         (name, array_of(curve["epoch"]), array_of(curve["value"]))
         for name, curve in curves

@@ -60,6 +60,8 @@ with importing("drawing pictures", "plots"):
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+__all__ = ["save_charts", "save_pictures"]
+
 UNDATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
 """Picture formats, and the metadata left out of each so that equal runs give equal bytes."""
 
