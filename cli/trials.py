@@ -13,7 +13,7 @@ from typing import Any
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.files import flush, read_file, similar_file, unflushed
 from mlpengine.common.system import is_orphan
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import as_setting, plural
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.space import overrides
@@ -263,4 +263,4 @@ def _resumable(directory: RunDirectory) -> bool:
 
 def short(value: Any) -> str:
     """Return a value of a space for a line of text."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else as_setting(value)

@@ -18,6 +18,7 @@ MODULES = {
     "mlpengine.models": "Models, tasks, metrics.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",
     "mlpengine.ops": "Ops, activations and losses.",
+    "mlpengine.spec": "Shapes, dtypes and bound calls, for ops.",
     "mlpengine.formula": "Formulas of element-wise functions.",
     "mlpengine.tape": "Recording, programs and derivatives.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
@@ -30,6 +31,8 @@ MODULES = {
     "mlpengine.export": "ONNX and other formats.",
     "mlpengine.export.device": "Training on a device, as C.",
     "mlpengine.report": "The page of a run, of several, or of a sweep.",
+    "mlpengine.report.charts": "Charts as data.",
+    "mlpengine.report.pictures": "Charts as files, by the extra `plots`.",
     "mlpengine.errors": "Every exception that is raised on purpose.",
 }
 """Public modules and what they contain."""

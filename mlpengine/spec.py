@@ -10,6 +10,8 @@ import numpy as np
 
 from mlpengine.errors import DtypeError
 
+__all__ = ["Spec", "call"]
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
     from numpy.typing import DTypeLike as DTypeLike

@@ -1,5 +1,6 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
@@ -24,6 +25,11 @@ def printable(text: str) -> str:
         c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
         for c in text
     )
+
+
+def as_setting(value: Any) -> str:
+    """Return a value of JSON as a config and `--set` take it: null, not None."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def suggestion(wrong: object, names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from mlpengine.common.dataclass import dataclass
 from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
 from mlpengine.features import Preprocessor
+from mlpengine.features.categories import write_one_hots
 from mlpengine.features.computed import with_columns
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
@@ -327,11 +328,8 @@ def features_of(model: Model | None, x: Array) -> tuple[Array, Array]:
         usable[~missing & whole[column.name].missing] = False
     features = np.empty((len(x), preprocessor.n_features))
     numbers.encode(whole, features[:, : numbers.width])
-    place = numbers.width
-    for category in preprocessor.categories:
-        codes = category.encode(whole)
-        features[:, place : place + category.size] = codes[:, None] == np.arange(category.size)
-        place += category.size
+    categories = preprocessor.categories
+    write_one_hots(categories, [c.encode(whole) for c in categories], features[:, numbers.width :])
     return features, usable
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from mlpengine.common.palette import LIGHT, shown_name
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import as_setting, plural
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.spec import Array
 
 from .chart_types import (
-    NAME_LENGTH,
     SHADES,
     Axis,
     Band,
@@ -34,6 +33,8 @@ from .chart_types import (
     name_axis,
 )
 from .markup import number, shortened
+
+__all__ = ["by_epoch", "training_charts"]
 
 Data = Mapping[str, Any]
 
@@ -81,7 +82,7 @@ def by_epoch(
     *,
     powers: bool = False,
 ) -> list[Chart]:
-    """Return a chart of named curves by epoch, if there is one that has values."""
+    """Return a chart of named curves, each its `epoch` and `value`, if one has values."""
     known = [
         (name, array_of(curve["epoch"]), array_of(curve["value"]))
         for name, curve in curves
@@ -421,10 +422,10 @@ def _against(sweep: Data, key: str, done: Sequence[Data]) -> Chart:
         return Chart(title, across, _metric_axis(sweep, y), [Points(x, y)], below=below)
     by_choice: dict[str, list[float]] = {}
     for value, measured in pairs:
-        by_choice.setdefault(shortened(value, NAME_LENGTH), []).append(measured)
-    names = list(by_choice)[:SHOWN_CHOICES]
-    means = array_of(float(np.mean(by_choice[name])) for name in names)
-    return by_name(title, names, means, f"mean {metric}")
+        by_choice.setdefault(as_setting(value), []).append(measured)
+    shown = dict(list(by_choice.items())[:SHOWN_CHOICES])
+    means = array_of(float(np.mean(values)) for values in shown.values())
+    return by_name(title, [*shown], means, f"mean {metric}")
 
 
 def importance_chart(shares: Mapping[str, float], metric: str) -> Chart:

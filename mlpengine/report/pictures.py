@@ -51,7 +51,7 @@ from .collect import RunData, epochs_of, gradients_of
 from .markup import shortened
 from .predictions import predictions_of
 
-with importing("mlpengine.report.pictures", "plots"):
+with importing("drawing pictures", "plots"):
     from matplotlib import style
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -59,6 +59,8 @@ with importing("mlpengine.report.pictures", "plots"):
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
+
+__all__ = ["save_charts", "save_pictures"]
 
 UNDATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
 """Picture formats, and the metadata left out of each so that equal runs give equal bytes."""

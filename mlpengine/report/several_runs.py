@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.common.palette import LIGHT, shown_name
 from mlpengine.common.redaction import shown_path, without_directories
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import as_setting, plural
 from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
 from mlpengine.models.metrics import higher_is_better
@@ -69,7 +69,7 @@ def _few_epochs(known: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     curves = {}
     for name, curve in known["curves"].items():
-        if name.startswith("validation_") or name == "train_loss":
+        if name.startswith("validation_") or name in ("train_loss", "gradient_norm"):
             every = -(-len(curve["epoch"]) // CURVE_POINTS)
             curves[name] = {key: values[::every] for key, values in curve.items()}
     return {**known, "curves": curves}
@@ -135,7 +135,7 @@ def _settings(data: Mapping[str, Any]) -> Markup:
     if not data["settings"]:
         return tag("p", "The settings are the same, or cannot be read.", class_="soft")
     lines = [
-        [key, *(shortened(DASH if v is None else v, 30) for v in values)]
+        [key, *(shortened(DASH if v is None else as_setting(v), 30) for v in values)]
         for key, values in data["settings"].items()
     ]
     text = ""
@@ -200,6 +200,7 @@ def _curves(data: Mapping[str, Any]) -> Markup | None:
         *_overlay(data, "validation_loss", "Validation loss", powers=True),
         *_overlay(data, "train_loss", "Training loss", powers=True),
         *_overlay(data, metric, f"Validation {shown_name(metric.removeprefix('validation_'))}"),
+        *_overlay(data, "gradient_norm", "Gradient norm", powers=True),
     ]
     return grid(charts) if charts else None
 
@@ -278,7 +279,7 @@ def _best_trial(data: Mapping[str, Any]) -> Markup | None:
     best = data["best"]
     if not best:
         return None
-    lines = [[key, shortened(value, 60)] for key, value in best["values"].items()]
+    lines = [[key, shortened(as_setting(value), 60)] for key, value in best["values"].items()]
     parts: list[Content] = [scrolling_table(["setting", "value"], lines, "Its settings")]
     if best.get("config"):
         command = f"mlpengine train {best['config']}"
@@ -308,8 +309,8 @@ def _all_trials(data: Mapping[str, Any]) -> Markup:
     lines = []
     for one in order[:SHOWN_TRIALS]:
         values = [
-            number(v, 3) if isinstance(v, float) else shortened(DASH if v is None else v, 20)
-            for v in (one["values"].get(key) for key in keys)
+            number(v, 3) if isinstance(v, float) else shortened(as_setting(v), 20)
+            for v in (one["values"].get(key, DASH) for key in keys)
         ]
         state = shortened(f"{one['state']}: {one['reason']}" if one["reason"] else one["state"], 60)
         lines.append([number(one["number"]), number(one["value"]), *values, state])

@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING
 from mlpengine.common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mlpengine.training.diagnose import LoopDiagnostics
     from mlpengine.training.loading import load
-    from mlpengine.training.loop import Callback, Loop
+    from mlpengine.training.loop import Callback, Loop, SkipBudget
     from mlpengine.training.trainer import Trainer
 
 __all__ = [
     "Callback",
     "Loop",
+    "LoopDiagnostics",
+    "SkipBudget",
     "Trainer",
     "load",
 ]
@@ -19,11 +22,9 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "diagnose": ("LoopDiagnostics",),
         "loading": ("load",),
-        "loop": (
-            "Callback",
-            "Loop",
-        ),
+        "loop": ("Callback", "Loop", "SkipBudget"),
         "trainer": ("Trainer",),
     },
 )

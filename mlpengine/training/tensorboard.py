@@ -22,7 +22,7 @@ from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop, Result, SkipBudget
 
-with importing("mlpengine.training.tensorboard", "tensorboard"):
+with importing("writing TensorBoard files", "tensorboard"):
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto

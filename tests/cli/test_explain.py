@@ -92,9 +92,7 @@ def test_without_matplotlib_a_line_says_why_there_is_no_picture(mlpengine, run, 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "mlpengine.report.pictures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    reason = (
-        f"no plots: mlpengine.report.pictures needs an optional package: {install_line('plots')}\n"
-    )
+    reason = f"no plots: drawing pictures needs an optional package: {install_line('plots')}\n"
     done = mlpengine("explain", run, "--json")
     assert (done.code, done.err, json.loads(done.out)["plot"]) == (0, reason, None)
     for options, said in (([], 1), (["-q"], 0)):

@@ -268,6 +268,7 @@ def test_runs_are_compared_on_the_same_rows(mlpengine, tmp_path):
     assert ahead[0]["value"] == pytest.approx(values[1] - values[0], rel=1e-5)
     assert ahead[0]["error"] > 0
     assert "fast has the highest accuracy on the test rows" in page.text
+    assert "Gradient norm" in page.text
     three = read_several(mlpengine, "slow", "fast", "gone")
     assert three.numbers["differences"] is None
     assert any("gone: the model cannot be read" in note for note in three.numbers["notes"])
@@ -298,6 +299,19 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     for text in ("Trials: loss", "Which settings matter", "5 complete"):
         assert text in page.text
     assert "mlpengine train runs/best.yaml" in page.text
+
+
+def test_choices_of_a_sweep_are_shown_as_configs_have_them_and_apart(mlpengine, tmp_path):
+    rates = [{"name": "adam", "lr": rate} for rate in (1e-3, 1e-2)]
+    (tmp_path / "sweep.yaml").write_text(
+        WITH_PAGE + "sweep:\n  trials: 2\n  sampler: grid\n  space:\n"
+        f"    optimizer: {{choice: {json.dumps(rates)}}}\n"
+    )
+    done = mlpengine("sweep", "sweep.yaml", "-q", "--out", "runs")
+    page = read("runs/report.html")
+    for rate in map(json.dumps, rates):
+        assert rate in done.out
+        assert any(f"{rate}: " in label for label in page.labels)
     assert str(tmp_path) not in Path("runs/report.html").read_text()
 
 

@@ -47,6 +47,8 @@ COLUMNS = {"a": list(range(40)), "price": list(range(40))}
 
 OPEN = {
     Callback: "keeps the state of a class of the caller's own",
+    training.LoopDiagnostics: "the loop calls it",
+    training.SkipBudget: "a tuple",
     tape.Node: "nodes and tensors are the operands of expressions",
     tape.Tensor: "nodes and tensors are the operands of expressions",
     tape.EagerGradients: "what `backward` returns",

@@ -249,6 +249,8 @@ DEFAULT_LOSS = {
 
 def model_of(names, options, loss=None, activation="silu", **loss_options):
     preprocessor = Preprocessor(**options).fit(table(*names))
+    for category in preprocessor.categories:
+        category.value = 0.25  # as of levels that say little of the target
     loss = loss or DEFAULT_LOSS[preprocessor.task]
     outputs = task_for(preprocessor.target, ops.REGISTRY[loss](**loss_options)).outputs
     mlp = Mlp([preprocessor.n_features, 5, outputs], activation=activation, seed=1)
