@@ -1,5 +1,6 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from html import escape
 from typing import Any
@@ -64,6 +65,14 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         lines.append(f"<tr><th>{escape(title)}</th>{texts}</tr>")
     return f"<table>{''.join(lines)}</table>"
+
+
+def script_json(value: object) -> str:
+    """Return JSON that may stand within a script of a page: no text in it ends the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
