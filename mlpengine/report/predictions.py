@@ -57,9 +57,8 @@ def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[s
     losses, chances = _row_losses(task, held), task.probabilities(held.output)
     order = np.argsort(-losses, kind="stable")[:HARDEST]
     table, numbers = loaded.tables.parts["train" if held.part == OUT_OF_FOLD else held.part]
-    table = loaded.tables.preprocessor.with_computed(
-        table.rows(held.numbers[order] if numbers is None else numbers[held.numbers[order]])
-    )
+    table = table.rows(numbers[held.numbers[order]])
+    table = loaded.tables.preprocessor.with_computed(table)
     shown = [name for name in columns if name in table]
     hardest = []
     for k, row in enumerate(order.tolist()):
