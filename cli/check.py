@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from mlpengine.common.wording import plural, printable
 from mlpengine.config import ConfigFile, load_config, parse_override
@@ -140,9 +139,8 @@ def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
     """Raise DataError for the first cell, in any part, that training would refuse."""
     total, done = sum(tables.rows.values()), 0
     for table, rows in tables.parts.values():
-        numbers = np.arange(table.n_rows) if rows is None else rows
-        for start in range(0, len(numbers), ROWS_AT_ONCE):
-            some = numbers[start : start + ROWS_AT_ONCE]
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
             target = tables.preprocessor.transform(table, some).target
             if target is not None:
                 task.truth(table.rows(some), target)

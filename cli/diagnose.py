@@ -259,7 +259,7 @@ def _hardest(data: LoadedData, model: Model, count: int) -> list[dict[str, Any]]
 
     return [
         {
-            table.numbering: int(numbers[place if rows is None else rows[place]]),
+            table.numbering: int(numbers[rows[place]]),
             "gradient_norm": finite(norms[place]),
             "loss": finite(value),
             "target": named(part.truth[place]),

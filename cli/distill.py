@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
 
 from mlpengine.common.wording import plural
 from mlpengine.config import ConfigFile, Override, load_config, parse_override
@@ -17,7 +16,6 @@ from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.tables import Tables, digests, read_source, read_tables
 from mlpengine.errors import RunError, UsageError
 from mlpengine.models.model import Model
-from mlpengine.spec import Array
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
@@ -199,13 +197,8 @@ def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Table
 
 def _check_same_rows(tables: Tables, known: Tables) -> None:
     """Raise UsageError unless each part holds the rows that it has in the teacher's run."""
-
-    def numbers(part: str, of: Tables) -> Array:
-        table, rows = of.parts[part]
-        return np.arange(table.n_rows) if rows is None else rows
-
-    same = tables.rows == known.rows
-    if not same or any((numbers(p, tables) != numbers(p, known)).any() for p in known.parts):
+    pairs = ((tables.parts[part][1], rows) for part, (_, rows) in known.parts.items())
+    if tables.rows != known.rows or any((own != rows).any() for own, rows in pairs):
         raise UsageError(
             "distill: training, validation and test rows must be those of the teacher, which "
             "learned the others; leave seed and data.split as they are"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from mlpengine.common.files import is_run, missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
@@ -270,8 +269,5 @@ def rows_of_parts(run: Path, model: Model, largest: int) -> list[Table]:
         raise UsageError(
             f"{run}: --int8 needs a run directory, whose training rows tell the ranges of values"
         )
-    file, tables = load_config(run / RESOLVED), []
-    for table, rows in read_tables(file, preprocessor=model.preprocessor).parts.values():
-        numbers = np.arange(table.n_rows) if rows is None else rows
-        tables.append(table.rows(numbers[evenly_spaced(len(numbers), largest)]))
-    return tables
+    parts = read_tables(load_config(run / RESOLVED), preprocessor=model.preprocessor).parts
+    return [table.rows(rows[evenly_spaced(len(rows), largest)]) for table, rows in parts.values()]

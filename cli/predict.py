@@ -204,8 +204,7 @@ def output_columns(
     if isinstance(task, Regression):
         columns = _together(task.columns(output), added)
         return columns, np.stack([*columns.values()], axis=1)
-    chances = task.probabilities(output)
-    assert chances is not None
+    chances = task.predicted_numbers(output)
     labels = _labels(preprocessor, task, output)
     names = preprocessor.classes if isinstance(task, Classification) else _targets(preprocessor)
     of_each = {f"probability_{name}": chances[:, i] for i, name in enumerate(names)}

@@ -13,10 +13,11 @@ from mlpengine.common.files import write_atomically
 from mlpengine.errors import importing
 from mlpengine.spec import Array
 
-from .formatting import DIGITS, csv_lines, decimals, integers, texts
+TEXT_CELLS = 1 << 15
+"""Cells that become text at once."""
 
-TEXT_ROWS = 1 << 13
-"""Rows that become text at once."""
+DIGITS = 9
+"""Significant digits of a number: enough to distinguish float32 values."""
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -71,25 +72,27 @@ def csv_text(columns: Mapping[str, Any], *, header: bool = True) -> str:
         for column in columns.values()
     ]
     rows = max(len(f.codes if isinstance(f, Coded) else f) for f in fields)
-    parts = [b",".join(map(_label, columns)) + b"\n"] if header else []
-    parts += [
-        csv_lines([_field(column, slice(start, start + TEXT_ROWS)) for column in fields])
-        for start in range(0, rows, TEXT_ROWS)
-    ]
-    return b"".join(parts).decode()
+    parts = [",".join(map(_label, columns)) + "\n"] if header else []
+    line = ",".join(f"%.{DIGITS}g" if _is_float(field) else "%s" for field in fields) + "\n"
+    size = max(1, TEXT_CELLS // len(fields))
+    for start in range(0, rows, size):
+        cells = [_cells(field, slice(start, start + size)) for field in fields]
+        parts.append(line * len(cells[0]) % tuple(chain.from_iterable(zip(*cells, strict=True))))
+    return "".join(parts)
 
 
-def _field(column: Array | Coded, rows: slice) -> Array:
-    """Return some rows of a column as text."""
-    if isinstance(column, Coded):
-        used, codes = np.unique(column.codes[rows], return_inverse=True)
-        return texts(codes, [_label(column.labels[code]) for code in used.tolist()])
-    values = column[rows]
-    if values.dtype.kind == "f":
-        return decimals(values)
-    if values.dtype.kind == "b":
-        return texts(values.astype(np.int64), [b"false", b"true"])
-    return integers(values)
+def _is_float(field: Array | Coded) -> bool:
+    return isinstance(field, np.ndarray) and field.dtype.kind == "f"
+
+
+def _cells(field: Array | Coded, rows: slice) -> list[object]:
+    """Return some rows of a column: numbers, and other cells as text."""
+    if isinstance(field, Coded):
+        used, codes = np.unique(field.codes[rows], return_inverse=True)
+        labels = np.array([_label(field.labels[code]) for code in used.tolist()], object)
+        return list(labels[codes].tolist())
+    cells: list[object] = field[rows].tolist()
+    return [*map(plain_text, cells)] if field.dtype.kind == "b" else cells
 
 
 def plain_text(value: object) -> str:
@@ -99,12 +102,12 @@ def plain_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _label(value: object) -> bytes:
+def _label(value: object) -> str:
     """Return a value as a cell of CSV."""
     text = escaped(value) if isinstance(value, str) else plain_text(value)
     if any(character in text for character in ',"\r\n'):
         text = '"' + text.replace('"', '""') + '"'
-    return text.encode()
+    return text
 
 
 def escaped(text: str) -> str:

@@ -72,6 +72,14 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
+def script_json(value: object) -> str:
+    """Return JSON that may stand within a script of a page: no text in it ends the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
     """Return two values; of two mappings only the keys whose values differ, sorted."""
     if not isinstance(first, dict) or not isinstance(second, dict):

@@ -163,12 +163,8 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
             raise file.wrong(("data", "transfer_set"), text)
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
-            train, held = transfer.rows(
-                table if rows is None else table.rows(rows),
-                data.tables.preprocessor,
-                data.task,
-                train,
-            )
+            fitted = data.tables.preprocessor
+            train, held = transfer.rows(table.rows(rows), fitted, data.task, train)
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
@@ -223,7 +219,7 @@ def _warn_of_new_rows(tables: Tables) -> None:
     """Log what the training of an earlier run did not see in the rows of this one."""
     new = NewRows(tables.preprocessor)
     table, rows = tables.parts["train"]
-    for line in new.add(table if rows is None else table.rows(rows)).lines():
+    for line in new.add(table.rows(rows)).lines():
         _log.warning("warning: %s: %s", table.source, line)
 
 

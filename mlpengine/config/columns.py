@@ -43,7 +43,6 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     if target is None or len(target.columns) != 1 or task == "multilabel":
         return []
     table, rows = tables.parts["train"]
-    rows = np.arange(table.n_rows) if rows is None else rows
     sample = table.rows(rows[:: -(-len(rows) // EXAMINED_ROWS)])
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
     sample = tables.preprocessor.with_computed(sample)

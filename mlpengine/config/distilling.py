@@ -182,12 +182,11 @@ class Teacher:
         return [] if target is None else target.columns
 
     def _rows(self, part: str) -> Array:
-        table, rows = self.data.tables.parts[part]
-        return np.arange(table.n_rows) if rows is None else rows
+        return self.data.tables.parts[part][1]
 
     def _table(self, part: str, rows_of: RowsOf) -> Table:
         """Return rows of a part as a table."""
-        table, rows = self.data.tables.parts[part][0], self._rows(part)
+        table, rows = self.data.tables.parts[part]
         columns = {name: table[name].take(rows_of(name, rows)) for name in table.names}
         return Table(columns, table.source, first_line=table.first_line, origin=rows_of("", rows))
 

@@ -39,8 +39,8 @@ class Tables(NamedTuple):
     """Rows by part, of one or several files, and the preprocessing fitted on the training rows."""
 
     preprocessor: Preprocessor
-    parts: dict[str, tuple[Table, Array | None]]
-    """Table and row numbers (None: all) of train, validation, test; empty parts are left out."""
+    parts: dict[str, tuple[Table, Array]]
+    """Table and row numbers of train, validation, test; empty parts are left out."""
 
     remarks: list[str]
     """A line for each reason why rows of a file are left out."""
@@ -54,15 +54,12 @@ class Tables(NamedTuple):
     @property
     def rows(self) -> dict[str, int]:
         """Number of rows of each part."""
-        return {
-            name: table.n_rows if rows is None else len(rows)
-            for name, (table, rows) in self.parts.items()
-        }
+        return {name: len(rows) for name, (_, rows) in self.parts.items()}
 
     def place(self, part: str, row: int) -> str:
         """Return the place of a row of a part in its source: "line 17", or "row 16" of arrays."""
         table, rows = self.parts[part]
-        return table.place(row if rows is None else int(rows[row]))
+        return table.place(int(rows[row]))
 
 
 def read_tables(
@@ -98,15 +95,17 @@ def read_tables(
     usable = {
         name: usable_rows(other, target, rows_in_use(file, other)) for name, other in tables.items()
     }
-    rows = _split(file, table, target, usable["train"].rows, own_files=set(tables))
+    kept = {
+        name: np.arange(tables[name].n_rows) if one.rows is None else one.rows
+        for name, one in usable.items()
+    }
+    rows = _split(file, table, target, kept["train"], own_files=set(tables))
     counted = len(rows["train"])
     rows["train"], weights, copies = _learned_once(file, table, target, rows["train"])
     if preprocessor is None:
         preprocessor = _preprocessor(file, target).fit(table, rows["train"])
-    parts: dict[str, tuple[Table, Array | None]] = {
-        name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])
-    }
-    parts |= {name: (other, usable[name].rows) for name, other in tables.items() if name != "train"}
+    parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
+    parts |= {name: (other, kept[name]) for name, other in tables.items() if name != "train"}
     remarks = [line for one in usable.values() for line in one.remarks]
     if copied := counted - len(rows["train"]):
         remarks.append(
@@ -367,14 +366,13 @@ def _learned_once(
 
 
 def _split(
-    file: ConfigFile, table: Table, target: list[str], kept: Array | None, own_files: set[str]
+    file: ConfigFile, table: Table, target: list[str], rows: Array, own_files: set[str]
 ) -> dict[str, Array]:
-    """Return the rows of each part; `kept` are those to divide, None for all."""
+    """Return which of the rows each part has."""
     config = file.config
     shares = {"validation": config.validation_share, "test": config.data.split.test}
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
-    rows = np.arange(table.n_rows) if kept is None else kept
-    together = _kept_together(file, table, target, kept)
+    together = _kept_together(file, table, target, rows)
     copies = _copies(file, table, target, rows) if any(shares.values()) else None
     with file.errors_at("data", "split"):
         parts = split_rows(
@@ -427,13 +425,11 @@ def dividing_values(table: Table, key: str, name: str) -> Array:
 
 
 def _kept_together(
-    file: ConfigFile, table: Table, target: list[str], rows: Array | None
+    file: ConfigFile, table: Table, target: list[str], rows: Array
 ) -> dict[str, Array]:
     """Return the column that decides how rows are divided: labels, groups or times, if any."""
     split, task = file.config.data.split, file.config.data.task
-    table = table.select(filter(None, [*target, split.group, split.time]))
-    if rows is not None:
-        table = table.rows(rows)
+    table = table.select(filter(None, [*target, split.group, split.time])).rows(rows)
     for key, name in (("time", split.time), ("group", split.group)):
         if name:
             return {f"{key}s": dividing_values(table, key, name)}

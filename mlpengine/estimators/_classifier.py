@@ -141,9 +141,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)
-        chances = self._task().probabilities(output)
-        assert chances is not None
-        return chances
+        return self._task().predicted_numbers(output)
 
     @called_as("estimator.predict_set(X)")
     def predict_set(self, X: Any, level: float = 0.9) -> Array:

@@ -38,24 +38,22 @@ def label_array(classes: Sequence[Label]) -> Array:
 def largest_difference(model: Model, table: Table, outputs: list[Any]) -> float:
     """Return how far `outputs` for a table are from our own; infinity where a label differs."""
     ours, task = model.forward(model.preprocessor.features_of(table)), model.task
+    expected = task.predicted_numbers(ours)
     if isinstance(task, Regression):
-        expected = np.stack([*task.columns(ours).values()], axis=1)
         count, theirs = len(task.loss.predictions), outputs[0]
         if task.target.log:
             expected, theirs = np.log(expected), np.log(theirs)
         center, scale = (np.repeat(a, count) for a in (task.target.center, task.target.scale))
         return largest_error((theirs - center) / scale, (expected - center) / scale)
-    chances = task.probabilities(ours)
-    assert chances is not None
     labels = task.predict(ours)
     if isinstance(task, MultiLabel):
-        sure = np.abs(chances - 0.5) > EXPORT_TOLERANCE
+        sure = np.abs(expected - 0.5) > EXPORT_TOLERANCE
     else:
         labels = label_array(model.preprocessor.classes)[labels]
-        ordered = np.sort(chances, axis=1)
+        ordered = np.sort(expected, axis=1)
         sure = ordered[:, -1] - ordered[:, -2] > 2 * EXPORT_TOLERANCE
     agree = bool((outputs[1] == labels)[sure].all())
-    return largest_error(outputs[0], chances) if agree else np.inf
+    return largest_error(outputs[0], expected) if agree else np.inf
 
 
 def largest_error(outputs: Array, ours: Array) -> float:

@@ -12,7 +12,7 @@ from mlpengine.errors import NumericalError
 from mlpengine.export._device import DeviceStep
 from mlpengine.features import Preprocessor
 from mlpengine.features.categories import write_one_hots
-from mlpengine.features.computed import with_columns
+from mlpengine.features.computed import finite_rows, with_columns
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
@@ -223,9 +223,7 @@ def _x_draws(step: DeviceStep, spread: float) -> Draws:
     if step.model is None:
         return Draws.of([(0.0, 1.0, 0, False)] * step.inputs)
     preprocessor = step.model.preprocessor
-    columns = []
-    numbers = preprocessor.numbers
-    assert numbers is not None
+    columns, numbers = [], preprocessor.fitted_numbers
     known = {s.column: i for i, s in enumerate(numbers.sources) if not s.part and not s.minus}
     categories = {c.column: c for c in preprocessor.categories}
     for name in preprocessor.columns:
@@ -316,16 +314,10 @@ def features_of(model: Model | None, x: Array) -> tuple[Array, Array]:
     if model is None:
         return x, np.array(np.isfinite(x).all(axis=1))
     preprocessor = model.preprocessor
-    numbers = preprocessor.numbers
-    assert numbers is not None
+    numbers = preprocessor.fitted_numbers
     table = _table(preprocessor, x)
     whole = with_columns(table, preprocessor.computed, strict=False)
-    usable: Array = np.ones(len(x), bool)
-    for column in preprocessor.computed:
-        missing = np.zeros(len(x), bool)
-        for name in column.reads:
-            missing |= whole[name].missing
-        usable[~missing & whole[column.name].missing] = False
+    usable = finite_rows(whole, preprocessor.computed)
     features = np.empty((len(x), preprocessor.n_features))
     numbers.encode(whole, features[:, : numbers.width])
     categories = preprocessor.categories
@@ -358,10 +350,4 @@ def _learned(step: DeviceStep, y: Array) -> Array:
 
 def predicted_numbers(model: Model | None, outputs: Array) -> Array:
     """Return what the predictions of rows hold, in float64."""
-    if model is None:
-        return outputs.astype(np.float64)
-    if isinstance(model.task, Regression):
-        return np.stack([*model.task.columns(outputs).values()], axis=1)
-    chances = model.task.probabilities(outputs)
-    assert chances is not None
-    return chances
+    return outputs.astype(np.float64) if model is None else model.task.predicted_numbers(outputs)

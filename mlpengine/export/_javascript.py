@@ -1,6 +1,5 @@
 """A model as one JavaScript module, or as WebAssembly with a module that loads it."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import CalledProcessError, run
@@ -13,6 +12,7 @@ from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.scalar.statements import read_statements
 from mlpengine.backends.scalar.text import comment_text
 from mlpengine.backends.values import UnsupportedError
+from mlpengine.common.wording import script_json
 from mlpengine.errors import CompileError, MissingExtraError, UsageError
 from mlpengine.export._model_c import model_code
 from mlpengine.export._report import Exported
@@ -80,17 +80,16 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 
     Raises: UsageError for what has no JavaScript.
     """
-    code, text, call = _statements(model)
+    code, text, call, inputs, outputs = _statements(model)
     script = JavaScript(code.real == "float")
     try:
         script.add(read_statements(text))
     except UnsupportedError as error:
         raise UsageError(f"export: every op must have a JavaScript form (got {error})") from error
-    inputs, outputs = _sizes(model)
     x, out = script.reserve(inputs), script.reserve(outputs)
     module = TITLE.format(title=comment_text(code.title)) + script.text()
     module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call=call.format("$x, $out"))
-    return (module + _interface(model)).encode(), _exported("js", model)
+    return (module + _interface(model, inputs)).encode(), _exported("js", model)
 
 
 def to_wasm(model: Model | Network, file: str) -> tuple[bytes, Exported]:
@@ -98,8 +97,7 @@ def to_wasm(model: Model | Network, file: str) -> tuple[bytes, Exported]:
 
     Raises: UsageError for what has no C; MissingExtraError without zig.
     """
-    code, text, call = _statements(model)
-    inputs, outputs = _sizes(model)
+    code, text, call, inputs, outputs = _statements(model)
     places = WASM_PLACES.format(
         inputs=inputs, outputs=outputs, run=f"return {call.format('wasm_x, wasm_out')};"
     )
@@ -108,9 +106,8 @@ def to_wasm(model: Model | Network, file: str) -> tuple[bytes, Exported]:
     bits = 32 if code.real == "float" else 64
     module = LOADER.format(title=comment_text(code.title), file=quote(file), bits=bits)
     x, out = (f"$wasm.{place}_at() / $memory.BYTES_PER_ELEMENT" for place in ("x", "out"))
-    module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call="$wasm.run()") + _interface(
-        model
-    )
+    module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call="$wasm.run()")
+    module += _interface(model, inputs)
     return data, _exported("wasm", model, beside={".mjs": module.encode()})
 
 
@@ -129,27 +126,23 @@ def _compiled(source: str) -> bytes:
         return (folder / "model.wasm").read_bytes()
 
 
-def _statements(model: Model | Network) -> tuple[NetworkCode, str, str]:
-    """Return the network, all statements, and the call that predicts, for its arguments."""
+def _statements(model: Model | Network) -> tuple[NetworkCode, str, str, int, int]:
+    """Return the network, all statements, the call that predicts, for its arguments, and sizes.
+
+    These are how many numbers a row and its prediction have.
+    """
     if isinstance(model, Network):
         code = network_code(model, name="network")
-        return code, code.text, "(network({}), 1)"
+        return code, code.text, "(network({}), 1)", code.in_dim, code.out_dim
     whole = model_code(model, "model", rounded=ROUNDED_IN_PAGES)
-    return whole.network, whole.network.text + whole.text, f"{whole.predict}({{}})"
+    code, table, call = whole.network, whole.table, f"{whole.predict}({{}})"
+    return code, code.text + whole.text, call, table.inputs, table.outputs
 
 
-def _sizes(model: Model | Network) -> tuple[int, int]:
-    """Return how many numbers a row and its prediction have."""
+def _interface(model: Model | Network, inputs: int) -> str:
+    """Return what a module that reads so many numbers exports, in JavaScript."""
     if isinstance(model, Network):
-        code = network_code(model)
-        return code.in_dim, code.out_dim
-    return len(model.columns), len(description(model)["names"])
-
-
-def _interface(model: Model | Network) -> str:
-    """Return what a module exports, in JavaScript."""
-    if isinstance(model, Network):
-        return PREDICT.format(inputs=_sizes(model)[0])
+        return PREDICT.format(inputs=inputs)
     known = description(model)
     has_dates = any(column["kind"] == "date" for column in known["columns"])
     parts = ["row", *["dates"] * has_dates, *["intervals"] * ("intervals" in known)]
@@ -158,20 +151,11 @@ def _interface(model: Model | Network) -> str:
     return text.replace("DESCRIPTION", script_json(known), 1)
 
 
-def script_json(value: object) -> str:
-    """Return JSON that may stand within a script, also of a page."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":  # so that no text ends the element
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
-
-
 def description(model: Model) -> dict[str, Any]:
     """Return what a module knows of columns and predictions, ready for JSON."""
     preprocessor, task = model.preprocessor, model.task
     categories = {category.column: category for category in preprocessor.categories}
-    numbers = preprocessor.numbers
-    assert numbers is not None
+    numbers = preprocessor.fitted_numbers
     columns: list[dict[str, Any]] = []
     for name in preprocessor.columns:
         if category := categories.get(name):

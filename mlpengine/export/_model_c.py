@@ -229,13 +229,11 @@ def int8_report(
     """Return what `integers` err on a table, and what the `source` with them and `real` needs."""
     features, task = model.features(table), model.task
     ours, theirs = model.forward(features), integers.outputs(features)
-    same = None
+    differences = np.abs(task.predicted_numbers(ours) - task.predicted_numbers(theirs))
     if isinstance(task, Regression):
-        columns, changed = task.columns(ours), task.columns(theirs)
-        apart = {name: np.abs(columns[name] - changed[name]) for name in columns}
+        apart, same = dict(zip(task.column_names, differences.T, strict=True)), None
     else:
-        chances, others = (np.asarray(task.probabilities(o)) for o in (ours, theirs))
-        apart = {"probabilities": np.abs(chances - others)}
+        apart = {"probabilities": differences}
         same = float(np.mean(task.predict(ours) == task.predict(theirs)))
     size = 4 if real == "float" else 8
     return Int8Report(
@@ -251,8 +249,7 @@ def int8_report(
 
 def _needs_double(model: Model, rounded: float) -> bool:
     """Return whether a float rounds cells of a column by more than this share of their spread."""
-    numbers, kinds = model.preprocessor.numbers, model.preprocessor.kinds
-    assert numbers is not None
+    numbers, kinds = model.preprocessor.fitted_numbers, model.preprocessor.kinds
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)
     size = np.abs(numbers.center) + 3 * spread
@@ -264,8 +261,8 @@ def _needs_double(model: Model, rounded: float) -> bool:
 def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
     """Return a row with a usual cell in each column, and the numbers that C takes for it."""
     preprocessor = model.preprocessor
-    numbers, categories = preprocessor.numbers, {c.column: c for c in preprocessor.categories}
-    assert numbers is not None
+    numbers = preprocessor.fitted_numbers
+    categories = {c.column: c for c in preprocessor.categories}
     fills = {s.column: i for i, s in enumerate(numbers.sources) if not s.part and not s.minus}
     row: dict[str, Any] = {}
     cells: list[float] = []
@@ -298,10 +295,8 @@ def _answer(model: Model, row: dict[str, Any], integers: IntegerNetwork | None) 
             output = integers.outputs(model.features(model.table(row)))
     except DataError:  # a usual cell is beyond what the reader takes: there is no example
         return np.full(len(_names(model)), np.nan)
-    if isinstance(model.task, Regression):
-        return np.array([column[0] for column in model.task.columns(output).values()])
-    chances: Array = np.asarray(model.task.probabilities(output))[0]
-    return chances
+    answer: Array = model.task.predicted_numbers(output)[0]
+    return answer
 
 
 def _names(model: Model) -> list[str]:

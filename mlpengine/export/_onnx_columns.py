@@ -6,7 +6,6 @@ from math import nan, pi
 
 import numpy as np
 
-from mlpengine.errors import UsageError
 from mlpengine.export._onnx_feed import numeric_levels
 from mlpengine.export._onnx_graph import ML, Graph
 from mlpengine.features import Preprocessor
@@ -30,9 +29,7 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     missing where it is one of the spellings that our reader takes for missing.  Arithmetic is that
     of the preprocessor, operation by operation.
     """
-    numbers = preprocessor.numbers
-    if numbers is None:
-        raise UsageError("export: the preprocessing must be fitted first")
+    numbers = preprocessor.fitted_numbers
     texts = {c.column for c in preprocessor.categories if numeric_levels(c) is None}
     for name in preprocessor.columns:
         graph.input(name, "string" if name in texts else "float64", 1)

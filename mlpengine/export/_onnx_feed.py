@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.features import Preprocessor
 from mlpengine.features.categories import Category, coded
 from mlpengine.features.column_kinds import FeatureKind
-from mlpengine.features.computed import ComputedColumn, with_columns
+from mlpengine.features.computed import ComputedColumn, finite_rows, with_columns
 from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
 from mlpengine.tables.cells import WORDS
@@ -55,9 +55,7 @@ def _number(text: str) -> float:
 def probe_table(preprocessor: Preprocessor) -> Table:
     """Return random rows with every level, an unknown one, and missing cells where allowed."""
     rng = np.random.default_rng(0)
-    numbers = preprocessor.numbers
-    if numbers is None:
-        return Table({})
+    numbers = preprocessor.fitted_numbers
     columns = {c.column: _probe_category(c, rng) for c in preprocessor.categories}
     spread = np.where(numbers.factor == 0, 1.0, numbers.factor)
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
@@ -95,13 +93,7 @@ def _probe_numbers(
 
 def _in_domain(table: Table, computed: Sequence[ComputedColumn]) -> Table:
     """Return the rows of a table in which every formula is finite or reads a missing cell."""
-    whole = with_columns(table, computed, strict=False)
-    valid = np.ones(table.n_rows, bool)
-    for column in computed:
-        known = np.ones(table.n_rows, bool)
-        for name in column.reads:
-            known &= ~whole[name].missing
-        valid &= ~whole[column.name].missing | ~known
+    valid = finite_rows(with_columns(table, computed, strict=False), computed)
     return table if valid.all() else table.rows(valid)
 
 

@@ -195,9 +195,7 @@ def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> str
 # ---------------------------------------------------------------- features
 def _features(preprocessor: Preprocessor, real: str) -> str:
     """Return ``int features(x, f)`` and what it needs."""
-    numbers = preprocessor.numbers
-    if numbers is None:
-        raise UsageError("export: the preprocessing must be fitted first")
+    numbers = preprocessor.fitted_numbers
     columns = {name: f"x[{i}]" for i, name in enumerate(preprocessor.columns)}
     dates = [name for name, kind in preprocessor.kinds.items() if kind == "date"]
     if dates and real == "float":

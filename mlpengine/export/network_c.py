@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions, array, constants, identifier, indented
+from mlpengine.backends.scalar.text import Functions, array, constants, indented
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.common.buffers import address_of
 from mlpengine.common.dataclass import dataclass
@@ -109,12 +109,8 @@ def network_code(
     `real` is the type of all numbers, by default that of the network; `functions` are those that
     further code shares with it.
 
-    Raises: UsageError if `name` is no C identifier or an op has no C.
+    `name` is a C identifier.  Raises: UsageError if an op has no C.
     """
-    if not name.isidentifier() or not name.isascii():
-        raise UsageError(
-            f"export: name must be a C identifier, such as {identifier(name)} (got {name!r})"
-        )
     functions = functions or Functions()
     functions.names.taken.add(name)
     several = not isinstance(networks, Network)

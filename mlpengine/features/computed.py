@@ -129,6 +129,17 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
     return all_rows
 
 
+def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
+    """Return a bool for each row of what `with_columns` returned: whether formulas are finite.
+
+    One that reads a missing cell counts as finite.
+    """
+    finite = np.ones(table.n_rows, bool)
+    for column in columns:
+        finite &= ~table[column.name].missing | _missing(table, column.reads)
+    return finite
+
+
 def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColumn] = ()) -> Array:
     """Return a bool for each row: whether a filter is true there; False where a cell is missing.
 

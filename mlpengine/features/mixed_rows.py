@@ -78,8 +78,7 @@ class MixedRows:
 
 def _places(fitted: Preprocessor, features: Array) -> Array:
     """Return scaled numbers and one-hot categories, by whose distance rows are near, in float32."""
-    numbers = fitted.numbers
-    assert numbers is not None
+    numbers = fitted.fitted_numbers
     values = features[:, : len(numbers.sources)].astype(np.float64)
     deviation = values.std(axis=0)
     values -= values.mean(axis=0)

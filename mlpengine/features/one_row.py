@@ -64,8 +64,7 @@ class RowEncoder:
     """
 
     def __init__(self, preprocessor: Preprocessor, out: Array) -> None:
-        numbers = preprocessor.numbers
-        assert numbers is not None
+        numbers = preprocessor.fitted_numbers
         self._numbers, self._out, self._row = numbers, out[:, : numbers.width], out[0]
         self.unknown: dict[str, str] = {}
         self.far: dict[str, float] = {}

@@ -300,7 +300,6 @@ class Preprocessor:
 
     def _checked(self, table: Table, rows: Array | None) -> Table:
         """Return a table with the computed columns, whose columns are those of training."""
-        self._fitted()
         table = with_columns(self._own(table), self.computed, rows)
         self._check_columns(table)
         return table
@@ -309,7 +308,7 @@ class Preprocessor:
         self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
     ) -> None:
         """Write the features of some rows, for which there are the codes of each category."""
-        numbers = self._fitted()
+        numbers = self.fitted_numbers
         width = numbers.width
         numbers.encode(table, out[:, :width], rows)
         if self.categories:
@@ -340,7 +339,7 @@ class Preprocessor:
         Raises: DataError unless the table has stored columns, or all features are numbers in one
             matrix, such as an `.npy` file.
         """
-        numbers = self._fitted()
+        numbers = self.fitted_numbers
         if stored_file(table) is not None:
             return self._prepared(table, rows, batch_size, window)
         self._check_columns(table)
@@ -418,7 +417,9 @@ class Preprocessor:
             weights = row_weights(part, self.options.weight).astype(self.options.dtype)
         return encoded, weights
 
-    def _fitted(self) -> Numbers:
+    @property
+    def fitted_numbers(self) -> Numbers:
+        """The features that are numbers.  Raises: DataError before `fit`."""
         if self.numbers is None:
             raise DataError(
                 "preprocessor: fit must be called first; write preprocessor.fit(table), then "
@@ -461,13 +462,13 @@ class Preprocessor:
     def feature_names(self) -> list[str]:
         """The name of each column of the feature matrix."""
         one_hot = [name for c in self.categories for name in c.names]
-        return self._fitted().names + one_hot
+        return self.fitted_numbers.names + one_hot
 
     @property
     def n_features(self) -> int:
         """Columns of the feature matrix."""
         one_hot = sum(category.size for category in self.categories)
-        return self._fitted().width + one_hot
+        return self.fitted_numbers.width + one_hot
 
     @property
     def n_outputs(self) -> int:
@@ -477,7 +478,7 @@ class Preprocessor:
     @property
     def constant(self) -> list[str]:
         """Features that did not vary in training and are 0 everywhere."""
-        return self._fitted().constant
+        return self.fitted_numbers.constant
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything about it, ready for JSON, which keeps every float exactly."""
@@ -490,7 +491,7 @@ class Preprocessor:
                 "reading": self.options.reading.to_dict(),
             },
             "kinds": dict(self.kinds),
-            "numbers": self._fitted().state_dict(),
+            "numbers": self.fitted_numbers.state_dict(),
             "categories": [category.state_dict() for category in self.categories],
             "target": self.target.state_dict() if self.target else None,
             "reads": self.formula_columns,

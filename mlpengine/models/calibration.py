@@ -287,8 +287,7 @@ def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | No
     """
 
     def loss(logarithm: float) -> float:
-        chances = task.probabilities(output.astype(np.float64) / exp(logarithm))
-        assert chances is not None
+        chances = task.predicted_numbers(output.astype(np.float64) / exp(logarithm))
         return _log_loss(chances, truth, weights)
 
     low, high = map(log, TEMPERATURES)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.errors import DataError
 from mlpengine.features import Preprocessor
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.model import Model
@@ -60,9 +59,7 @@ class Dependence(NamedTuple):
 
 def feature_columns(preprocessor: Preprocessor) -> list[str]:
     """Return the column of the table, or the computed one, that each feature comes from."""
-    numbers = preprocessor.numbers
-    if numbers is None:
-        raise DataError("explain: the preprocessing must be fitted first")
+    numbers = preprocessor.fitted_numbers
     sources = [source.column for source in numbers.sources]
     names = [*sources, *(sources[i] for i in numbers.bins.columns)]
     names += [sources[i] for i in numbers.flagged]

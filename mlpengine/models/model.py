@@ -156,7 +156,7 @@ class Model(KnownAttributes):
                 f"predict_proba: a model of classes is needed (this one predicts numbers of "
                 f"{', '.join(map(repr, self.target))})"
             )
-        return self._chances(self.outputs(data))
+        return self._task.predicted_numbers(self.outputs(data))
 
     @called_as("model.predict_columns(table)")
     def predict_columns(self, data: Any) -> dict[str, Array]:
@@ -292,7 +292,7 @@ class Model(KnownAttributes):
         """Return `predict_set` (rows, classes) for outputs (rows, out_dim)."""
         if self.sets is None:
             raise self._without_folds("set", "classes")
-        return self.sets.contain(self._chances(output), level)
+        return self.sets.contain(self._task.predicted_numbers(output), level)
 
     def _without_folds(self, where: str, what: str) -> UsageError:
         networks = plural(len(self.networks), "network")
@@ -313,12 +313,7 @@ class Model(KnownAttributes):
         outputs = outputs_of(self.networks, x)
         if isinstance(self._task, Regression):
             return spread([self._task.predict(output) for output in outputs])
-        return spread([self._chances(output) for output in outputs])
-
-    def _chances(self, output: Array) -> Array:
-        chances = self._task.probabilities(output)
-        assert chances is not None
-        return chances
+        return spread([self._task.predicted_numbers(output) for output in outputs])
 
     def table(self, data: Any) -> Table:
         """Return data in any form as a table with the kinds that training read.

@@ -195,6 +195,10 @@ class Task(KnownAttributes, ABC):
         """Return float64 probabilities (rows, classes) or (rows, labels); None for regression."""
         return None
 
+    def predicted_numbers(self, output: Array) -> Array:
+        """Return `probabilities`; of regression everything that the loss predicts, by column."""
+        return np.asarray(self.probabilities(output))
+
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
         """Return one output (rows, out_dim) for those of several networks, the first axis.
 
@@ -347,11 +351,13 @@ class Regression(Task):
             return self.target.inverse(output)
         return self._predictions(output)[self.loss.point]
 
+    def predicted_numbers(self, output: Array) -> Array:
+        values = np.stack(self._predictions(output), axis=2)
+        return values.reshape(len(values), values.shape[1] * values.shape[2])
+
     def columns(self, output: Array) -> dict[str, Array]:
         """Return everything that the loss predicts, by name, in the order of the targets."""
-        values = np.stack(self._predictions(output), axis=2)
-        flat = values.reshape(len(values), values.shape[1] * values.shape[2])
-        return dict(zip(self.column_names, flat.T, strict=True))
+        return dict(zip(self.column_names, self.predicted_numbers(output).T, strict=True))
 
     @property
     def column_names(self) -> list[str]:

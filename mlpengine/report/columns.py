@@ -11,7 +11,6 @@ from mlpengine.errors import MlpEngineError
 from mlpengine.features import profile
 from mlpengine.features.checks import column_profile
 from mlpengine.features.unlike import KS_LIMIT
-from mlpengine.spec import Array
 from mlpengine.tables import Column, Table
 
 REPORT_COLUMNS = 200
@@ -29,7 +28,7 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     tables, data = loaded.tables, loaded.file.config.data
     preprocessor = tables.preprocessor
     samples = {
-        name: preprocessor.with_computed(_sample(table, numbers, rows))
+        name: preprocessor.with_computed(table.rows(numbers[evenly_spaced(len(numbers), rows)]))
         for name, (table, numbers) in tables.parts.items()
     }
     train = samples["train"]
@@ -74,12 +73,6 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
         "where": data.where,
         "computed": dict(data.features),
     }
-
-
-def _sample(table: Table, numbers: Array | None, rows: int) -> Table:
-    count = table.n_rows if numbers is None else len(numbers)
-    chosen = evenly_spaced(count, rows)
-    return table.rows(chosen if numbers is None else numbers[chosen])
 
 
 def _uses(loaded: LoadedData) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The page of a report: HTML without scripts, readable on phones, screens and paper."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from math import isfinite
@@ -11,7 +10,7 @@ import numpy as np
 
 from mlpengine.common import palette
 from mlpengine.common.palette import shown_name
-from mlpengine.common.wording import plural
+from mlpengine.common.wording import plural, script_json
 from mlpengine.config.standing import PART_PHRASES
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
@@ -76,16 +75,13 @@ def page(
     notes = [tag("li", note) for note in data.get("notes", ())]
     if notes:
         bodies.append(tag("section", tag("h2", "What is missing here"), tag("ul", *notes)))
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":  # so that no text of the data ends the element
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
     return html_page(
         title, POLICY, style(),
         tag("header", lead, tag("nav", tag("ul", *links), aria_label="Sections")),
         tag("main", *bodies),
         tag("footer", "All numbers of this page are in it as JSON, in the element ",
             tag("code", "report-data"), "."),
-        tag("script", Markup(text), type="application/json", id="report-data"),
+        tag("script", Markup(script_json(data)), type="application/json", id="report-data"),
     )  # fmt: skip
 
 

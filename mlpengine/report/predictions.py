@@ -57,9 +57,8 @@ def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[s
     losses, chances = _row_losses(task, held), task.probabilities(held.output)
     order = np.argsort(-losses, kind="stable")[:HARDEST]
     table, numbers = loaded.tables.parts["train" if held.part == OUT_OF_FOLD else held.part]
-    table = loaded.tables.preprocessor.with_computed(
-        table.rows(held.numbers[order] if numbers is None else numbers[held.numbers[order]])
-    )
+    table = table.rows(numbers[held.numbers[order]])
+    table = loaded.tables.preprocessor.with_computed(table)
     shown = [name for name in columns if name in table]
     hardest = []
     for k, row in enumerate(order.tolist()):
@@ -167,8 +166,7 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
 
     Of two classes that of the second, of more that of the predicted one, of labels all.
     """
-    chances, truth = task.probabilities(held.output), held.rows.truth
-    assert chances is not None
+    chances, truth = task.predicted_numbers(held.output), held.rows.truth
     if isinstance(task, MultiLabel):
         said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"
     elif chances.shape[1] == 2:
@@ -235,7 +233,7 @@ def _row_losses(task: Task, held: Held) -> Array:
         off, scale = np.abs(held.predicted - truth), truth.std(axis=0)
         losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
         return losses
-    chances = np.asarray(task.probabilities(held.output))
+    chances = task.predicted_numbers(held.output)
     if isinstance(task, MultiLabel):
         right = np.where(truth > 0.5, chances, 1 - chances)
         return np.asarray(-np.log(np.maximum(right, 1e-12)).sum(axis=1))

@@ -59,8 +59,7 @@ class HeldRows:
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
             return {"residuals": Residuals.of(self.drawn - predicted, predicted)}
-        chances, rows = task.probabilities(forward(self.x)), np.arange(len(self.x))
-        assert chances is not None
+        chances, rows = task.predicted_numbers(forward(self.x)), np.arange(len(self.x))
         classes = self.drawn[:, 0].astype(np.int64)
         student, teacher = _logit(chances[rows, classes]), _logit(self.taught[rows, classes])
         moved = 1 / (1 + np.exp(teacher - student - _logit(self.drawn[:, 1])))

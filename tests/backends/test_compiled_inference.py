@@ -189,12 +189,6 @@ def test_the_name_may_be_one_of_the_file(name, tmp_path):
         subprocess.run(command, cwd=tmp_path, check=True)
 
 
-@pytest.mark.parametrize("name", ["2x", "a b", "é", ""])
-def test_the_name_must_be_one_of_c(name):
-    with pytest.raises(UsageError, match="must be a C identifier"):
-        export_c(Mlp([2, 1]), name=name)
-
-
 def test_weights_that_are_not_finite_are_not_exported():
     mlp = Mlp([2, 1])
     mlp.params.flat[0] = np.nan
