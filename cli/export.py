@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mlpengine.common.files import is_run, missing, not_a_run
+from mlpengine.common.files import is_run, keep_input, missing, not_a_run
 from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
@@ -168,6 +168,7 @@ def command(
     path = out or source.parent / EXPORT_NAMES[form or "onnx"]
     if package is None and path.is_dir():
         raise UsageError(f"{path}: is a directory; name a file by --out")
+    keep_input(path, source, "the model")
     if package is not None and out is None:
         path = path.with_suffix("")
     if form == PAGE_FORMAT or (form is None and path.suffix == ".html"):

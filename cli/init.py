@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from mlpengine.common.files import similar_file, write_atomically
+from mlpengine.common.files import keep_input, similar_file, write_atomically
 from mlpengine.common.wording import hint, plural
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.errors import DataError, UsageError
@@ -106,6 +106,9 @@ def command(
     path = None if out == "-" else Path(out or f"{name}.yaml")
     if path is not None and path.exists() and not force:
         raise UsageError(f"{path}: exists already; choose another name with -o, or add --force")
+    if path is not None:
+        keep_input(path, data, "the table")
+        keep_input(path, test or data, "the table of the test")
     source = data if data in DATASETS else _beside(Path(data), path)
     _check_name(data, source)
     test_source = None

@@ -1,7 +1,6 @@
 """`mlpengine predict`: what a trained model makes of new rows."""
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 import numpy as np
 
+from mlpengine.common.files import keep_input
 from mlpengine.common.wording import plural, printable
 from mlpengine.errors import UsageError
 from mlpengine.features import Preprocessor
@@ -99,8 +99,8 @@ def command(
     path = None if out == "-" else Path(out)
     if path is not None and path.suffix not in SUFFIXES:
         raise UsageError(f"{out}: the name must end in {', '.join(SUFFIXES)} (got {path.suffix!r})")
-    if path is not None and path.exists() and os.path.exists(file) and path.samefile(file):
-        raise UsageError(f"{out}: is the table to predict; name another file by --out")
+    if path is not None:
+        keep_input(path, file, "the table to predict")
     model = load(run)
     if level is not None and model.residuals is None:
         raise _without_folds(model, "--interval", "numbers")

@@ -83,6 +83,12 @@ def missing(path: Path, what: str) -> UsageError:
     return UsageError(f"{path}: there is no such {what}{near}")
 
 
+def keep_input(out: Path, source: str | Path, what: str) -> None:
+    """Check that what is written does not replace what was read.  Raises: UsageError."""
+    if out.exists() and os.path.exists(source) and out.samefile(source):
+        raise UsageError(f"{out}: is {what}; name another file by --out")
+
+
 def is_run(directory: Path) -> bool:
     """Return whether a directory is that of a run, which has begun."""
     return (directory / "config.resolved.yaml").is_file()

@@ -129,6 +129,18 @@ COMMANDS = {
         ["predict", "run", "rows.csv", "-o", "rows.csv"],
         "rows.csv: is the table to predict",
     ),
+    "init over the table": (
+        ["init", "rows.csv", "--target", "y", "-o", "rows.csv", "--force"],
+        "rows.csv: is the table; name another file",
+    ),
+    "init over the table of the test": (
+        ["init", "rows.csv", "--target", "y", "--test", "two.csv", "-o", "two.csv", "--force"],
+        "two.csv: is the table of the test",
+    ),
+    "export over the model": (
+        ["export", "run", "-o", "run/model.safetensors"],
+        "model.safetensors: is the model",
+    ),
     "predict into no directory": (["predict", "run", "rows.csv", "-o", "no/o.csv"], "no/o.csv"),
     "a truncated model": (["predict", "cut.safetensors", "rows.csv"], "cut.safetensors"),
     "a model with a flipped bit": (["predict", "bit.safetensors", "rows.csv"], "is damaged"),
