@@ -75,6 +75,8 @@ def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
     if isinstance(value, int | float):
         if "less than 1" in text and 1 < value <= 100:
             return f"; it is a share: write {value / 100:g}"
+        if re.match(r"must be (text|a list) \(", text) and not isinstance(value, bool):
+            return "; write it in quotes"  # of lists those of texts: others take a number alone
         whole = "whole" in text and float(value).is_integer()
         return f"; write {value:.0f}" if whole else ""
     if not isinstance(value, str):

@@ -306,7 +306,9 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         named += [(("data", "date_format", name), name) for name in data.date_format]
     named += [(("data", "split", key), getattr(data.split, key)) for key in ("group", "time")]
     for path, name in named:
-        if name and name not in table and not (path == ("data", "drop") and name in data.features):
+        if name is None or name in table:
+            continue
+        if path != ("data", "drop") or name not in data.features:
             target = [] if path == ("data", "target") else data.target or []
             free = [other for other in table.names if other not in target]
             hint = table.header_hint or suggestion(name, free)

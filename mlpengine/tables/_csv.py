@@ -552,6 +552,15 @@ def answers_of(column: Column) -> Column | None:
     return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
 
 
+def dates_of(column: Column, name: str, options: CsvOptions) -> Column | None:
+    """Return a text column as dates if all its texts that are not missing spell one, else None."""
+    pattern = options.reading.date_pattern(name)
+    seconds = _cells.dates(column.levels, options.missing, pattern)
+    if seconds is None or np.isnan(seconds).all():
+        return None
+    return Column(np.array([*seconds, np.nan])[column.values], "date")
+
+
 def _advice(error: csv.Error) -> str:
     text = str(error)
     if "unexpected end" in text:

@@ -16,7 +16,7 @@ import numpy as np
 from mlpengine.common.misuse import called_as
 from mlpengine.errors import DataError, importing
 from mlpengine.spec import Array
-from mlpengine.tables._csv import CsvOptions, answers_of, read_csv, read_csv_blocks
+from mlpengine.tables._csv import CsvOptions, answers_of, dates_of, read_csv, read_csv_blocks
 from mlpengine.tables._files import (
     BINARY_BYTES,
     buffered,
@@ -64,8 +64,9 @@ def read_table(
     decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. Parquet
-    needs the extra `data`; whole numbers beyond 2**53, texts of true/false and the columns `text`
-    are read as those of CSV. `progress` is called with the share of a CSV file that is read.
+    needs the extra `data`; whole numbers beyond 2**53, texts of true/false, of dates and the
+    columns `text` are read as those of CSV. `progress` is called with the share of a CSV file that
+    is read.
 
     >>> read_table("penguins")
     Table('penguins', 344 rows, 7 columns)
@@ -316,7 +317,7 @@ def _read_parquet(path: str, options: CsvOptions) -> Table:
             ) as file:
                 for name in schema.names:
                     column = _parquet_column(file, path, name, name in text)
-                    columns[name] = _answered(column, schema, name, text)
+                    columns[name] = _answered(column, schema, name, text, options)
         except (pyarrow.ArrowException, OverflowError) as error:
             raise DataError(f"{path}: is not a whole Parquet file ({_brief(error)})") from error
     return Table(columns, path)
@@ -371,7 +372,8 @@ def _read_parquet_blocks(path: str, options: CsvOptions) -> Iterator[Table]:
     """Yield the rows of a Parquet file as tables of some rows each."""
     first = 0
     for schema, columns, text in _parquet_blocks(path, options.skipped, options):
-        table = Table({n: _answered(c, schema, n, text) for n, c in columns.items()}, path)
+        answered = {n: _answered(c, schema, n, text, options) for n, c in columns.items()}
+        table = Table(answered, path)
         table.origin = np.arange(first, first + table.n_rows)
         first += table.n_rows
         if table.n_rows:
@@ -393,7 +395,8 @@ def _store_parquet(path: str, spill: Spill, options: CsvOptions) -> Table:
         raise DataError(f"{path}: holds no rows")
     for name in names:
         if name in columns:
-            spill.keep(name, _answered(columns[name].column(), schema, name, text))
+            column = columns[name].column()
+            spill.keep(name, _answered(column, schema, name, text, options))
         else:
             spill.skip(name)
     return Table({}, path)
@@ -471,16 +474,19 @@ def _is_whole(path: str, name: str) -> bool:
     return bool(types.is_integer(parquet.read_schema(path).field(name).type))
 
 
-def _answered(column: Column, schema: Any, name: str, text: Collection[str]) -> Column:
+def _answered(
+    column: Column, schema: Any, name: str, text: Collection[str], options: CsvOptions
+) -> Column:
     """Return a column of Parquet; one of texts that spell true and false is one of booleans.
 
-    It stays as it is if it is among `text`, or of a categorical type.
+    One of texts that spell dates is one of dates, as in CSV. It stays as it is if it is among
+    `text`, or of a categorical type.
     """
     from pyarrow import types
 
     if column.kind != "text" or name in text or types.is_dictionary(schema.field(name).type):
         return column
-    return answers_of(column) or column
+    return answers_of(column) or dates_of(column, name, options) or column
 
 
 def _arrow_column(values: Any, path: str, name: str, as_text: bool) -> Column:

@@ -38,6 +38,8 @@ UNFIT = {
         "source: rows.csv, target: y, drop: a b",
         "has no column 'a b'; write [a, b]",
     ),
+    "empty name": ("source: rows.csv, target: ''", "has no column ''"),
+    "empty name of a weight": ("source: rows.csv, target: y, weight: ''", "has no column ''"),
     "dropped column": ("source: rows.csv, target: y, drop: [d]", "has no column 'd'"),
     "group column": ("source: rows.csv, target: y, split: {group: d}", "has no column 'd'"),
     "task": ("source: rows.csv, target: c, task: regression", "the target must be a number"),

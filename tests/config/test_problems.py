@@ -64,6 +64,14 @@ MISTAKES = {
     "fraction for a count": (SOUND + "seed: 1.5", "seed: must be a whole number (got 1.5)"),
     "true for a number": (SOUND + "seed: true", "seed: must be a whole number (got true)"),
     "number for a word": ("data: {source: 3}", "data.source: must be text (got 3)"),
+    "number that is a name": (
+        "data: {source: digits, target: 2020}",
+        "(got 2020); write it in quotes",
+    ),
+    "number that is a name, in a list": (
+        "data: {source: digits, na_values: [-9]}",
+        "(got -9); write it in quotes",
+    ),
     "number for a switch": (SOUND + "optimizer: {decay_biases: 1}", "must be true or false"),
     "no for a switch": (SOUND + "optimizer: {decay_biases: no}", "or false (got 'no')"),
     "no space after a colon": (

@@ -311,6 +311,12 @@ def test_an_order_that_cells_leave_open_is_asked_for(tmp_path):
 ALIKE = {
     "answers": (["True", "true", None, "FALSE"], "boolean", ["true", "true", "", "false"]),
     "answers and others": (["True", "true", "maybe", None], "text", ["True", "true", "maybe", ""]),
+    "dates": (
+        ["2020-01-02", "03.01.2020 10:30", None, "2020-01-02"],
+        "date",
+        ["2020-01-02T00:00:00", "2020-01-03T10:30:00", "", "2020-01-02T00:00:00"],
+    ),
+    "dates and others": (["2020-01-02", "x", None, "y"], "text", ["2020-01-02", "x", "", "y"]),
     "large": ([2**53, 5, 7, -1], "text", ["9007199254740992", "5", "7", "-1"]),
     "large, with a gap": ([2**53 + 1, None, 7, 8], "text", ["9007199254740993", "", "7", "8"]),
     "large below 0": ([1, 2, -(2**63), 4], "text", ["1", "2", "-9223372036854775808", "4"]),
