@@ -193,7 +193,7 @@ def description(model: Model) -> dict[str, Any]:
         }
         for i, name in enumerate(model.target)
     ]
-    bounds = [end if abs(end) < float("inf") else None for end in task.loss.target_range]
+    bounds = [end if abs(end) < float("inf") else None for end in task.target_range]
     return known | {"levels": list(MODULE_LEVELS), "intervals": intervals, "range": bounds}
 
 

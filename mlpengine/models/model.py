@@ -268,12 +268,12 @@ class Model(KnownAttributes):
     def interval_of(self, output: Array, level: float) -> tuple[Array, Array]:
         """Return `predict_interval` (rows, targets) for outputs (rows, out_dim).
 
-        The ends lie in the range of targets of the loss: not below 0 for counts.
+        The ends lie in the range of targets: not below 0 for counts and learned logarithms.
         """
         if not isinstance(self._task, Regression) or self.residuals is None:
             raise self._without_folds("interval", "numbers")
         low, high = self.residuals.interval(self._task.predict(output), level)
-        ends = self._task.loss.target_range
+        ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 
     @called_as("model.predict_set(table, level=0.9)")

@@ -338,6 +338,11 @@ class Regression(Task):
         self.log_link = self.loss.log_link
         self.scaled = bool((target.scale != 1.0).any() or target.center.any())
 
+    @property
+    def target_range(self) -> tuple[float, float]:
+        """The ends of the range that targets may have: above 0 where logarithms are learned."""
+        return (0.0, np.inf) if self.target.log else self.loss.target_range
+
     def truth(self, table: Table, target: Array) -> Array:
         """Return the targets in their own units.  Raises: DataError for one the loss refuses."""
         names = self.target.columns

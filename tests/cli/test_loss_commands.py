@@ -125,15 +125,17 @@ def test_compiled_and_resumed_runs_predict_the_same(name, folder, mlpengine):
     np.testing.assert_allclose(compiled, plain, rtol=1e-3)
 
 
-def test_intervals_of_counts_are_not_negative(folder, mlpengine):
-    write(folder, "poisson", "count")
+@pytest.mark.parametrize(("loss", "learned"), [("poisson", "none"), ("mse", "log")])
+def test_intervals_of_positive_targets_are_not_negative(loss, learned, folder, mlpengine):
+    write(folder, loss, "size" if learned == "log" else "count")
     settings = ["--set", "training.epochs=2", "--set", "training.folds=3"]
+    settings += ["--set", f"data.transform_target={learned}"]
     assert mlpengine("train", "c.yaml", "--out", "run", "-q", *settings).code == 0
     header, values = predictions(mlpengine("predict", "run", "rows.csv", "--interval", 0.98).out)
-    assert header == ["count", "count_low", "count_high"]
-    count, low, high = values.T
-    assert (low <= count).all()
-    assert (count <= high).all()
+    assert [name.partition("_")[2] for name in header] == ["", "low", "high"]
+    predicted, low, high = values.T
+    assert (low <= predicted).all()
+    assert (predicted <= high).all()
     errors = np.linspace(-1e3, 1e3, 99)[:, None]  # which would lead below 0
     wide = replace(load("run"), residuals=Residuals.of(errors, np.zeros((99, 1))))
     low, high = wide.predict_interval("rows.csv", 0.9)
