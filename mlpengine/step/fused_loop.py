@@ -6,14 +6,7 @@ import numpy as np
 
 from mlpengine.spec import Array
 from mlpengine.step.bound_step import StepData
-from mlpengine.step.step import TrainingStep
-
-WORK_AT_ONCE = 2**28
-"""Parameters times rows of the steps of one call, milliseconds, after which signals are handled and
-checkpoints that are due are written."""
-
-ROWS_OF_UPDATE = 8
-"""Number of rows whose arithmetic takes as long as the update of the optimizer."""
+from mlpengine.step.step import TrainingStep, steps_at_once
 
 MIN_STEPS = 4
 """Number of steps from which one call is faster than a call for each."""
@@ -62,11 +55,6 @@ class CompiledSteps:
         results = self._losses[:count], self._norms[:count]
         done = self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
         return self._losses[:done].tolist(), self._norms[:done].tolist()
-
-
-def steps_at_once(step: TrainingStep) -> int:
-    """Return how many steps one call may make; 0 where one step takes longer than that."""
-    return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
 
 
 def compiled_steps(

@@ -273,5 +273,5 @@ def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
     assert make(None, data=strided).fused_steps is None
     few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
     assert make(None, data=few).fused_steps is None
-    monkeypatch.setattr("mlpengine.step.fused_loop.WORK_AT_ONCE", 6_000)  # a slow step
+    monkeypatch.setattr("mlpengine.step.step.WORK_AT_ONCE", 6_000)  # a slow step
     assert make(None).fused_steps is None
