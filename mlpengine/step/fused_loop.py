@@ -48,13 +48,17 @@ class CompiledSteps:
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
 
-        Returns the losses and gradient norms of the completed steps; they end before the first step
-        that fails or whose norm exceeds `norm`.
+        Returns the `results` of the completed steps; they end before the first step that fails or
+        whose norm exceeds `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
         done = self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
-        return self._losses[:done].tolist(), self._norms[:done].tolist()
+        return self.results(done)
+
+    def results(self, made: int) -> tuple[list[float], list[float]]:
+        """Return the losses and gradient norms of the steps that the last call has made."""
+        return self._losses[:made].tolist(), self._norms[:made].tolist()
 
 
 def compiled_steps(
