@@ -10,7 +10,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import ELOOP
 from pathlib import Path
@@ -221,6 +221,12 @@ def hold_at_fork(held: AbstractContextManager[object]) -> None:
             after_in_parent=lambda: held.__exit__(None, None, None),
             after_in_child=lambda: held.__exit__(None, None, None),
         )
+
+
+def call_in_forks(action: Callable[[], None]) -> None:
+    """Call `action` at the beginning of every forked child; Windows has no forks."""
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=action)
 
 
 def path_within(folder: Path, descriptor: int | None, name: str) -> Path:

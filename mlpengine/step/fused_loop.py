@@ -6,14 +6,7 @@ import numpy as np
 
 from mlpengine.spec import Array
 from mlpengine.step.bound_step import StepData
-from mlpengine.step.step import TrainingStep
-
-WORK_AT_ONCE = 2**28
-"""Parameters times rows of the steps of one call, milliseconds, after which signals are handled and
-checkpoints that are due are written."""
-
-ROWS_OF_UPDATE = 8
-"""Number of rows whose arithmetic takes as long as the update of the optimizer."""
+from mlpengine.step.step import TrainingStep, steps_at_once
 
 MIN_STEPS = 4
 """Number of steps from which one call is faster than a call for each."""
@@ -55,18 +48,17 @@ class CompiledSteps:
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
 
-        Returns the losses and gradient norms of the completed steps; they end before the first step
-        that fails or whose norm exceeds `norm`.
+        Returns the `results` of the completed steps; they end before the first step that fails or
+        whose norm exceeds `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
         done = self._step.make_fused_steps(self._bound, self._data, order, *results, norm)
-        return self._losses[:done].tolist(), self._norms[:done].tolist()
+        return self.results(done)
 
-
-def steps_at_once(step: TrainingStep) -> int:
-    """Return how many steps one call may make; 0 where one step takes longer than that."""
-    return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
+    def results(self, made: int) -> tuple[list[float], list[float]]:
+        """Return the losses and gradient norms of the steps that the last call has made."""
+        return self._losses[:made].tolist(), self._norms[:made].tolist()
 
 
 def compiled_steps(

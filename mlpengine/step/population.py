@@ -23,8 +23,7 @@ from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule
 from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.step.bound_step import StepData
-from mlpengine.step.fused_loop import steps_at_once
-from mlpengine.step.step import TrainingStep
+from mlpengine.step.step import TrainingStep, steps_at_once
 
 SLICE_SECONDS = 0.05
 """Seconds for which a thread makes steps of one member before it takes the next.

@@ -1,10 +1,11 @@
 """One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from weakref import WeakSet
 from zlib import crc32
 
 import numpy as np
@@ -24,6 +25,7 @@ from mlpengine.common.named import (
     need_names,
     row_specs,
 )
+from mlpengine.common.system import call_in_forks
 from mlpengine.common.wording import differing, nearest, plural
 from mlpengine.errors import (
     CheckpointError,
@@ -65,6 +67,25 @@ _BOUND = ("_bound", "_buffers", "_clip", "_full", "_quietly", "_result", "_updat
 """Attributes that a copy makes for itself."""
 
 STEP_EXAMPLE = "TrainingStep(mlp, loss, optimizer, batch_size=32)"
+
+WORK_AT_ONCE = 2**28
+"""Parameters times rows of the steps of one call, milliseconds, after which signals are handled and
+checkpoints that are due are written."""
+
+ROWS_OF_UPDATE = 8
+"""Number of rows whose arithmetic takes as long as the update of the optimizer."""
+
+_STEPS: WeakSet["TrainingStep"] = WeakSet()
+"""All steps of this process."""
+
+
+def _free_steps() -> None:
+    """Let a forked child make steps, even those that a thread of its parent was making."""
+    for step in _STEPS:
+        step._quietly = quiet_runner()
+
+
+call_in_forks(_free_steps)
 
 
 @dataclass(slots=True)
@@ -214,6 +235,7 @@ class TrainingStep(KnownAttributes):
         self.mlp.rng.scheduled = self.dropout_schedule is not None
         self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
+        _STEPS.add(self)
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
@@ -386,14 +408,20 @@ class TrainingStep(KnownAttributes):
     def run(self, bound: BoundStep) -> float:
         """Train on the contents of the buffers of `bound`; return the loss before the update."""
         self._result.bound = bound
+        loss: float
         if bound.fused is not None:
-            return self._make_fused(bound, bound.fused)
+            loss = self._alone(self._make_fused, bound, bound.fused)
+        else:
+            loss = self._alone(self._run, bound)
+        return loss
+
+    def _alone(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what `make` does.  Raises: TapeError where another thread is making steps."""
         try:
-            loss: float = self._quietly(self._run, bound)
+            return self._quietly(make, *arguments)
         except RuntimeError as error:
             refuse_second_call("training step", error)
             raise
-        return loss
 
     def _run(self, bound: BoundStep) -> float:
         if self.ranks is not None and not self._agreed:
@@ -461,7 +489,8 @@ class TrainingStep(KnownAttributes):
     ) -> tuple[Array, Array]:
         """Run a step for every `batch_size` rows of `order`; return losses and gradient norms.
 
-        Equivalent to a loop that gathers rows and calls `run`; a fused step does it in one call.
+        Equivalent to a loop that gathers rows and calls `run`; a fused step makes many in a call of
+        milliseconds, after which it answers Ctrl-C.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
@@ -497,8 +526,13 @@ class TrainingStep(KnownAttributes):
     def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
         """Make the steps of `run_many`, on arguments known to fit, and write the results."""
         bound, batch = self._full, self.batch_size
+        done, at_once = 0, max(1, steps_at_once(self))
         many = bound.fused_steps is not None and order.flags.c_contiguous
-        done = self.make_fused_steps(bound, data, order, losses, norms) if many else 0
+        while many and done < len(losses):
+            part, rows = slice(done, done + at_once), slice(done * batch, (done + at_once) * batch)
+            made = self.make_fused_steps(bound, data, order[rows], losses[part], norms[part])
+            many = made == len(losses[part])
+            done += made
         for i in range(done, len(losses)):  # a step that failed does so again, and raises
             bound.gather(data, order[i * batch : (i + 1) * batch])
             losses[i] = self.run(bound)
@@ -519,6 +553,18 @@ class TrainingStep(KnownAttributes):
         where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
         exceeds `max_norm`, updates nothing and is the last one.
         """
+        made: int = self._alone(self._make_many, bound, data, order, losses, norms, max_norm)
+        return made
+
+    def _make_many(
+        self,
+        bound: BoundStep,
+        data: StepData,
+        order: Array,
+        losses: Array,
+        norms: Array,
+        max_norm: float,
+    ) -> int:
         optimizer, fused, count = self.optimizer, bound.fused_steps, len(losses)
         if self.ranks is not None and not self._agreed:
             self._compare_ranks(self.ranks)
@@ -531,21 +577,25 @@ class TrainingStep(KnownAttributes):
                 self._begin(optimizer.steps)
             rows = order[part.start * batch : part.stop * batch]
             wanted = part.stop - part.start
-            made = fused.run(
-                rows,
-                data,
-                rates if isinstance(rates, float) else rates[part],
-                decays if isinstance(decays, float) else decays[part],
-                losses[part],
-                norms[part],
-                steps=optimizer.steps,
-                missing=wanted * batch - len(rows),
-                max_norm=max_norm,
-            )
-            done += made
-            if made:
-                last = part.start + made - 1
-                optimizer.count(rates if isinstance(rates, float) else rates.item(last), made)
+            first = fused.call.steps = optimizer.steps
+            try:
+                fused.run(
+                    rows,
+                    data,
+                    rates if isinstance(rates, float) else rates[part],
+                    decays if isinstance(decays, float) else decays[part],
+                    losses[part],
+                    norms[part],
+                    steps=first,
+                    missing=wanted * batch - len(rows),
+                    max_norm=max_norm,
+                )
+            finally:  # KeyboardInterrupt is raised where the call returns
+                made = fused.call.steps - first
+                done += made
+                if made:
+                    last = part.start + made - 1
+                    optimizer.count(rates if isinstance(rates, float) else rates.item(last), made)
             clips += fused.call.clips
             if made < wanted:
                 break
@@ -566,7 +616,11 @@ class TrainingStep(KnownAttributes):
         lr, decay = optimizer.scheduled_lr(steps), optimizer.scheduled_decay(steps)
         if self._draws:
             self._begin(steps)
-        result.loss, result.norm, status = fused.make_step(lr, decay, steps)
+        try:
+            result.loss, result.norm, status = fused.make_step(lr, decay, steps)
+        except BaseException:  # KeyboardInterrupt is raised where the call returns
+            optimizer.count(lr, fused.call.steps - steps)
+            raise
         result.clipped = result.norm if status else fused.call.clipped
         if status:
             self._raise_nonfinite(bound)
@@ -730,6 +784,11 @@ class TrainingStep(KnownAttributes):
                 buffer[...] = values
         rows, *numbers = last
         self._result = _Result(self.bound(rows), *numbers)
+
+
+def steps_at_once(step: TrainingStep) -> int:
+    """Return how many steps one call may make; 0 where one step takes longer than that."""
+    return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
 
 
 def _check_parts(mlp: object, loss: object, optimizer: object) -> None:

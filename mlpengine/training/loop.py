@@ -459,7 +459,8 @@ class Loop(KnownAttributes, Uncopyable):
         fused = self.fused_steps if self._may_skip else None
         ranks = self.step.ranks
         self._counters.epoch = len(self.history.rows) + 1
-        self.batches.begin()
+        if not (self.batches.is_done and sums[3]):  # else only the end of the epoch is left
+            self.batches.begin()
         if fused is not None:
             self._skip_ahead(fused)
         for indices in self.batches.remaining():
@@ -496,16 +497,20 @@ class Loop(KnownAttributes, Uncopyable):
             count, limit = ranks.minimum(count, limit)
         if count < MIN_STEPS:
             return
-        losses, norms = fused.make(start, int(count), limit)
-        made = len(norms)
-        if made:
-            last = min(rows, left - rows * (made - 1))  # the rows of the last batch
-            total, total_norm, learned, steps = sums
-            total = reduce(add, map(mul, losses[:-1], repeat(rows)), total) + losses[-1] * last
-            done = rows * (made - 1) + last
-            sums[:] = total, reduce(add, norms, total_norm), learned + done, steps + made
-            batches.cursor += done
-            self._counters.batch_rows = batches.order[batches.cursor - last : batches.cursor]
+        before = self.steps
+        try:
+            fused.make(start, int(count), limit)
+        finally:  # some are made before a KeyboardInterrupt
+            made = self.steps - before
+            losses, norms = fused.results(made)
+            if made:
+                last = min(rows, left - rows * (made - 1))  # the rows of the last batch
+                total, total_norm, learned, steps = sums
+                total = reduce(add, map(mul, losses[:-1], repeat(rows)), total) + losses[-1] * last
+                done = rows * (made - 1) + last
+                sums[:] = total, reduce(add, norms, total_norm), learned + done, steps + made
+                batches.cursor += done
+                self._counters.batch_rows = batches.order[batches.cursor - last : batches.cursor]
         self._call("on_steps_skipped", norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:

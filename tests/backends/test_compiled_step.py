@@ -237,6 +237,32 @@ def test_an_update_that_overflows_is_refused(factor, backend, clip_norm):
     assert np.isfinite(step(x, y))
 
 
+def test_an_exception_of_a_signal_leaves_the_steps_that_were_made(monkeypatch):
+    """Python raises it, such as KeyboardInterrupt, where the call of machine code returns."""
+    monkeypatch.setattr("mlpengine.step.step.steps_at_once", lambda _: 2)
+    case = BY_NAME["dropout"]
+    step, other = case.step("compiled"), case.step("compiled")
+    x, y, weights = case.data(4 * case.batch)
+    order = np.arange(4 * case.batch)
+    program = step.bound(case.batch).fused
+    make = program.step
+
+    def interrupted() -> None:
+        make()
+        raise KeyboardInterrupt
+
+    program.step = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        step(x[: case.batch], y[: case.batch])
+    with pytest.raises(KeyboardInterrupt):
+        step.run_many(x, y, order, weights)
+    assert step.optimizer.steps == 3
+    program.step = make
+    other(x[: case.batch], y[: case.batch])
+    other.run_many(x, y, order[: 2 * case.batch], weights)
+    assert step.run_many(x, y, order)[0].tolist() == other.run_many(x, y, order)[0].tolist()
+
+
 def test_many_steps_stop_at_the_first_that_is_not_finite():
     step = CASES[1].step("compiled")
     x, y, _ = CASES[1].data(96)

@@ -1,5 +1,7 @@
 """The loop: order, history, best weights, early stopping, callbacks, stopping."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from runs import EarlyStopping, make_loop
@@ -69,6 +71,25 @@ def test_the_same_seed_gives_the_same_bits(options):
     assert first.step.mlp.params.flat.tobytes() == second.step.mlp.params.flat.tobytes()
     values = [[row.values() for row in run.history.rows] for run in runs]
     assert values[0] == values[1]
+
+
+@pytest.mark.parametrize("number", [3, 4, 5])
+def test_a_state_of_any_step_is_continued_exactly(number):
+    """Before, that of the last step of an epoch was followed by the same epoch again."""
+    states = []
+
+    class Save(Callback):
+        def on_train_batch_end(self, loop):
+            if loop.steps == number:
+                states.append(deepcopy(loop.state_dict()))
+
+    whole, other = (
+        make_loop(rows=50, batch_size=16, epochs=2, callbacks=given) for given in ([Save()], [])
+    )
+    expected = whole.run().history.rows
+    other.load_state_dict(states[0])
+    assert [row.values() for row in other.run().history.rows] == [r.values() for r in expected]
+    assert other.step.mlp.params.flat.tobytes() == whole.step.mlp.params.flat.tobytes()
 
 
 def test_history_holds_means_over_rows_and_steps():

@@ -113,6 +113,26 @@ def test_skipped_steps_change_no_bit(name, every, tmp_path):
     assert count > EPOCHS * 40 * 0.6
 
 
+def test_a_loop_that_an_exception_ended_goes_on_with_the_next_row():
+    whole, loop = make(None, every=1000), make(None, every=1000)
+    whole.run()
+    program = loop.step.bound(BATCH).fused_steps
+    step, calls = program.step, []
+
+    def interrupted():
+        calls.append(step())
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return calls[-1]
+
+    program.step = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    loop.run()
+    assert loop.steps == whole.steps
+    assert loop.step.mlp.params.flat.tobytes() == whole.step.mlp.params.flat.tobytes()
+
+
 def test_a_whole_epoch_is_one_call_with_its_short_batch():
     loop = make(None, every=1000)
     made, real = [], loop.fused_steps.make
@@ -273,5 +293,5 @@ def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
     assert make(None, data=strided).fused_steps is None
     few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
     assert make(None, data=few).fused_steps is None
-    monkeypatch.setattr("mlpengine.step.fused_loop.WORK_AT_ONCE", 6_000)  # a slow step
+    monkeypatch.setattr("mlpengine.step.step.WORK_AT_ONCE", 6_000)  # a slow step
     assert make(None).fused_steps is None
