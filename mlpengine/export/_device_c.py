@@ -334,13 +334,13 @@ def _has_dates(step: DeviceStep) -> bool:
 
 def source(step: DeviceStep) -> str:
     """Return the source file."""
-    train, predict = _train(step), _predict(step)
+    train, predict, norms = _train(step), _predict(step), _norms(step)  # which add functions
     body = "".join(
         [
             *_initial(step),
             step.functions.text,
             step.table.text if step.table else "",
-            _norms(step),
+            norms,
             step.update.function(),
             _update_layer(step) if step.batch == 1 else "",
             _init(step),

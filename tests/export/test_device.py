@@ -108,6 +108,13 @@ NETWORKS = {
         lambda mlp: RmsProp(mlp, momentum=0.5),
         {"real": "double", "freeze": [1], "batch_size": 2},
     ),
+    "wide, at a rate that diverges": (
+        [100, 1],
+        (),
+        ops.MeanSquaredError(),
+        lambda mlp: Sgd(mlp, lr=1.0),
+        {},
+    ),
     "lion": ([2, 4, 2], "sigmoid", ops.Quantile((0.1, 0.9)), lambda m: Lion(m, lr=1e-3), {}),
 }
 
