@@ -408,11 +408,16 @@ class TrainingStep(KnownAttributes):
     def run(self, bound: BoundStep) -> float:
         """Train on the contents of the buffers of `bound`; return the loss before the update."""
         self._result.bound = bound
+        fused = bound.fused
         loss: float
-        if bound.fused is not None:
-            loss = self._alone(self._make_fused, bound, bound.fused)
-        else:
-            loss = self._alone(self._run, bound)
+        try:
+            if fused is not None:
+                loss = self._quietly(self._make_fused, bound, fused)
+            else:
+                loss = self._quietly(self._run, bound)
+        except RuntimeError as error:
+            refuse_second_call("training step", error)
+            raise
         return loss
 
     def _alone(self, make: Callable[..., Any], *arguments: Any) -> Any:
