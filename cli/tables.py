@@ -155,7 +155,7 @@ def _arrow_array(pyarrow: Any, column: Any) -> Any:
         parts = [str(label or "").encode() for label in labels]
         ends = np.cumsum([0, *map(len, parts)])
         known = np.packbits([label is not None for label in labels], bitorder="little")
-        if np.diff(ends)[codes].sum() < 1 << 31 > ends[-1]:  # as far as its offsets reach
+        if max(ends[-1], np.diff(ends)[codes].sum()) < 1 << 31:  # as far as its offsets reach
             buffers = map(pyarrow.py_buffer, (known, ends.astype("i4"), b"".join(parts)))
             texts = pyarrow.Array.from_buffers(pyarrow.string(), len(labels), [*buffers])
             return texts.take(numbers(codes))
