@@ -89,7 +89,7 @@ class TabularNetwork(Network):
         matrix (in_dim, columns).
         """
 
-    def of_features(self, weight: Array, projection: Array) -> Array:
+    def _of_features(self, weight: Array, projection: Array) -> Array:
         """Return weight (rows, columns) of x @ projection as one of x, (rows, in_dim)."""
         if projection.ndim == 2:
             product: Array = weight @ projection.T
