@@ -50,8 +50,9 @@ def linear_networks(
     """Return a linear network for each fold, and their outputs out of fold.
 
     Each has the architecture of `mlp`.  A projection
-    (features, columns) makes the columns x @ projection of a linear model.  The projection and the
-    penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
+    (features, columns) makes the columns x @ projection of a linear model; one that picks columns
+    of x is the numbers of these, as a matrix of thousands would take gigabytes.  The projection and
+    the penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
     Each of `threads` fits the models of one fold after another.
     """
     each = []
@@ -60,7 +61,10 @@ def linear_networks(
             train.x[k : k + FLOAT64_ROWS].astype(np.float64)
             for k in range(0, len(train), FLOAT64_ROWS)
         )
-        columns = np.concatenate([rows @ projection for rows in chunks])
+        picks = projection.ndim == 1
+        columns = np.concatenate(
+            [rows[:, projection] if picks else rows @ projection for rows in chunks]
+        )
         fits, outputs = _fits(loss, columns, train, folds, mlp.sizes[-1], threads)
         losses = [mean_loss(output) for output in outputs]
         k = int(np.argmin(losses))

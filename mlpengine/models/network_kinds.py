@@ -161,15 +161,16 @@ def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Arra
 def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
     """Return the matrices (n_features, columns) whose products with x linear networks may read.
 
-    The first is that of the plain kind.  Where numbers are clipped smoothly, which bends
-    them, the second takes them from the components of their bins, times the widths of the bins:
-    they are straight up to one bin beyond the range of the training rows, and constant from there.
+    The first is that of the plain kind, as the numbers of its columns.  Where numbers are clipped
+    smoothly, which bends them, the second takes them from the components of their bins, times the
+    widths of the bins: they are straight up to one bin beyond the range of the training rows, and
+    constant from there.
     """
-    clipped = np.eye(n_features)[:, inputs_of("plain", numbers, n_features, n_features)]
+    clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
     bins, first = numbers.bins, len(numbers.sources)
     if not (numbers.clip and len(bins)):
         return [clipped]
-    straight = clipped.copy()
+    straight = np.eye(n_features)[:, clipped]
     straight[bins.columns, bins.columns] = 0
     components = np.arange(first, first + len(bins))
     straight[components, bins.columns] = bins.width * numbers.factor[bins.columns]

@@ -286,8 +286,9 @@ class Mlp(TabularNetwork):
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 
-        Its activations are learned ones with an alpha of 0.  A hidden layer that is narrower than
-        the output has the best approximation of so low a rank.
+        A projection that picks columns of x is the numbers of these, (columns,), in place of a
+        matrix (in_dim, columns).  Activations are learned ones with an alpha of 0.  A hidden layer
+        that is narrower than the output has the best approximation of so low a rank.
 
         Raises: UsageError for an activation that is not element-wise.
         """
@@ -295,13 +296,14 @@ class Mlp(TabularNetwork):
         for name in linear.groups["alphas"]:
             linear.params.views[name][...] = 0
         weights, factors = linear.weights, [layer.factor for layer in linear.layers]
-        first = weights[0][:, : len(projection)]
+        first = weights[0][:, : self.in_dim]
         if len(weights) == 1:
-            first[...] = weight @ projection.T / factors[0]
+            first[...] = self._of_features(weight, projection) / factors[0]
         else:
             left, sizes, right = np.linalg.svd(weight, full_matrices=False)
             rank = min(len(sizes), *self.sizes[1:-1])
-            first[:rank] = (sizes[:, None] * right)[:rank] @ projection.T / factors[0]
+            inner = (sizes[:, None] * right)[:rank]
+            first[:rank] = self._of_features(inner, projection) / factors[0]
             for middle, factor in zip(weights[1:-1], factors[1:-1], strict=True):
                 middle[np.arange(rank), np.arange(rank)] = 1 / factor
             weights[-1][:, :rank] = left[:, :rank] / factors[-1]

@@ -83,7 +83,20 @@ class TabularNetwork(Network):
 
     @abstractmethod
     def linear(self, projection: Array, weight: Array, bias: Array) -> Self:
-        """Return a network like this one that computes x @ projection @ weight.T + bias."""
+        """Return a network like this one that computes x @ projection @ weight.T + bias.
+
+        A projection that picks columns of x is the numbers of these, (columns,), in place of a
+        matrix (in_dim, columns).
+        """
+
+    def _of_features(self, weight: Array, projection: Array) -> Array:
+        """Return weight (rows, columns) of x @ projection as one of x, (rows, in_dim)."""
+        if projection.ndim == 2:
+            product: Array = weight @ projection.T
+            return product
+        spread = np.zeros((len(weight), self.in_dim))
+        spread[:, projection] = weight
+        return spread
 
     @property
     def in_dim(self) -> int:

@@ -187,9 +187,10 @@ def lost() -> int:
 
     comm = MPI.COMM_WORLD
     x, y = np.ones((64, 40), "f4"), np.zeros(64, np.int64)
-    mlp = Mlp([40, 300, 30, 5], seed=0)
-    options = {"backend": "compiled", "shards": 2, "comm": comm}
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), AdamW(mlp, lr=0.003), 64, **options)
+    mlp = Mlp([40, 300, 30, 5], seed=0, dropout=0.1)  # a program of `updates`
+    options = {"backend": "compiled", "shards": 4, "comm": comm}
+    optimizer = AdamW(mlp, lr=0.003, weight_decay=0.1)
+    step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 64, **options)
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     ) as other:

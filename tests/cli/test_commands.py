@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import subprocess
 import sys
 from datetime import datetime
 from itertools import pairwise
@@ -353,6 +354,29 @@ def test_the_id_keeps_its_type(name, at, trained, tmp_path, monkeypatch):
     shown = json.loads(at("predict", "run", tmp_path / "new.parquet", "--id", "key", "--json").out)
     in_json = [str(i) if isinstance(i, datetime) else i for i in ids]
     assert [row["key"] for row in shown["predictions"]] == in_json
+
+
+WRITING = """
+import subprocess
+import sys
+from pathlib import Path
+import numpy as np
+from mlpengine_cli.tables import Coded, write_table
+label = Coded(np.array([1, 0, -1, 1]), ["", "b\u00e4r", "c"], ["", "b\u00e4r", None])
+columns = {"line": np.arange(4), "label": label, "share": np.array([0.1, np.nan, 1, 2], "f4")[::-1]}
+write_table(Path("out.parquet"), columns, np.empty(0))
+sys.exit("pandas" in sys.modules)
+"""
+
+
+def test_numbers_and_texts_are_written_to_parquet_without_pandas(tmp_path):
+    """Its import takes as long as that of all else."""
+    assert subprocess.run([sys.executable, "-c", WRITING], cwd=tmp_path).returncode == 0
+    found = parquet.read_table(tmp_path / "out.parquet")
+    assert list(map(str, found.schema.types)) == ["int64", "string", "double"]
+    assert found["line"].to_pylist() == [0, 1, 2, 3]
+    assert found["label"].to_pylist() == ["b\u00e4r", "", None, "b\u00e4r"]
+    np.testing.assert_array_equal(found["share"], np.array([2, 1, np.nan, 0.1], "f4"))
 
 
 @pytest.mark.parametrize(
