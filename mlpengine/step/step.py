@@ -1,6 +1,6 @@
 """One training step on fixed buffers: forward, loss, backward, clip, optimizer."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from math import inf, isfinite, nan
 from pathlib import Path
@@ -420,14 +420,6 @@ class TrainingStep(KnownAttributes):
             raise
         return loss
 
-    def _alone(self, make: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what `make` does.  Raises: TapeError where another thread is making steps."""
-        try:
-            return self._quietly(make, *arguments)
-        except RuntimeError as error:
-            refuse_second_call("training step", error)
-            raise
-
     def _run(self, bound: BoundStep) -> float:
         if self.ranks is not None and not self._agreed:
             self._compare_ranks(self.ranks)
@@ -558,7 +550,12 @@ class TrainingStep(KnownAttributes):
         where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
         exceeds `max_norm`, updates nothing and is the last one.
         """
-        made: int = self._alone(self._make_many, bound, data, order, losses, norms, max_norm)
+        made: int
+        try:
+            made = self._quietly(self._make_many, bound, data, order, losses, norms, max_norm)
+        except RuntimeError as error:
+            refuse_second_call("training step", error)
+            raise
         return made
 
     def _make_many(
