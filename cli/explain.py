@@ -11,6 +11,7 @@ from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
+from mlpengine.errors import DataError
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
     Dependence,
@@ -87,6 +88,8 @@ def command(
         table = own.tables.parts["train"][0]
     else:
         table = read_rows(model, file)
+        if table.n_rows < 2:
+            raise DataError(f"{file}: two rows or more are needed, whose cells change places")
         chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward

@@ -252,6 +252,12 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
         assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
+def test_one_row_has_no_other_to_change_places_with(mlpengine, run):
+    Path("one.csv").write_text("".join(Path("rows.csv").read_text().splitlines(True)[:2]))
+    refused = mlpengine("explain", run, "one.csv")
+    assert (refused.code, "one.csv: two rows or more are needed" in refused.err) == (2, True)
+
+
 def test_classes_have_a_line_each(mlpengine, tmp_path):
     (tmp_path / "p.yaml").write_text(
         "data: {source: penguins}\nmodel: {hidden: [4]}\ntraining: {epochs: 2, folds: 2}\n"
