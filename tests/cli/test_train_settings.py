@@ -181,8 +181,9 @@ def test_an_extra_that_is_installed_and_broken(
     package, extra = not_imported
     Path(f"{package}.py").write_text('raise AttributeError("`np.string_`\\nwas removed")')
     monkeypatch.syspath_prepend(Path.cwd())
+    needing = {"plots": "drawing pictures", "tensorboard": "writing TensorBoard files"}[extra]
     failure = (
-        f"{EXTRAS[extra]}: the installed packages of mlpengine[{extra}] must be importable "
+        f"{needing}: the installed packages of mlpengine[{extra}] must be importable "
         "(AttributeError: `np.string_` was removed)\n"
     )
     found = mlpengine("train", config, "-q", "--set", f"report.{extra}=true")
