@@ -109,9 +109,13 @@ def quiet_runner() -> Callable[..., Any]:
 def refuse_second_call(where: str, error: RuntimeError) -> None:
     """Raise TapeError if an error of a runner says that another call is using it."""
     if "already entered" in str(error):
-        raise TapeError(
-            f"{where}: serves one call at a time (another is running); give each thread its own"
-        ) from error
+        raise second_call(where) from error
+
+
+def second_call(where: str) -> TapeError:
+    """Return the error of a call while another one is using the same buffers."""
+    text = "serves one call at a time (another is running); give each thread its own"
+    return TapeError(f"{where}: {text}")
 
 
 class Uncopyable:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
-from mlpengine.common.buffers import quiet_runner, refuse_second_call, unmasked
+from mlpengine.common.buffers import quiet_runner, second_call, unmasked
 from mlpengine.common.dataclass import dataclass
 from mlpengine.common.fields import Count, fitting
 from mlpengine.common.misuse import KnownAttributes, called_as, quoted
@@ -82,7 +82,7 @@ _STEPS: WeakSet["TrainingStep"] = WeakSet()
 def _free_steps() -> None:
     """Let a forked child make steps, even those that a thread of its parent was making."""
     for step in _STEPS:
-        step._quietly = quiet_runner()
+        step._quietly, step._result.busy = quiet_runner(), False
 
 
 call_in_forks(_free_steps)
@@ -99,6 +99,8 @@ class _Result:
     clipped_steps: int = 0
     checked: bool = False
     """Whether the first targets were checked."""
+    busy: bool = False
+    """Whether a thread is making steps."""
 
 
 class TrainingStep(KnownAttributes):
@@ -235,13 +237,13 @@ class TrainingStep(KnownAttributes):
         self.mlp.rng.scheduled = self.dropout_schedule is not None
         self._buffers = self._make_buffers() if buffers is None else buffers
         self._quietly = quiet_runner()
-        _STEPS.add(self)
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
         self._full = self.bound(self.batch_size)
         self._rates = self._full.scratch.recording.rates
         self._draws = self._full.scratch.recording.draws or self.dropout_schedule is not None
         self._result = _Result(self._full)
+        _STEPS.add(self)
         self._update = tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = self._bind_clip()
 
@@ -314,7 +316,8 @@ class TrainingStep(KnownAttributes):
 
     def __call__(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
-        rows, target = unmasked(x, "training step: x"), unmasked(y, "training step: y")
+        rows = x if type(x) is np.ndarray else unmasked(x, "training step: x")
+        target = y if type(y) is np.ndarray else unmasked(y, "training step: y")
         if rows.ndim != 2 and rows.ndim != len(self.mlp.in_shape) + 1:
             raise ShapeError(self._not_rows(x, rows, target))
         return self._train(rows, target, sample_weight)
@@ -407,17 +410,19 @@ class TrainingStep(KnownAttributes):
 
     def run(self, bound: BoundStep) -> float:
         """Train on the contents of the buffers of `bound`; return the loss before the update."""
-        self._result.bound = bound
-        fused = bound.fused
-        loss: float
+        result, fused = self._result, bound.fused
+        if result.busy:
+            raise second_call("training step")
+        result.busy = True  # no signal is handled between this and the `try`
         try:
-            if fused is not None:
-                loss = self._quietly(self._make_fused, bound, fused)
-            else:
+            result.bound = bound
+            loss: float
+            if fused is None:
                 loss = self._quietly(self._run, bound)
-        except RuntimeError as error:
-            refuse_second_call("training step", error)
-            raise
+            else:
+                loss = self._make_fused(bound, fused)
+        finally:
+            result.busy = False
         return loss
 
     def _run(self, bound: BoundStep) -> float:
@@ -550,13 +555,14 @@ class TrainingStep(KnownAttributes):
         where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
         exceeds `max_norm`, updates nothing and is the last one.
         """
-        made: int
+        result = self._result
+        if result.busy:
+            raise second_call("training step")
+        result.busy = True
         try:
-            made = self._quietly(self._make_many, bound, data, order, losses, norms, max_norm)
-        except RuntimeError as error:
-            refuse_second_call("training step", error)
-            raise
-        return made
+            return self._make_many(bound, data, order, losses, norms, max_norm)
+        finally:
+            result.busy = False
 
     def _make_many(
         self,
