@@ -63,7 +63,6 @@ def test_the_scale_of_features_is_that_of_scikit_learn_and_goes_on():
 
 
 @pytest.mark.no_cover
-@pytest.mark.usefixtures("two_folds")  # which take a third of the time of eight
 @pytest.mark.filterwarnings("default")  # the checks provoke warnings on purpose
 @pytest.mark.parametrize(("estimator", "least"), [(MlpClassifier, 66), (MlpRegressor, 60)])
 def test_scikit_learn_finds_nothing_wrong(estimator, least):
