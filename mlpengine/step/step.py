@@ -627,7 +627,8 @@ class TrainingStep(KnownAttributes):
         try:
             result.loss, result.norm, status = fused.make_step(lr, decay, steps)
         except BaseException:  # KeyboardInterrupt is raised where the call returns
-            optimizer.count(lr, fused.call.steps - steps)
+            if fused.call.steps == steps + 1:
+                optimizer.count(lr)
             raise
         result.clipped = result.norm if status else fused.call.clipped
         if status:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from mlpengine.common.wording import plural
-from mlpengine.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.errors import NumericalError, UsageError
 from mlpengine.spec import Array
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.state import restoring
@@ -298,7 +298,7 @@ class EnsembleLoop:
                 for member, one in zip(self.members, state["members"], strict=True):
                     member.load_state_dict(one)
                 self.history.load_state_dict(state["history"])
-        except CheckpointError:
+        except Exception:
             for call in put_back:
                 call()
             raise
