@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "export"))
 from cortex import SCRIPT, START
 
 from mlpengine import Adam, Mlp, Sgd, ops
-from mlpengine.common.wording import plural
+from mlpengine.core.wording import plural
 from mlpengine.export._device import DeviceStep
 from mlpengine.export._device_test import golden_of
 from mlpengine.export.device import device_step, export_training

@@ -20,17 +20,17 @@ import numpy as np
 from device import BOARDS, command, object_size
 
 from mlpengine import Adam, Mlp, Sgd, ops
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export._device_c import header, source
 from mlpengine.export._device_flash import AVR_COEFFICIENTS, COUNTERS, constant_bytes, counts
 from mlpengine.export._int8_c import integer_network
 from mlpengine.export._model_c import to_c
 from mlpengine.export.device import device_step
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.optim import AdamW, Lion, NAdam, RmsProp
-from mlpengine.tables import Column, Table
 
 NAMES = [name for name in ACTIVATIONS if "softmax" not in name]
 OPTIMIZERS = (

@@ -19,7 +19,7 @@ import numpy as np
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.errors import NumericalError
+from mlpengine.core.errors import NumericalError
 from mlpengine.nn import ACTIVATIONS
 from mlpengine.step.step import TrainingStep
 

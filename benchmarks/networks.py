@@ -24,9 +24,9 @@ from products import torch
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.data.tables import load_dataset
 from mlpengine.nn import Network
 from mlpengine.ops import MeanOutput
-from mlpengine.tables import load_dataset
 
 BATCH, FEATURES, BLOCKS = 64, 16, 2
 ROWS = 4 * BATCH

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "ops"))
 from bound import Bound
 from cases import CASES
 
-from mlpengine.spec import Call
+from mlpengine.core.spec import Call
 
 PROMISE = 2.0
 """Largest ratio of a forward pass to the plain expression."""

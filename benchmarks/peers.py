@@ -34,8 +34,8 @@ from peer_libraries import (
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Sgd, TrainingStep
-from mlpengine.common.wording import plural
-from mlpengine.features import NumberTarget
+from mlpengine.core.wording import plural
+from mlpengine.data.features import NumberTarget
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.training.loop import Loop
 

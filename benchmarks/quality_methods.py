@@ -314,9 +314,9 @@ def _without(
     from mlpengine.config import load_config, parse_override
     from mlpengine.config.build import load_data, trainer_of
     from mlpengine.config.proposal import propose
-    from mlpengine.features import profile
+    from mlpengine.data.features import profile
+    from mlpengine.data.tables import read_table
     from mlpengine.step.blas_threads import pinned
-    from mlpengine.tables import read_table
 
     rate = (0.04 if problem.is_classification else 0.2) / NARROWER
     settings = ABLATION[name][0] if name else ()

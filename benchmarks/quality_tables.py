@@ -54,7 +54,7 @@ LARGEST = 12_000
 
 
 def _shipped(name: str, target: str, *, classes: bool) -> Problem:
-    raw = files("mlpengine.datasets").joinpath(f"{name}.csv.gz").read_bytes()
+    raw = files("mlpengine.data.datasets").joinpath(f"{name}.csv.gz").read_bytes()
     frame = pd.read_csv(io.BytesIO(gzip.decompress(raw)))
     return Problem(name, frame.dropna(subset=[target]), target, classes)
 

@@ -71,7 +71,7 @@ TABLES = {"decimals": decimals, "mixed": mixed}
 
 
 def with_mlpengine() -> Reader:
-    from mlpengine.tables import read_table
+    from mlpengine.data.tables import read_table
 
     return {".csv": read_table, ".parquet": read_table}
 

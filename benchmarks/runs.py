@@ -32,8 +32,8 @@ import numpy as np
 from against import add_option, compare
 from machine import busy_loops, describe, figure, restart_clean, table
 
-from mlpengine.common.wording import plural
 from mlpengine.config import load_config
+from mlpengine.core.wording import plural
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).with_name("run_scripts.py")

@@ -17,7 +17,7 @@ from machine import describe, figure, in_turn, restart_clean, table
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.common.wording import plural
+from mlpengine.core.wording import plural
 
 
 @dataclass(frozen=True)

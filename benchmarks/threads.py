@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.backends.compiled import emitter
-from mlpengine.common.wording import plural
+from mlpengine.core.wording import plural
 from mlpengine.step.blas_threads import cores
 
 NETWORKS = (

@@ -6,17 +6,17 @@ from typing import Any
 
 import click
 
-from mlpengine.common.wording import plural, printable
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import check_size, loss_and_task
 from mlpengine.config.tables import Tables, profiled_table, read_source, read_tables
-from mlpengine.errors import UsageError
-from mlpengine.features import profile
-from mlpengine.features.checks import Profile, more_features
-from mlpengine.features.unlike import NewRows, drifts
+from mlpengine.core.errors import UsageError
+from mlpengine.core.wording import plural, printable
+from mlpengine.data.features import profile
+from mlpengine.data.features.checks import Profile, more_features
+from mlpengine.data.features.unlike import NewRows, drifts
+from mlpengine.data.tables import read_table
+from mlpengine.data.tables.progress import OnProgress
 from mlpengine.models.task import Task
-from mlpengine.tables import read_table
-from mlpengine.tables.progress import OnProgress
 from mlpengine.training.loading import load
 
 from .options import AS_JSON, overrides_like

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from mlpengine.common.files import similar_file
-from mlpengine.common.wording import plural
-from mlpengine.errors import UsageError
-from mlpengine.tables.stored import remove_prepared
+from mlpengine.core.errors import UsageError
+from mlpengine.core.files import similar_file
+from mlpengine.core.wording import plural
+from mlpengine.data.tables.stored import remove_prepared
 
 from .options import AS_JSON, DIRECTORY_PATH
 from .outcome import shortest

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import click
 
-from mlpengine.common.structure import conform
-from mlpengine.common.wording import printable
 from mlpengine.config.load import differing_settings, load_config
-from mlpengine.errors import CheckpointError, RunError
+from mlpengine.core.errors import CheckpointError, RunError
+from mlpengine.core.structure import conform
+from mlpengine.core.wording import printable
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.training.run_directory import RESULT_FILE, resolved_config

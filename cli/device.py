@@ -1,16 +1,15 @@
 """`mlpengine export --format c-train`: training on a device."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from mlpengine.common.dataclass import dataclass
 from mlpengine.config import load_config
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.export.device import MakeOptimizer, Package, Real, export_training
 from mlpengine.models.model import Model
 from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd

@@ -8,14 +8,15 @@ from typing import Any
 import click
 import numpy as np
 
-from mlpengine.common.files import missing, write_atomically
-from mlpengine.common.structure import finite
-from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixed_config import fixed_config
 from mlpengine.config.standing import held_out, score_of, standing_of
+from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.files import missing, write_atomically
+from mlpengine.core.structure import finite
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics import (
     Diagnostics,
     Verdict,
@@ -32,7 +33,6 @@ from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.diagnostics.yardsticks import Standing
-from mlpengine.errors import RunError, UsageError
 from mlpengine.models.model import Model
 from mlpengine.training.diagnose import diagnostic_inputs, measure_recalls, measure_yardsticks
 from mlpengine.training.loading import load

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from mlpengine.common.wording import plural
 from mlpengine.config import ConfigFile, Override, load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
 from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.tables import Tables, digests, read_source, read_tables
-from mlpengine.errors import RunError, UsageError
+from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.wording import plural
 from mlpengine.models.model import Model
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import (

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import click
 
-from mlpengine.common.structure import finite
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
-from mlpengine.errors import UsageError
-from mlpengine.features.unlike import NewRows
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array
+from mlpengine.core.structure import finite
+from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.metrics import confusion_matrix
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, Split, Task, make_split
-from mlpengine.spec import Array
-from mlpengine.tables import Table, read_table
-from mlpengine.tables.rows import usable_rows
 from mlpengine.training.loading import load
 from mlpengine.training.measure import outputs
 from mlpengine.training.run_directory import resolved_config

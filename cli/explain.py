@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
-from mlpengine.errors import DataError
+from mlpengine.core.errors import DataError
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.wording import plural, printable
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
     Dependence,

@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from mlpengine.common.files import is_run, keep_input, missing, not_a_run
-from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
-from mlpengine.errors import MlpEngineError, RunError, UsageError
+from mlpengine.core.errors import MlpEngineError, RunError, UsageError
+from mlpengine.core.files import is_run, keep_input, missing, not_a_run
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.wording import plural, printable
+from mlpengine.data.tables import Table
 from mlpengine.export import FORMATS, Exported, Int8Report, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
-from mlpengine.tables import Table
 from mlpengine.training.run_directory import RESOLVED
 
 from . import device

@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 import numpy as np
 
-from mlpengine.common.files import keep_input, similar_file, write_atomically
-from mlpengine.common.wording import hint, plural
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
-from mlpengine.errors import DataError, UsageError
-from mlpengine.features import Profile, profile
-from mlpengine.features.checks import CORRECT, KEEP_IF, more_features
-from mlpengine.features.targets import fit_target
+from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.files import keep_input, similar_file, write_atomically
+from mlpengine.core.wording import hint, plural
+from mlpengine.data.features import Profile, profile
+from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
+from mlpengine.data.features.targets import fit_target
+from mlpengine.data.tables import DATASETS, Table
+from mlpengine.data.tables.detect import detect
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.tables import DATASETS, Table
-from mlpengine.tables.detect import detect
 
 from .options import AS_JSON
 from .progress import Meter

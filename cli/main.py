@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from mlpengine import __version__
-from mlpengine.common.system import EXIT_CODES
+from mlpengine.core.system import EXIT_CODES
 
 from .launcher import end_job, launched
 from .stopping import handled
@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
         """Find the subcommand; suggest the nearest name for one that does not exist."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            from mlpengine.common.wording import suggestion
+            from mlpengine.core.wording import suggestion
 
             hint = suggestion(name, COMMANDS) or f" ({', '.join(COMMANDS)})"
             if name == "help":
@@ -214,7 +214,7 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
 
 def explain(error: Exception) -> int:
     """Print an expected error and return its exit code; raise any other."""
-    from mlpengine.errors import MlpEngineError
+    from mlpengine.core.errors import MlpEngineError
 
     if isinstance(error, MlpEngineError):
         _say(f"error: {error}")
@@ -238,7 +238,7 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     if context is None:
         return f"error: {text}"
     if isinstance(error, click.NoSuchOption):
-        from mlpengine.common.wording import hint as hint_at
+        from mlpengine.core.wording import hint as hint_at
 
         names = [name for option in context.command.params for name in option.opts]
         bare = error.option_name.lstrip("-").replace("-", "_")

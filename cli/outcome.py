@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.common.wording import plural, printable
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.spec import Array
 from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlpengine.errors import RunError
+from mlpengine.core.errors import RunError
 
 from .outcome import shortest
 

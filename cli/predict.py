@@ -11,20 +11,20 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 import numpy as np
 
-from mlpengine.common.files import keep_input
-from mlpengine.common.wording import plural, printable
-from mlpengine.errors import UsageError
-from mlpengine.features import Preprocessor
-from mlpengine.features.categories import coded
-from mlpengine.features.unlike import NewRows
+from mlpengine.core.errors import UsageError
+from mlpengine.core.files import keep_input
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural, printable
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.categories import coded
+from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.tables import Column, Table, read_blocks
+from mlpengine.data.tables.cells import FIRST_INEXACT
+from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
 from mlpengine.models.forward import Features
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
-from mlpengine.spec import Array
-from mlpengine.tables import Column, Table, read_blocks
-from mlpengine.tables.cells import FIRST_INEXACT
-from mlpengine.tables.reader import table_format
 from mlpengine.training.loading import load
 
 from .options import MODEL_ARGUMENT

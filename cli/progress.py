@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from mlpengine.common.wording import printable
+from mlpengine.core.wording import printable
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop
 

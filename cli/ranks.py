@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeVar
 
-from mlpengine.common.system import ends_within
 from mlpengine.config.build import LoadedData
-from mlpengine.errors import (
+from mlpengine.core.errors import (
     MlpEngineError,
     NumericalError,
     RunError,
@@ -17,6 +16,7 @@ from mlpengine.errors import (
     importing,
     install_line,
 )
+from mlpengine.core.system import ends_within
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint
 from mlpengine.training.loop import Loop

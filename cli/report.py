@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlpengine.config.sweep import SETTINGS
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.report import (
     QUICK,
     REPORT_FILE,

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.wording import suggestion
-from mlpengine.features import Preprocessor
-from mlpengine.features.sources import LIMIT
-from mlpengine.tables.table import number_text
+from mlpengine.core.wording import suggestion
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.tables.table import number_text
 
 MAX_TOLD = 20
 """Cells that a refusal names."""

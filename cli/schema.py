@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from mlpengine.common.files import write_atomically
 from mlpengine.config import json_schema
+from mlpengine.core.files import write_atomically
 
 from .options import AS_JSON, FILE_PATH
 from .streams import say, write_file

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlpengine.common.system import EXIT_CODES
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.system import EXIT_CODES
 from mlpengine.training.loading import load
 
 from .options import MODEL_ARGUMENT

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mlpengine import __version__
-from mlpengine.common.wording import plural, suggestion
-from mlpengine.errors import MlpEngineError, importing
-from mlpengine.features.unlike import NewRows
+from mlpengine.core.errors import MlpEngineError, importing
+from mlpengine.core.wording import plural, suggestion
+from mlpengine.data.features.unlike import NewRows
 from mlpengine.models.calibration import checked_level
 from mlpengine.models.model import Model
 from mlpengine.models.row_predictor import RowPredictor

@@ -13,24 +13,24 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
 
-from mlpengine.common.files import read_file, remove_unfinished
-from mlpengine.common.redaction import redacted
-from mlpengine.common.structure import conform, finite
-from mlpengine.common.system import peak_bytes
-from mlpengine.common.wording import differing
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import digests
-from mlpengine.diagnostics.verdict import Verdict, without
-from mlpengine.errors import (
+from mlpengine.core.errors import (
     CheckpointError,
     MissingExtraError,
     NumericalError,
     RunError,
     UsageError,
 )
-from mlpengine.features import Preprocessor
+from mlpengine.core.files import read_file, remove_unfinished
+from mlpengine.core.redaction import redacted
+from mlpengine.core.structure import conform, finite
+from mlpengine.core.system import peak_bytes
+from mlpengine.core.wording import differing
+from mlpengine.data.features import Preprocessor
+from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints

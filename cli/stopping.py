@@ -1,6 +1,6 @@
 """Signals that end training: the first ends it after the step, the second at once.
 
-The exit codes are those of `mlpengine.common.system`.  What is attached is the `stop` of a loop, at
+The exit codes are those of `mlpengine.core.system`.  What is attached is the `stop` of a loop, at
 whose end `mlpengine.training.checkpoint` saves.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlpengine.common.system import EXIT_CODES
+from mlpengine.core.system import EXIT_CODES
 
 if TYPE_CHECKING:
     from mlpengine.step.ranks import Ranks

@@ -114,7 +114,7 @@ def is_terminal() -> bool:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print lines to read, without passwords; control characters in names are escaped."""
-    from mlpengine.common.redaction import redacted
+    from mlpengine.core.redaction import redacted
 
     stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
     stream.write(_printable_lines(redacted(text)) + "\n")
@@ -122,6 +122,6 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def _printable_lines(text: str) -> str:
-    from mlpengine.common.wording import printable
+    from mlpengine.core.wording import printable
 
     return "\n".join(map(printable, text.split("\n")))

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, isnan
 from pathlib import Path
@@ -18,17 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common import system
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.files import locked, write_all, writing
-from mlpengine.common.redaction import redacted, with_values, without_values
 from mlpengine.config.sweep import (
     JOURNAL,
     SETTINGS,
     SpaceSection,
     SweepSection,
 )
-from mlpengine.errors import MlpEngineError, RunError, UsageError, importing
+from mlpengine.core import system
+from mlpengine.core.errors import MlpEngineError, RunError, UsageError, importing
+from mlpengine.core.files import locked, write_all, writing
+from mlpengine.core.redaction import redacted, with_values, without_values
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoints
 from mlpengine.training.run_directory import LOCK_FILE, RunDirectory

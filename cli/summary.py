@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from mlpengine.common.wording import plural, printable
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.wording import plural, printable
 from mlpengine.models.card import card
 from mlpengine.nn import TabularNetwork
 from mlpengine.training.loading import load

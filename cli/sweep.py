@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mlpengine.common.files import write_atomically
-from mlpengine.common.system import (
+from mlpengine.config import ConfigFile, parse_override
+from mlpengine.config.build import load_data, trainer_of
+from mlpengine.config.load import load_config
+from mlpengine.config.space import load_sweep
+from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
+from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.files import write_atomically
+from mlpengine.core.system import (
     EXIT_CODES,
     START_METHOD,
     interrupt,
@@ -26,15 +32,9 @@ from mlpengine.common.system import (
     usable_cores,
     use_cores,
 )
-from mlpengine.common.wording import plural
-from mlpengine.config import ConfigFile, parse_override
-from mlpengine.config.build import load_data, trainer_of
-from mlpengine.config.load import load_config
-from mlpengine.config.space import load_sweep
-from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
-from mlpengine.errors import RunError, UsageError
+from mlpengine.core.wording import plural
+from mlpengine.data.tables import DATASETS
 from mlpengine.step.blas_threads import cores
-from mlpengine.tables import DATASETS
 from mlpengine.training.run_directory import RunDirectory
 
 from .launcher import launched

@@ -1,6 +1,7 @@
 """Writing columns as CSV, Parquet or .npy, whole or not at all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import accumulate, chain
 from pathlib import Path
@@ -8,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.files import write_atomically
-from mlpengine.errors import importing
-from mlpengine.spec import Array
+from mlpengine.core.errors import importing
+from mlpengine.core.files import write_atomically
+from mlpengine.core.spec import Array
 
 TEXT_CELLS = 1 << 15
 """Cells that become text at once."""

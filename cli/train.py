@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import click
 
-from mlpengine.common.wording import plural
 from mlpengine.config import Override, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
-from mlpengine.errors import NumericalError, RunError, UsageError
+from mlpengine.core.errors import NumericalError, RunError, UsageError
+from mlpengine.core.wording import plural
 from mlpengine.models.model import Model
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint

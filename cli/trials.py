@@ -5,21 +5,18 @@ Which trial a worker runs, and whether one whose worker died is tried again, `st
 
 import json
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.files import flush, read_file, similar_file, unflushed
-from mlpengine.common.system import is_orphan
-from mlpengine.common.wording import as_setting, plural
 from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.space import overrides
 from mlpengine.config.sweep import BEST, SETTINGS, SWEEP
 from mlpengine.config.tables import Tables
-from mlpengine.errors import (
+from mlpengine.core.errors import (
     CheckpointError,
     MlpEngineError,
     NumericalError,
@@ -27,6 +24,9 @@ from mlpengine.errors import (
     ShapeError,
     UsageError,
 )
+from mlpengine.core.files import flush, read_file, similar_file, unflushed
+from mlpengine.core.system import is_orphan
+from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.history import EpochRow

@@ -18,14 +18,14 @@ MODULES = {
     "mlpengine.models": "Models, tasks, metrics.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",
     "mlpengine.ops": "Ops, activations and losses.",
-    "mlpengine.spec": "Shapes, dtypes and bound calls, for ops.",
+    "mlpengine.core.spec": "Shapes, dtypes and bound calls, for ops.",
     "mlpengine.formula": "Formulas of element-wise functions.",
     "mlpengine.tape": "Recording, programs and derivatives.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
     "mlpengine.settings": "What a run is: network, features, training, split.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
-    "mlpengine.tables": "Tables from files and data frames.",
-    "mlpengine.features": "Preprocessing, splits, batches.",
+    "mlpengine.data.tables": "Tables from files and data frames.",
+    "mlpengine.data.features": "Preprocessing, splits, batches.",
     "mlpengine.config": "Configs and their schema.",
     "mlpengine.estimators": "Estimators for scikit-learn.",
     "mlpengine.export": "ONNX and other formats.",
@@ -33,7 +33,7 @@ MODULES = {
     "mlpengine.report": "The page of a run, of several, or of a sweep.",
     "mlpengine.report.charts": "Charts as data.",
     "mlpengine.report.pictures": "Charts as files, by the extra `plots`.",
-    "mlpengine.errors": "Every exception that is raised on purpose.",
+    "mlpengine.core.errors": "Every exception that is raised on purpose.",
 }
 """Public modules and what they contain."""
 

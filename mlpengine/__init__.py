@@ -37,8 +37,8 @@ networks that are not a chain of dense layers; `Tape` and `Program` are the laye
 
 from typing import TYPE_CHECKING
 
-from mlpengine.common.lazy import lazy_names
-from mlpengine.errors import MlpEngineError
+from mlpengine.core.errors import MlpEngineError
+from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.config.fitting import FitResult, distill, fit
@@ -100,7 +100,7 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is
         "training": ("Callback", "Loop", "load"),
     },
     (
-        *("backends", "diagnostics", "features", "models", "nn", "ops", "optim", "spec", "step"),
-        *("tables", "tape", "training"),
+        *("backends", "data", "diagnostics", "models", "nn", "ops", "optim", "step", "tape"),
+        "training",
     ),
 )

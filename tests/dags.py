@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mlpengine import tape as ops
+from mlpengine.core.spec import Array
 from mlpengine.ops.broadcast import unbroadcast
-from mlpengine.spec import Array
 from mlpengine.tape import Node, Tape
 from mlpengine.tape.record import Record, as_tuple
 

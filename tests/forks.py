@@ -145,9 +145,9 @@ PLANTED = {
 def main() -> None:
     """Fork at every lock."""
     loaded = modules()
-    Holder.__module__ = "mlpengine.spec"
+    Holder.__module__ = "mlpengine.core.spec"
     for kind, make in PLANTED.items():
-        setattr(loaded["mlpengine.spec"], f"planted_{kind}", make())
+        setattr(loaded["mlpengine.core.spec"], f"planted_{kind}", make())
     os.register_at_fork(before=lambda: [call() for call in first])
     for path, lock in locks(loaded):
         print(path, *forked(lock))

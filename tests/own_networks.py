@@ -12,10 +12,10 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
+from mlpengine.data.tables import read_table
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.ops import MeanOutput
-from mlpengine.tables import read_table
 from mlpengine.tape import cat
 
 IN_DIM, BATCH = 6, 16

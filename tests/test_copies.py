@@ -31,10 +31,12 @@ from mlpengine import (
     TrainingStep,
     errors,
 )
+from mlpengine.core.errors import TapeError
+from mlpengine.core.spec import Spec, call
+from mlpengine.data.features import Batches, NumberTarget, Preprocessor
+from mlpengine.data.tables import Table
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.errors import TapeError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.features import Batches, NumberTarget, Preprocessor
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import Front
 from mlpengine.ops import REGISTRY, GradOp, Loss, RunningStatistics
@@ -54,8 +56,6 @@ from mlpengine.optim import (
     RmsProp,
     StepSchedule,
 )
-from mlpengine.spec import Spec, call
-from mlpengine.tables import Table
 from mlpengine.tape import Flat, GradientAccumulator, from_inner, quantize
 from mlpengine.tape.norm import GlobalNorm
 from mlpengine.training.history import History

@@ -278,7 +278,7 @@ def test_the_reference_has_every_command_and_every_key():
 
 
 def test_every_exit_code_is_documented():
-    from mlpengine.common.system import EXIT_CODES
+    from mlpengine.core.system import EXIT_CODES
     from mlpengine_cli.main import CLOSED_PIPE
 
     page = (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ import pytest
 
 import mlpengine
 from mlpengine import Adam, Mlp, Program, Sgd, Tape, TrainingStep
-from mlpengine.errors import CheckpointError, NumericalError, ShapeError, UsageError
+from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, UsageError
+from mlpengine.core.spec import Spec
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.optim import OPTIMIZERS
-from mlpengine.spec import Spec
 from mlpengine.tape import from_inner
 
 FORMULAS = {"formula": "abs(y - t) ** 1.5"}

@@ -19,7 +19,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import mlpengine
-from mlpengine.errors import install_line
+from mlpengine.core.errors import install_line
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def test_what_installs_an_extra_is_said_in_one_place():
     }
     assert len(texts) > 300
     saying = {name for name, text in texts.items() if INSTALLS_BY_NAME.search(text)}
-    assert saying == {"mlpengine/errors.py", "docs/install.md"}
+    assert saying == {"mlpengine/core/errors.py", "docs/install.md"}
     assert install_line("plots") in texts["docs/install.md"]
 
 
@@ -254,7 +254,7 @@ def rows_of(text):
 def test_the_package_imports_what_is_used_when_it_is_used():
     code = "import sys, mlpengine; print(*(m for m in sys.modules if m.startswith('mlpengine')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    rooms = {"mlpengine", "mlpengine.common", "mlpengine.common.lazy", "mlpengine.errors"}
+    rooms = {"mlpengine", "mlpengine.core", "mlpengine.core.lazy", "mlpengine.core.errors"}
     assert set(found.stdout.split()) == rooms
     assert all(hasattr(mlpengine, name) for name in mlpengine.__all__)
     assert set(mlpengine.__all__) <= set(dir(mlpengine))

@@ -11,11 +11,11 @@ from itertools import pairwise
 import numpy as np
 
 from mlpengine import Adam, Program, Tape
-from mlpengine.features import Batches, split_rows
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Batches, split_rows
+from mlpengine.data.tables import load_dataset
 from mlpengine.ops import RunningStatistics
 from mlpengine.optim import OneCycleSchedule
-from mlpengine.spec import Array
-from mlpengine.tables import load_dataset
 from mlpengine.tape import Node, linear
 
 CHANNELS = (1, 16, 32, 64)

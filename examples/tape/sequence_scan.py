@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 
 from mlpengine import Adam, CosineSchedule, Program, Tape
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 from mlpengine.tape import Node, embedding, layer_norm, linear, ssm_scan
 
 SYMBOLS, LENGTH, WIDTH = 8, 64, 32

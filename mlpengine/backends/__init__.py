@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from mlpengine.common.lazy import lazy_names
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.backends.backend import NUMPY, Backend, Rule

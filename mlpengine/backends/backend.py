@@ -7,8 +7,8 @@ rule does.  It is selected by op and direction while a program is bound, never d
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mlpengine.core.spec import Calls
 from mlpengine.ops.op import Direction, GradOp
-from mlpengine.spec import Calls
 
 Rule = Callable[..., Calls]
 

@@ -12,11 +12,11 @@ import numexpr
 import numpy as np
 
 from mlpengine.backends.backend import Backend, Rule
+from mlpengine.core.spec import Array, Calls, Slots, call
 from mlpengine.formula import Expr, Plan, numexpr_text, order
 from mlpengine.formula.numpy_functions import constant_like, copied
 from mlpengine.ops import Elementwise, GradOp
 from mlpengine.ops.op import Direction
-from mlpengine.spec import Array, Calls, Slots, call
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from mlpengine.common.fork_locks import cached_property
+from mlpengine.core.fork_locks import cached_property
 from mlpengine.formula import Expr, c_statements, order, variable
 from mlpengine.ops import Dropout, Elementwise, GradOp, Normal
 from mlpengine.ops.op import Direction

@@ -1,15 +1,14 @@
 """Clipping and an optimizer's step as data, for backends other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array
 from mlpengine.formula import Expr
-from mlpengine.spec import Array
 
 
 class ParameterRange(NamedTuple):

@@ -6,17 +6,16 @@ kernels are fused and reordered by their operands, independently of the memory t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
+from mlpengine.core.buffers import address_of
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array
 from mlpengine.ops import Dropout
-from mlpengine.spec import Array
 
 
 class UnsupportedError(Exception):

@@ -3,20 +3,20 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
 from mlpengine.config.load import ConfigFile, Override
 from mlpengine.config.reader import KeyPath
 from mlpengine.config.tables import Tables, read_tables
-from mlpengine.errors import UsageError
-from mlpengine.features import Preprocessor, class_weights
-from mlpengine.features.unlike import NewRows
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor, class_weights
+from mlpengine.data.features.unlike import NewRows
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
@@ -31,7 +31,6 @@ from mlpengine.ops import LOSSES, losses_of
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
 from mlpengine.ops.loss import Loss
 from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
-from mlpengine.spec import Array
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured

@@ -6,12 +6,12 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
+from mlpengine.data.features import Leak
+from mlpengine.data.features.checks import CORRECT
+from mlpengine.data.features.leaks import find_leaks
+from mlpengine.data.features.outliers import OUTLIER_DISTANCE, find_outliers
 from mlpengine.diagnostics.leak_verdict import guide, leak_text, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
-from mlpengine.features import Leak
-from mlpengine.features.checks import CORRECT
-from mlpengine.features.leaks import find_leaks
-from mlpengine.features.outliers import OUTLIER_DISTANCE, find_outliers
 
 EXAMINED_ROWS = 10_000
 """Number of evenly spaced training rows that are examined, to limit the time at a run's end."""

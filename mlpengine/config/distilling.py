@@ -4,29 +4,28 @@ A teacher is a model, or any function that predicts a table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.misuse import quoted
 from mlpengine.config.build import LoadedData
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import TOP_SECTIONS, sections_of
 from mlpengine.config.writer import with_short_lists, yaml_text
-from mlpengine.errors import UsageError
-from mlpengine.features import Preprocessor
-from mlpengine.features.mixed_rows import MixedRows
+from mlpengine.core.errors import UsageError
+from mlpengine.core.misuse import quoted
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.mixed_rows import MixedRows
+from mlpengine.data.tables import Table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.model import Model
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression
 from mlpengine.ops import GaussianNll, Loss, Quantile
 from mlpengine.ops.cross_entropy import PROBABILITY_TOLERANCE
 from mlpengine.settings.recipes import encodes, made_rows_for, recipe, student_recipe
-from mlpengine.spec import Array
-from mlpengine.tables import Table
 from mlpengine.training.measure import DIRECT, TEACHER
 from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet

@@ -5,16 +5,13 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.misuse import called_as, quoted
-from mlpengine.common.wording import html_table, plural
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
@@ -27,13 +24,15 @@ from mlpengine.config.schema import Config
 from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
+from mlpengine.core.errors import CallError, ConfigError, DataError, UsageError
+from mlpengine.core.misuse import called_as, quoted
+from mlpengine.core.wording import html_table, plural
+from mlpengine.data.features.column_kinds import kind_of
+from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables.detect import Detected, detect
+from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
-from mlpengine.errors import CallError, ConfigError, DataError, UsageError
-from mlpengine.features.column_kinds import kind_of
 from mlpengine.models.model import Model
-from mlpengine.tables import Table, read_table
-from mlpengine.tables.detect import Detected, detect
-from mlpengine.tables.frames import as_table, categorical_columns
 from mlpengine.training.diagnose import YARDSTICK_SECONDS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result

@@ -3,23 +3,22 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.files import checked_path
 from mlpengine.config.base import fill_from_base
 from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse_yaml, read_document
 from mlpengine.config.schema import Config
 from mlpengine.config.writer import with_short_lists, yaml_text
-from mlpengine.errors import ConfigError, UsageError
+from mlpengine.core.errors import ConfigError, UsageError
+from mlpengine.core.files import checked_path
+from mlpengine.data.tables import DATASETS
 from mlpengine.settings.network import options_for
-from mlpengine.tables import DATASETS
 
 
 class Override(NamedTuple):

@@ -29,8 +29,8 @@ from pydantic_core.core_schema import (
     no_info_plain_validator_function,
 )
 
-from mlpengine.common.fields import Checked, OneOf, Option, options_of, summary
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Checked, OneOf, Option, options_of, summary
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.optim import (
     CLIPS,

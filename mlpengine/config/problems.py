@@ -8,10 +8,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from mlpengine.common.foreign import SYNONYMS
-from mlpengine.common.wording import hint, nearest, suggestion
 from mlpengine.config.options import Named, Section, Short
 from mlpengine.config.reader import Document, KeyPath, dotted
+from mlpengine.core.foreign import SYNONYMS
+from mlpengine.core.wording import hint, nearest, suggestion
 
 _EXPECTED = {
     "int_type": "a whole number",

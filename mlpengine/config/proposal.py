@@ -7,17 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.wording import plural, printable
 from mlpengine.config.presets import fill_missing
 from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import sections_of
 from mlpengine.config.tables import dividing_values
 from mlpengine.config.writer import quoted_yaml
-from mlpengine.errors import DataError
-from mlpengine.features import Profile, profile, split_rows
-from mlpengine.features.checks import KEEP_IF
-from mlpengine.features.column_kinds import FEW_LEVELS
-from mlpengine.features.splits import SPLIT_PARTS
+from mlpengine.core.errors import DataError
+from mlpengine.core.wording import plural, printable
+from mlpengine.data.features import Profile, profile, split_rows
+from mlpengine.data.features.checks import KEEP_IF
+from mlpengine.data.features.column_kinds import FEW_LEVELS
+from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.tables import DATASETS, Table
+from mlpengine.data.tables.detect import Detected
+from mlpengine.data.tables.dialect import DEFAULT, CsvDialect
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
@@ -26,9 +29,6 @@ from mlpengine.settings.recipes import (
     validation_share_for,
 )
 from mlpengine.settings.training import Kind, trained
-from mlpengine.tables import DATASETS, Table
-from mlpengine.tables.detect import Detected
-from mlpengine.tables.dialect import DEFAULT, CsvDialect
 
 
 class Division(NamedTuple):

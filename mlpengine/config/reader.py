@@ -5,7 +5,7 @@ ambiguous or costly are refused before any value is read: duplicate keys, aliase
 several documents, deep nesting, large files.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -21,11 +21,10 @@ from ruamel.yaml.events import (
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.parser import Parser
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.files import similar_file
 from mlpengine.config.unreadable import in_words
-from mlpengine.errors import ConfigError
-from mlpengine.tables import DATASETS, FORMATS
+from mlpengine.core.errors import ConfigError
+from mlpengine.core.files import similar_file
+from mlpengine.data.tables import DATASETS, FORMATS
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 12

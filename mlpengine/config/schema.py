@@ -8,7 +8,6 @@ from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
 
 import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
-from mlpengine.common.fields import Count, Positive, options_of
 from mlpengine.config.options import (
     OFF_OR_DEFAULTS,
     Section,
@@ -21,6 +20,9 @@ from mlpengine.config.options import (
     written_options,
 )
 from mlpengine.config.sweep import SweepSection
+from mlpengine.core.fields import Count, Positive, options_of
+from mlpengine.data.tables import DATASETS, FORMATS
+from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.settings import (
     DiagnosticsSettings,
     FeatureSettings,
@@ -31,8 +33,6 @@ from mlpengine.settings import (
 )
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
-from mlpengine.tables import DATASETS, FORMATS
-from mlpengine.tables.dialect import CsvDialect
 
 ALL_OR_NOTHING = Short(
     lambda value: (

@@ -3,16 +3,15 @@
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.wording import plural
 from mlpengine.config.build import loss_and_task
 from mlpengine.config.load import ConfigFile, Override, with_overrides
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.wording import plural
+from mlpengine.data.features import Preprocessor
 from mlpengine.export import RowCost, row_cost
-from mlpengine.features import Preprocessor
 from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS
 from mlpengine.models.model import Model
 from mlpengine.training.trainer import front_of, make_network

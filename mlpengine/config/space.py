@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mlpengine.common.redaction import with_values
 from mlpengine.config.load import ConfigFile, Override, load_config, problems_with
 from mlpengine.config.sweep import SpaceSection, SweepSection
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.redaction import with_values
 
 FIXED = (
     "data.source",

@@ -4,16 +4,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.fields import options_of
-from mlpengine.common.quantiles import evenly_spaced
 from mlpengine.config.build import LoadedData
+from mlpengine.core.fields import options_of
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models import baselines
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
-from mlpengine.spec import Array
 from mlpengine.training.measure import OUT_OF_FOLD
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from mlpengine.common.fields import Count, Positive
 from mlpengine.config.options import Section, rule
+from mlpengine.core.fields import Count, Positive
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 """The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""

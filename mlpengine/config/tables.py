@@ -9,30 +9,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.files import similar_file
-from mlpengine.common.wording import plural, suggestion
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.reader import KeyPath
-from mlpengine.errors import DataError, FormulaError
-from mlpengine.features import Preprocessor, fold_rows, split_rows, task_of
-from mlpengine.features.column_kinds import FEW_LEVELS, comma_text
-from mlpengine.features.computed import (
+from mlpengine.core.errors import DataError, FormulaError
+from mlpengine.core.files import similar_file
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural, suggestion
+from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
+from mlpengine.data.features.column_kinds import FEW_LEVELS, comma_text
+from mlpengine.data.features.computed import (
     computed_column,
     computed_columns,
     row_filter,
     rows_that_fulfil,
     with_columns,
 )
-from mlpengine.features.copies import Copies, table_copies
-from mlpengine.features.splits import SPLIT_PARTS
-from mlpengine.features.targets import ClassTarget, row_weights
+from mlpengine.data.features.copies import Copies, table_copies
+from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.features.targets import ClassTarget, row_weights
+from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
+from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.reader import store_table
+from mlpengine.data.tables.rows import usable_rows
 from mlpengine.ops import EntryLoss
-from mlpengine.spec import Array
-from mlpengine.tables import DATASETS, Table, load_dataset, read_table
-from mlpengine.tables.dialect import CsvDialect
-from mlpengine.tables.progress import OnProgress
-from mlpengine.tables.reader import store_table
-from mlpengine.tables.rows import usable_rows
 
 
 class Tables(NamedTuple):

@@ -10,7 +10,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.representer import RoundTripRepresenter
 
-from mlpengine.common.wording import printable
+from mlpengine.core.wording import printable
 
 LONGEST_LINE = 10_000
 """Columns from which a list is continued in the next line."""

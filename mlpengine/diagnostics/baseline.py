@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.quantiles import median, quantiles
+from mlpengine.core.quantiles import median, quantiles
+from mlpengine.core.spec import Array, Spec
 from mlpengine.nn import Network
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
@@ -20,7 +21,6 @@ from mlpengine.ops import (
     SoftmaxCrossEntropy,
 )
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.spec import Array, Spec
 
 AT_ONCE = 1 << 17
 """Outputs of a constant prediction that are in memory at once: 1 MB, which stays in a cache."""

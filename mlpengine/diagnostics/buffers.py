@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.core.errors import TapeError, UsageError
+from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.diagnostics.layers import LayerFacts, activation_record, before_dropout, maker
-from mlpengine.errors import TapeError, UsageError
 from mlpengine.nn import Gradients, Scratch
-from mlpengine.spec import Array, DTypeLike
 from mlpengine.tape.record import Record, Value
 
 

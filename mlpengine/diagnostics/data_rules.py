@@ -4,9 +4,9 @@ from math import isnan
 
 import numpy as np
 
-from mlpengine.common.palette import shown_name
-from mlpengine.common.quantiles import median
-from mlpengine.common.wording import plural
+from mlpengine.core.palette import shown_name
+from mlpengine.core.quantiles import median
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.run_rules import (

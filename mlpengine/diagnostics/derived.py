@@ -4,11 +4,11 @@ from math import hypot, isnan, log, nan, sqrt
 
 import numpy as np
 
-from mlpengine.common.quantiles import median
+from mlpengine.core.quantiles import median
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.optim import Optimizer
 from mlpengine.settings import Fix
-from mlpengine.spec import Array
 
 LEARNED = 0.98
 """Share of the loss of a constant prediction that counts as having learned something."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from mlpengine.data.features.leaks import ANSWER, TOTAL_FROM, Leak
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
-from mlpengine.features.leaks import ANSWER, TOTAL_FROM, Leak
 from mlpengine.settings import FeatureSettings, Fix
 
 

@@ -3,16 +3,16 @@
 Source: Smith 2017, arXiv 1506.01186, section 3.3.
 """
 
+from dataclasses import dataclass
 from math import isfinite, nan
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.quantiles import median
+from mlpengine.core.errors import NumericalError
+from mlpengine.core.quantiles import median
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.verdict import percent, two_digits
-from mlpengine.errors import NumericalError
-from mlpengine.spec import Array
 
 LOWEST_RATE, HIGHEST_RATE, STEPS = 1e-7, 10.0, 160
 SWEEPS = 3

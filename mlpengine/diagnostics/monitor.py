@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable, replay
-from mlpengine.common.misuse import KnownAttributes, called_as
+from mlpengine.core.buffers import Uncopyable, replay
+from mlpengine.core.misuse import KnownAttributes, called_as
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
@@ -23,7 +24,6 @@ from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
-from mlpengine.spec import Array
 from mlpengine.tape.norm import GlobalNorm
 
 QUANTITY_NAMES = (

@@ -1,15 +1,16 @@
 """Checks of a network, its loss and its data before a long run; all state is restored."""
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.structure import finite
-from mlpengine.common.wording import plural
+from mlpengine.core.errors import MlpEngineError, NumericalError
+from mlpengine.core.spec import Array
+from mlpengine.core.structure import finite
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.layers import NetworkFacts
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
@@ -18,11 +19,9 @@ from mlpengine.diagnostics.rules import DEAD, SATURATED_SHARE, START_TIMES, star
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, two_digits
-from mlpengine.errors import MlpEngineError, NumericalError
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
-from mlpengine.spec import Array
 
 PREFLIGHT_ROWS = 1024
 """Random rows on which units and losses are checked."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Call, call
 from mlpengine.diagnostics.buffers import LayerBuffers, Workspace, layer_buffers
 from mlpengine.diagnostics.layers import LayerFacts
 from mlpengine.diagnostics.rows import RowProbe
@@ -14,7 +15,6 @@ from mlpengine.diagnostics.units import rectifies, saturation
 from mlpengine.diagnostics.updates import UpdateProbe
 from mlpengine.nn import Gradients, Scratch
 from mlpengine.ops import Linear
-from mlpengine.spec import Array, Call, call
 from mlpengine.tape.record import Record
 
 MEAN_INDEX = LAYER_INDEX["activation_mean"]

@@ -10,11 +10,11 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from mlpengine.common.buffers import zeros
-from mlpengine.errors import UsageError
+from mlpengine.core.buffers import zeros
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, Call, Calls, Spec, call
 from mlpengine.nn import Gradients, Scratch
 from mlpengine.ops import BatchNorm, Elementwise, LayerNorm, Linear, MatMul
-from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
 
 MAX_TOKENS = 256

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import address_of, replay
+from mlpengine.core.buffers import address_of, replay
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.diagnostics.buffers import flat_rows
 from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
-from mlpengine.errors import UsageError
 from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
-from mlpengine.spec import Array, Call, Calls, call
 
 TOP_SHARE = 0.01
 """Share of the rows with the largest norms, whose part of the sum of norms is reported."""

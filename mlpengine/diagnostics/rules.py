@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.quantiles import median
-from mlpengine.common.wording import plural
+from mlpengine.core.quantiles import median
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
 from mlpengine.diagnostics.derived import (

@@ -7,8 +7,9 @@ from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 
-from mlpengine.common.quantiles import median, quantiles
-from mlpengine.common.wording import plural
+from mlpengine.core.quantiles import median, quantiles
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import (
     LEARNED,
     rounded,
@@ -31,7 +32,6 @@ from mlpengine.settings import (
     NetworkSettings,
     TrainingSettings,
 )
-from mlpengine.spec import Array
 
 MIN_EPOCHS = 5
 """Number of epochs below which curves are not judged."""

@@ -5,12 +5,12 @@ length for each layer.  NaN marks a quantity that a layer does not have.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 CAPACITY = 512
 """Maximum number of samples in a series."""

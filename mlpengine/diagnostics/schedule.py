@@ -1,6 +1,6 @@
 """Which steps are measured: `SamplingSchedule`."""
 
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 
 EVERY, STRETCH, DENSE_STEPS = 50, 10, 1000
 """Steps between samples; for short steps, the factor applied to them and the step it starts at."""

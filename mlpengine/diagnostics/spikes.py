@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.quantiles import median
-from mlpengine.spec import Array
+from mlpengine.core.quantiles import median
+from mlpengine.core.spec import Array
 
 DOUBLE = log(2.0)
 LARGEST_EXPONENT = 700.0

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import numpy as np
 
+from mlpengine.core.spec import Array
 from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Array
 
 
 class StepLike(Protocol):

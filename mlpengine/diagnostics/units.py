@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array
 from mlpengine.formula import evaluate, variable
 from mlpengine.ops import Activation, GradOp
-from mlpengine.spec import Array
 
 MIN_WINDOW_ROWS = 256
 """Minimum number of rows of a window: a unit that is 0 on a few rows may fire on others."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Calls, call
 from mlpengine.diagnostics.layers import LayerFacts
 from mlpengine.diagnostics.samples import LAYER_INDEX
-from mlpengine.spec import Array, Calls, call
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import CHUNK, GlobalNorm
 

@@ -3,11 +3,11 @@
 import json
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.structure import finite
-from mlpengine.common.wording import html_table
+from mlpengine.core.structure import finite
+from mlpengine.core.wording import html_table
 from mlpengine.settings.fix import Fix, by_key
 
 MAX_TEXT = 159

@@ -1,16 +1,16 @@
 """Spectra of weights, and histograms of weights and gradients.  Offline: an SVD is expensive."""
 
+from dataclasses import dataclass
 from math import inf, nan
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.structure import finite
+from mlpengine.core.spec import Array
+from mlpengine.core.structure import finite
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
-from mlpengine.spec import Array
 
 LEADING = 5
 """Number of singular values that a spectrum lists."""

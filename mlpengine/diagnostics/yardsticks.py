@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.quantiles import largest_shift
-from mlpengine.features.statistics import standardized
+from mlpengine.core.quantiles import largest_shift
+from mlpengine.core.spec import Array
+from mlpengine.data.features.statistics import standardized
 from mlpengine.settings import Fix
-from mlpengine.spec import Array
 
 NEIGHBORS = 10
 MIN_YARDSTICK_ROWS = 50

@@ -7,7 +7,7 @@
 True
 """
 
-from mlpengine.errors import importing
+from mlpengine.core.errors import importing
 
 with importing("mlpengine.estimators", "sklearn"):
     import sklearn  # noqa: F401

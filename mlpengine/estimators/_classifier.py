@@ -8,9 +8,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from mlpengine.common.fields import NonNegative, fitting
-from mlpengine.common.misuse import called_as
-from mlpengine.errors import DataError, UsageError
+from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.fields import NonNegative, fitting
+from mlpengine.core.misuse import called_as
+from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.data.features import class_weights
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
@@ -20,10 +22,8 @@ from mlpengine.estimators._estimator import (
     rollback_on_error,
 )
 from mlpengine.estimators._sparse import dense_rows
-from mlpengine.features import class_weights
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Task
 from mlpengine.ops import EntryLoss, Loss
-from mlpengine.spec import Array, ArrayLike
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]

@@ -15,12 +15,20 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from mlpengine.common.buffers import with_missing
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
-from mlpengine.common.wording import hint, plural, suggestion
+from mlpengine.core.buffers import with_missing
+from mlpengine.core.errors import CallError, DataError, UsageError
+from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.spec import Array, ArrayLike, floating
+from mlpengine.core.wording import hint, plural, suggestion
+from mlpengine.data.features import fold_rows, split_rows
+from mlpengine.data.features.compiled import feature_loops
+from mlpengine.data.features.leaks import find_leaks
+from mlpengine.data.features.numbers import Numbers
+from mlpengine.data.features.sources import Source
+from mlpengine.data.features.splits import check_known
+from mlpengine.data.tables import Table
 from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
-from mlpengine.errors import CallError, DataError, UsageError
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
 from mlpengine.estimators._parameters import (
     FEATURE_OPTIONS,
@@ -39,12 +47,6 @@ from mlpengine.estimators._sparse import (
     quantile_edges,
     updated_scale,
 )
-from mlpengine.features import fold_rows, split_rows
-from mlpengine.features.compiled import feature_loops
-from mlpengine.features.leaks import find_leaks
-from mlpengine.features.numbers import Numbers
-from mlpengine.features.sources import Source
-from mlpengine.features.splits import check_known
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.evaluate import Scorer, plain_loss
 from mlpengine.models.explain import importances
@@ -70,9 +72,7 @@ from mlpengine.settings.recipes import (
     validation_share_for,
 )
 from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
-from mlpengine.spec import Array, ArrayLike, floating
 from mlpengine.step.ranks import Ranks
-from mlpengine.tables import Table
 from mlpengine.training.loop import Callback
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.trainer import Fitted, Member, Trainer

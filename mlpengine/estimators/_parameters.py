@@ -6,7 +6,7 @@ from inspect import signature
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from mlpengine.common.fields import fitting, options_of
+from mlpengine.core.fields import fitting, options_of
 from mlpengine.optim import Optimizer
 from mlpengine.settings import (
     EarlyStopping,

@@ -6,8 +6,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.preprocessing import StandardScaler
 
-from mlpengine.common.misuse import called_as
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.misuse import called_as
+from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.data.features import NumberTarget
+from mlpengine.data.features.target_transform import suits_log
+from mlpengine.data.features.targets import check_positive
 from mlpengine.estimators._callbacks import with_callbacks
 from mlpengine.estimators._estimator import (
     MlpEstimator,
@@ -17,14 +21,10 @@ from mlpengine.estimators._estimator import (
     rollback_on_error,
 )
 from mlpengine.estimators._sparse import dense_rows, updated_scale
-from mlpengine.features import NumberTarget
-from mlpengine.features.target_transform import suits_log
-from mlpengine.features.targets import check_positive
 from mlpengine.models.task import Regression
 from mlpengine.ops import EntryLoss, Loss
 from mlpengine.settings.features import TargetTransform
 from mlpengine.settings.recipes import recipe
-from mlpengine.spec import Array, ArrayLike
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]

@@ -8,14 +8,14 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
-from mlpengine.errors import DataError
-from mlpengine.features.copies import Copies, find_copies, hashed
-from mlpengine.features.numbers import Numbers
-from mlpengine.features.sources import LIMIT, Source
-from mlpengine.features.statistics import Statistics
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.data.features.copies import Copies, find_copies, hashed
+from mlpengine.data.features.numbers import Numbers
+from mlpengine.data.features.sources import LIMIT, Source
+from mlpengine.data.features.statistics import Statistics
+from mlpengine.data.tables import Table
 from mlpengine.settings.features import BINS
-from mlpengine.spec import Array
-from mlpengine.tables import Table
 
 __all__ = [
     "RawRows",

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlpengine.common.files import checked_path
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.files import checked_path
+from mlpengine.core.wording import suggestion
+from mlpengine.data.tables import Table
 from mlpengine.export._cost import RowCost, row_cost
 from mlpengine.export._int8_c import integer_network
 from mlpengine.export._javascript import description, to_js, to_wasm
@@ -24,7 +25,6 @@ from mlpengine.export._report import Exported, Int8Report
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
-from mlpengine.tables import Table
 
 __all__ = [
     "FORMATS",

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import NumericalError
-from mlpengine.features.targets import Label
+from mlpengine.core.errors import NumericalError
+from mlpengine.core.spec import Array
+from mlpengine.data.features.targets import Label
+from mlpengine.data.tables import Table
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
-from mlpengine.spec import Array
-from mlpengine.tables import Table
 
 EXPORT_TOLERANCE = 1e-5
 """Largest difference allowed: of probabilities, or of numbers as the network learned them, and

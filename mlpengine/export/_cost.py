@@ -2,6 +2,7 @@
 
 import platform
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import SubprocessError
 from tempfile import TemporaryDirectory
@@ -9,8 +10,7 @@ from tempfile import TemporaryDirectory
 from mlpengine.backends.compiled.cache import compiler
 from mlpengine.backends.compiled.target import run_compilers
 from mlpengine.backends.scalar.text import real_constant
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import CompileError
+from mlpengine.core.errors import CompileError
 from mlpengine.export._model_c import model_code
 from mlpengine.export.network_c import c_file
 from mlpengine.models.model import Model

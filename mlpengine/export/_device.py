@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from zlib import crc32
 
 import numpy as np
@@ -12,11 +12,11 @@ from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.update import UpdateCode
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.wording import plural
-from mlpengine.errors import UsageError
+from mlpengine.core.buffers import address_of
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array, Spec
+from mlpengine.core.wording import plural
 from mlpengine.export._table_c import TableCode, table_code
 from mlpengine.export.network_c import PredictionCode, Real, forward_of
 from mlpengine.models.model import Model
@@ -25,7 +25,6 @@ from mlpengine.nn import Mlp
 from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
-from mlpengine.spec import Array, Spec
 
 MAGIC, BLOB_VERSION = 0x3154504D, 1
 """The first word of a saved state, ``MPT1`` in ASCII, and the version of its layout."""

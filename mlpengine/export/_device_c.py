@@ -12,7 +12,7 @@ from mlpengine.backends.scalar.text import (
     indented,
     real_constant,
 )
-from mlpengine.common.wording import plural
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
 from mlpengine.export._device_flash import BOARDS, flash_bytes

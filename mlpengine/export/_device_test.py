@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import array
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import NumericalError
+from mlpengine.core.errors import NumericalError
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.categories import write_one_hots
+from mlpengine.data.features.computed import finite_rows, with_columns
+from mlpengine.data.tables import Column, Table
 from mlpengine.export._device import DeviceStep
-from mlpengine.features import Preprocessor
-from mlpengine.features.categories import write_one_hots
-from mlpengine.features.computed import finite_rows, with_columns
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
-from mlpengine.spec import Array
 from mlpengine.step.step import TrainingStep
-from mlpengine.tables import Column, Table
 
 TEST_STEPS = 100
 """Steps of the self-test."""

@@ -13,18 +13,18 @@ through weight equalization and bias correction, section 4.2 (the means).
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import Functions, array, indented, real_constant
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.wording import plural
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.export.network_c import NetworkCode, Real, title_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.ops import Activation, FormulaActivation, GradOp
-from mlpengine.spec import Array
 from mlpengine.tape import quantize
 
 HEADROOM = 1.25

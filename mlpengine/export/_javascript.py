@@ -12,8 +12,8 @@ from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.scalar.statements import read_statements
 from mlpengine.backends.scalar.text import comment_text
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.common.wording import script_json
-from mlpengine.errors import CompileError, MissingExtraError, UsageError
+from mlpengine.core.errors import CompileError, MissingExtraError, UsageError
+from mlpengine.core.wording import script_json
 from mlpengine.export._model_c import model_code
 from mlpengine.export._report import Exported
 from mlpengine.export.network_c import NetworkCode, c_file, network_code

@@ -1,13 +1,16 @@
 """A model as statements, from the columns of a row to predictions, and as one C file."""
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import Functions, Names, comment_text, identifier, real_constant
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import DataError, UsageError
+from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.spec import Array
+from mlpengine.data.tables import Table
+from mlpengine.data.tables.table import number_text
 from mlpengine.export._device_flash import avr_flash_bytes, constant_bytes
 from mlpengine.export._int8_c import IntegerNetwork
 from mlpengine.export._report import Exported, Int8Report
@@ -23,9 +26,6 @@ from mlpengine.export.network_c import (
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
-from mlpengine.spec import Array
-from mlpengine.tables import Table
-from mlpengine.tables.table import number_text
 
 LATEST = 1e12
 """Seconds from 1970 beyond which an example has no date."""

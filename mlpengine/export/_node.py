@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.wording import plural
-from mlpengine.errors import NumericalError
+from mlpengine.core.errors import NumericalError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
+from mlpengine.data.tables.table import number_text
 from mlpengine.export._compare import checked, label_array, largest_difference, largest_error
 from mlpengine.export._onnx_feed import RANDOM_ROWS, probe_table
 from mlpengine.export._report import Exported
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
-from mlpengine.spec import Array
-from mlpengine.tables import Column, Table
-from mlpengine.tables.table import number_text
 
 NODE_SECONDS = 600.0
 """Time limit of Node."""

@@ -2,7 +2,7 @@
 
 import json
 
-from mlpengine.errors import importing
+from mlpengine.core.errors import importing
 from mlpengine.export._report import Exported
 from mlpengine.models.model import Model
 from mlpengine.nn import Network

@@ -6,16 +6,16 @@ from math import nan, pi
 
 import numpy as np
 
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.bins import Bins
+from mlpengine.data.features.categories import Category
+from mlpengine.data.features.computed import ComputedColumn
+from mlpengine.data.features.numbers import CLIP, CLIPPED_FROM, Numbers
+from mlpengine.data.features.sources import PERIODS, Source
 from mlpengine.export._onnx_feed import numeric_levels
 from mlpengine.export._onnx_graph import ML, Graph
-from mlpengine.features import Preprocessor
-from mlpengine.features.bins import Bins
-from mlpengine.features.categories import Category
-from mlpengine.features.computed import ComputedColumn
-from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
-from mlpengine.features.sources import PERIODS, Source
 from mlpengine.formula import onnx_node, variable, where
-from mlpengine.spec import Array
 
 FLOAT32_ONLY = ("Erf", "Softplus")
 """Operators that onnxruntime has for float32 only."""

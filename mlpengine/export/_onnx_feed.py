@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlpengine.features import Preprocessor
-from mlpengine.features.categories import Category, coded
-from mlpengine.features.column_kinds import FeatureKind
-from mlpengine.features.computed import ComputedColumn, finite_rows, with_columns
-from mlpengine.spec import Array
-from mlpengine.tables import Column, Table
-from mlpengine.tables.cells import WORDS
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.categories import Category, coded
+from mlpengine.data.features.column_kinds import FeatureKind
+from mlpengine.data.features.computed import ComputedColumn, finite_rows, with_columns
+from mlpengine.data.tables import Column, Table
+from mlpengine.data.tables.cells import WORDS
 
 RANDOM_ROWS = 512
 """Rows of the random table on which two models are compared."""

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 OPSET, ML_OPSET, IR = 17, 3, 8
 """Versions that every runtime in use reads; the newest ones of onnx are refused by some."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array
 from mlpengine.export._onnx_graph import Graph
 from mlpengine.export._reduced import reduced
 from mlpengine.formula import onnx_node, variable
@@ -39,7 +40,6 @@ from mlpengine.ops import (
     Var,
 )
 from mlpengine.ops.reductions import Reduction
-from mlpengine.spec import Array
 from mlpengine.tape.record import Record, Value
 
 

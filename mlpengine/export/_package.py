@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from mlpengine.backends.scalar.text import comment_text
-from mlpengine.common.files import make_directory, write_atomically
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.files import make_directory, write_atomically
 from mlpengine.export._report import Exported
 from mlpengine.export.network_c import title_of
 from mlpengine.models.model import Model

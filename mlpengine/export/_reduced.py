@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlpengine.core.spec import Array
 from mlpengine.nn import Front, Mlp, Network, Residual, TabularNetwork
 from mlpengine.nn.front import MASK, SCALE
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array
 
 
 class Reduced(NamedTuple):

@@ -1,10 +1,8 @@
 """What an exported file holds."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from mlpengine.common.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ so that nothing is lost in float32.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
@@ -21,17 +22,16 @@ from mlpengine.backends.scalar.text import (
     indented,
     real_constant,
 )
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.computed import ComputedColumn
+from mlpengine.data.features.numbers import CLIP, CLIPPED_FROM, Numbers
+from mlpengine.data.features.sources import PERIODS, Source
 from mlpengine.export.network_c import PredictionCode, Real
-from mlpengine.features import Preprocessor
-from mlpengine.features.computed import ComputedColumn
-from mlpengine.features.numbers import CLIP, CLIPPED_FROM, Numbers
-from mlpengine.features.sources import PERIODS, Source
 from mlpengine.formula import c_statements, variable, where
 from mlpengine.models.model import Model
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression
-from mlpengine.spec import Array
 
 ONE_HOT = """\
 /* One feature for each level, then unknown, then, where training had gaps, missing. */

@@ -8,10 +8,10 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 from safetensors.numpy import save
 
+from mlpengine.core.spec import Array, Spec
 from mlpengine.export._report import Exported
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
-from mlpengine.spec import Array, Spec
 
 DESCRIPTION_KEY = "description"
 """Name of the text in an .npz that describes the network; no parameter is called so."""

@@ -6,13 +6,13 @@ instruction list as the compiled training step.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mlpengine.backends.scalar.text import identifier
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
 from mlpengine.export._device_flash import flash_bytes

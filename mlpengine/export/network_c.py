@@ -1,6 +1,7 @@
 """Networks as statements with their weights, and as one file of C99."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 from typing import Any, Literal
@@ -11,10 +12,9 @@ from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions, array, constants, indented
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.wording import plural
-from mlpengine.errors import UsageError
+from mlpengine.core.buffers import address_of
+from mlpengine.core.errors import UsageError
+from mlpengine.core.wording import plural
 from mlpengine.export._reduced import Reduced, reduced
 from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.errors import FormulaError
+from mlpengine.core.errors import FormulaError
+from mlpengine.core.spec import Array, Calls, call
 from mlpengine.formula.graph import FUNCTIONS, Expr, order, variable, variables
 from mlpengine.formula.numpy_functions import copied
-from mlpengine.spec import Array, Calls, call
 
 OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"
 

@@ -14,10 +14,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from mlpengine.common.fork_locks import process_lock
-from mlpengine.errors import FormulaError
+from mlpengine.core.errors import FormulaError
+from mlpengine.core.fork_locks import process_lock
+from mlpengine.core.spec import Array, Calls, call
 from mlpengine.formula import numpy_functions as pieces
-from mlpengine.spec import Array, Calls, call
 
 Number = Union["Expr", float]
 

@@ -1,6 +1,6 @@
 """Pieces of NumPy code: constants, masks, and functions for which NumPy has no fast version.
 
-A piece yields bound calls (see `mlpengine.spec`).  Unless stated otherwise, `out` may be the buffer
+A piece yields bound calls (see `mlpengine.core.spec`).  Unless stated otherwise, `out` may be the buffer
 of its first array and shares no memory with the others.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import address_of
-from mlpengine.spec import Array, Calls, call
+from mlpengine.core.buffers import address_of
+from mlpengine.core.spec import Array, Calls, call
 
 CONSTANT_LENGTH = 16384
 """Longest row of a constant, in elements: 64 kB of float32 stay in the second-level cache.

@@ -8,8 +8,8 @@ from functools import reduce
 from math import isfinite, pi
 from unicodedata import normalize
 
-from mlpengine.common.wording import nearest
-from mlpengine.errors import FormulaError
+from mlpengine.core.errors import FormulaError
+from mlpengine.core.wording import nearest
 from mlpengine.formula.graph import Expr, constant, make, variable
 
 LONGEST = 1000

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.quantiles import evenly_spaced
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.spec import Array
 from mlpengine.models import metrics
 from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.spec import Array
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,

@@ -1,18 +1,17 @@
 """Calibration: intervals and sets of classes from rows out of fold, calibrated probabilities."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil, exp, log, nan
 from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.spec import Array
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
-from mlpengine.spec import Array
 
 RESIDUALS = "residuals"
 """How the names of the arrays of residuals in a file begin."""

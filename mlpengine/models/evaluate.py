@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.named import NamedRows, arrays_in, one_or_named, row_specs
-from mlpengine.common.wording import plural
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.named import NamedRows, arrays_in, one_or_named, row_specs
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import Network, Scratch
 from mlpengine.ops import REGISTRY
@@ -15,7 +16,6 @@ from mlpengine.ops.formulas import FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
-from mlpengine.spec import Array
 from mlpengine.step.fault import bad_rows
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import WORK_AT_ONCE

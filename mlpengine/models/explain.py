@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.features import Preprocessor
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
+from mlpengine.data.tables.table import ColumnKind
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.model import Model
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn.network import PREDICT_ROWS
-from mlpengine.spec import Array
-from mlpengine.tables import Column, Table
-from mlpengine.tables.table import ColumnKind
 
 GRID, LEVELS = 20, 12
 """Points of a curve: quantiles of a number, or the most frequent levels of a category."""

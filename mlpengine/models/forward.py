@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from mlpengine.backends.compiled import Executor, UnsupportedError, compile_program
-from mlpengine.errors import CompileError
+from mlpengine.core.errors import CompileError
+from mlpengine.core.spec import Array
 from mlpengine.nn import TabularNetwork
 from mlpengine.nn.network import PREDICT_ROWS
-from mlpengine.spec import Array
 from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 

@@ -7,13 +7,13 @@ from operator import itemgetter
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Spec
 from mlpengine.models.task import Split
 from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import activation_op
 from mlpengine.ops import Elementwise
 from mlpengine.ops.loss import Loss
 from mlpengine.settings import NetworkSettings
-from mlpengine.spec import Array, Spec
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 """L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""

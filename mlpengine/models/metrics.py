@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from mlpengine.common.misuse import called_as
-from mlpengine.errors import UsageError
-from mlpengine.spec import Array
+from mlpengine.core.errors import UsageError
+from mlpengine.core.misuse import called_as
+from mlpengine.core.spec import Array
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
 """What a metric compares with the targets: class numbers (0 and 1 for several labels), their

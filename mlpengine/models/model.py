@@ -3,21 +3,24 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.structure import conform
-from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
-from mlpengine.features import Preprocessor
-from mlpengine.features.unlike import NewRows
+from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import KnownAttributes, called_as
+from mlpengine.core.spec import Array
+from mlpengine.core.structure import conform
+from mlpengine.core.wording import html_table, plural
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.tables import Table, read_table
+from mlpengine.data.tables.frames import as_table
+from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.calibration import RESIDUALS, SET_CHANCES, ClassSets, Residuals, spread
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, outputs_of
@@ -27,11 +30,7 @@ from mlpengine.models.task import Classification, Regression, Task, make_split, 
 from mlpengine.nn import NETWORKS, Mlp, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
-from mlpengine.spec import Array
 from mlpengine.step.population import Population
-from mlpengine.tables import Table, read_table
-from mlpengine.tables.frames import as_table
-from mlpengine.tables.rows import usable_rows
 
 MODEL_FILE = "model.safetensors"
 

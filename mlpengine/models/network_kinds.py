@@ -1,13 +1,13 @@
 """Kinds of networks in folds: what each reads, and the mean of all."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.features.numbers import Numbers
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array
+from mlpengine.data.features.numbers import Numbers
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, each_block, outputs_of
 from mlpengine.models.linear import linear_networks
@@ -15,7 +15,6 @@ from mlpengine.models.task import Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.ops.loss import Loss
 from mlpengine.settings.training import LINEAR, Kind
-from mlpengine.spec import Array
 
 SHARE_ROUNDS = 20
 """Choices of `best_shares`, by which shares are multiples of 1/20."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import quiet_runner
-from mlpengine.features import Preprocessor
-from mlpengine.features.one_row import RowEncoder
-from mlpengine.features.unlike import far_remarks, unknown_remarks
+from mlpengine.core.buffers import quiet_runner
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.one_row import RowEncoder
+from mlpengine.data.features.unlike import far_remarks, unknown_remarks
+from mlpengine.data.tables.frames import is_cell
 from mlpengine.nn import Network
-from mlpengine.spec import Array
-from mlpengine.tables.frames import is_cell
 
 _log = logging.getLogger("mlpengine")
 

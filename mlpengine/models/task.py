@@ -2,22 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.buffers import hides_entries, unmasked
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Count, fitting
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import KnownAttributes, answer_misfits, called_as, quoted
-from mlpengine.common.named import NamedRows, check_rows
-from mlpengine.common.wording import plural, suggestion
-from mlpengine.errors import CallError, DataError, ShapeError, UsageError
-from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
-from mlpengine.features.prepared import PreparedRows, Windows
-from mlpengine.features.targets import Target
+from mlpengine.core.buffers import hides_entries, unmasked
+from mlpengine.core.errors import CallError, DataError, ShapeError, UsageError
+from mlpengine.core.fields import Count, fitting
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import KnownAttributes, answer_misfits, called_as, quoted
+from mlpengine.core.named import NamedRows, check_rows
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural, suggestion
+from mlpengine.data.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
+from mlpengine.data.features.prepared import PreparedRows, Windows
+from mlpengine.data.features.targets import Target
+from mlpengine.data.tables import Table
 from mlpengine.formula import evaluate
 from mlpengine.models import metrics
 from mlpengine.ops import (
@@ -30,8 +32,6 @@ from mlpengine.ops import (
     Quantile,
     losses_of,
 )
-from mlpengine.spec import Array
-from mlpengine.tables import Table
 
 MAX_CLASSES = 10
 """The largest number of classes, labels or targets with metrics of their own."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mlpengine.common.lazy import lazy_names
+from mlpengine.core.lazy import lazy_names
 from mlpengine.nn.front import Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import INITIALIZERS

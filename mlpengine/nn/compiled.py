@@ -4,10 +4,10 @@ from copy import copy
 from typing import Any
 
 from mlpengine.backends.compiled import UnsupportedError, compile_program
-from mlpengine.common.buffers import address_of, unmasked, write_into
-from mlpengine.errors import CompileError, UsageError
+from mlpengine.core.buffers import address_of, unmasked, write_into
+from mlpengine.core.errors import CompileError, UsageError
+from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, ArrayLike
 
 
 class CompiledMlp:

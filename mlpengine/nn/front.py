@@ -1,17 +1,16 @@
 """The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import pi, sqrt
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Count, Given, Positive, check_fields
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Count, Given, Positive, check_fields
+from mlpengine.core.spec import Array, Spec
 from mlpengine.ops import Mul, PeriodicEmbedding
-from mlpengine.spec import Array, Spec
 from mlpengine.tape.tape import Node, Tape
 
 EmbeddingName = Literal["pbld", "periodic", "none"]

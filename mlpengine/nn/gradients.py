@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.common.buffers import quiet_runner, zeros
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments
-from mlpengine.common.named import arrays_by_name, one_or_named
-from mlpengine.common.placement import Storage
-from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.buffers import quiet_runner, zeros
+from mlpengine.core.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.misuse import KnownAttributes, called_as, needs_arguments
+from mlpengine.core.named import arrays_by_name, one_or_named
+from mlpengine.core.placement import Storage
+from mlpengine.core.spec import Array, Call, Spec
+from mlpengine.core.wording import html_table, plural
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, Call, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, Backward
 from mlpengine.tape.flat import Flat

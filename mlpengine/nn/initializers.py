@@ -14,10 +14,10 @@ from math import sqrt
 
 import numpy as np
 
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import suggestion
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array
 
 VARIANCES: dict[str, Callable[[int, int], float]] = {
     "he": lambda in_dim, _out_dim: 2 / in_dim,

@@ -1,16 +1,16 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.structure import conform
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Spec
+from mlpengine.core.structure import conform
+from mlpengine.core.wording import suggestion
 from mlpengine.nn.front import Front
 from mlpengine.ops import (
     REGISTRY,
@@ -22,7 +22,6 @@ from mlpengine.ops import (
     Linear,
 )
 from mlpengine.ops.softmax import AlongAxis
-from mlpengine.spec import Spec
 from mlpengine.tape.tape import Node, Tape
 
 

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from mlpengine.common.buffers import unmasked
-from mlpengine.common.misuse import called_as, quoted
-from mlpengine.common.structure import conform
-from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.buffers import unmasked
+from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.misuse import called_as, quoted
+from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
+from mlpengine.core.structure import conform
+from mlpengine.core.wording import html_table, plural
 from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
@@ -26,7 +27,6 @@ from mlpengine.nn.layers import (
 from mlpengine.nn.recording import check_arrays
 from mlpengine.nn.tabular import LinearOption, TabularNetwork
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.tape.tape import Node, Tape
 
 Parametrization = Literal["standard", "neural_tangent"]

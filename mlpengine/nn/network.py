@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
-from mlpengine.common.buffers import unmasked, write_into
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import called_as, needs_arguments, quoted, refuse_arguments
-from mlpengine.common.named import NamedRows, as_rows, check_rows, need_names
-from mlpengine.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.buffers import unmasked, write_into
+from mlpengine.core.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import called_as, needs_arguments, quoted, refuse_arguments
+from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
+from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array, DTypeLike, Spec
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.rematerialization import Rematerialization
 

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.buffers import zeros
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import called_as, quoted
-from mlpengine.common.named import one_or_named
-from mlpengine.common.wording import plural, suggestion
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.buffers import zeros
+from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import called_as, quoted
+from mlpengine.core.named import one_or_named
+from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
+from mlpengine.core.wording import plural, suggestion
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.saving import Saved
 from mlpengine.ops import BatchNorm, Dropout, Normal, Philox, RunningStatistics
-from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec, floating
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.record import Value, dependents, needed_records
 from mlpengine.tape.tape import Node, RecordedLayer, Tape

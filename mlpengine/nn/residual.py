@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.common.misuse import called_as
-from mlpengine.common.structure import conform
-from mlpengine.common.wording import plural
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.misuse import called_as
+from mlpengine.core.spec import Array, DTypeLike
+from mlpengine.core.structure import conform
+from mlpengine.core.wording import plural
 from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.layers import (
@@ -19,7 +20,6 @@ from mlpengine.nn.layers import (
     activation_to_dict,
 )
 from mlpengine.nn.tabular import LinearOption, TabularNetwork
-from mlpengine.spec import Array, DTypeLike
 from mlpengine.tape.tape import Node, Tape
 
 MAX_BLOCKS = 1_000

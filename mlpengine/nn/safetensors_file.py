@@ -16,9 +16,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mlpengine.common.files import checked_path, first_line, similar_file, write_atomically
-from mlpengine.errors import CheckpointError, MlpEngineError
-from mlpengine.spec import Array
+from mlpengine.core.errors import CheckpointError, MlpEngineError
+from mlpengine.core.files import checked_path, first_line, similar_file, write_atomically
+from mlpengine.core.spec import Array
 
 METADATA_KEY = "mlpengine"
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 
 import numpy as np
 
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
-from mlpengine.common.structure import conform
-from mlpengine.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
+from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.core.structure import conform
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
-from mlpengine.spec import Array, ArrayLike
 from mlpengine.tape.flat import Flat
 
 _log = logging.getLogger("mlpengine")

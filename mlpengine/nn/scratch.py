@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.named import arrays_by_name, one_or_named
-from mlpengine.common.placement import Storage
-from mlpengine.common.wording import plural
-from mlpengine.errors import ShapeError, TapeError
+from mlpengine.core.errors import ShapeError, TapeError
+from mlpengine.core.misuse import KnownAttributes, called_as
+from mlpengine.core.named import arrays_by_name, one_or_named
+from mlpengine.core.placement import Storage
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.nn.recording import Recordable, Recording
-from mlpengine.spec import Array
 from mlpengine.tape.binding import Arena, Forward
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization

@@ -6,12 +6,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from mlpengine.common.buffers import write_into
-from mlpengine.common.misuse import called_as
-from mlpengine.errors import UsageError
+from mlpengine.core.buffers import write_into
+from mlpengine.core.errors import UsageError
+from mlpengine.core.misuse import called_as
+from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.nn.network import Network
-from mlpengine.spec import Array, ArrayLike
 
 
 class LinearOption(NamedTuple):

@@ -1,6 +1,6 @@
 """All ops, grouped by module."""
 
-from mlpengine.common.misuse import answer_misfits
+from mlpengine.core.misuse import answer_misfits
 from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops.activations import (

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mlpengine.errors import DtypeError, ShapeError
-from mlpengine.spec import Spec
+from mlpengine.core.errors import DtypeError, ShapeError
+from mlpengine.core.spec import Spec
 
 WIDE = np.dtype(np.intp)
 """The dtype of indices that ops compute; NumPy casts indices of any other dtype into a copy."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 REMEMBERED = 1 << 16
 """Length up to which a vector of ones is cached."""

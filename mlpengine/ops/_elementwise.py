@@ -9,7 +9,7 @@ work buffers and the NumPy calls; `mlpengine.backends` and the exports derive th
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from itertools import product
 from math import inf
@@ -17,13 +17,12 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.errors import ShapeError, UsageError
+from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array, Calls, Slots, Spec
 from mlpengine.formula import Expr, Plan, gradients, order, plan, saved_for_backward, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import Direction, GradOp, Signature, parameters_of
-from mlpengine.spec import Array, Calls, Slots, Spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,22 +1,22 @@
 """Losses that are means over entries, each a formula of output and target."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, isinf
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.wording import plural
-from mlpengine.errors import DataError, IndexRangeError, ShapeError
+from mlpengine.core.errors import DataError, IndexRangeError, ShapeError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
+from mlpengine.core.wording import plural
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._elementwise import option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops.op import parameters_of
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 class Prediction(NamedTuple):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Calls, Slots, call
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, Slots, call
 
 
 class CopiedEntries(GradOp):

@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
-from mlpengine.spec import Array, Calls, call
 
 NARROW = 32
 """Number of columns up to which row maxima are computed as column maxima of a transposed copy.

@@ -4,12 +4,12 @@ from abc import abstractmethod
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import WIDE
 from mlpengine.ops._constant import ones
 from mlpengine.ops._softmax import row_max
 from mlpengine.ops.loss import VALUE, Loss, total, wide_spec
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 class SoftmaxLoss(Loss):

@@ -1,12 +1,13 @@
 """Activations: x of any shape to y of the same shape."""
 
+from dataclasses import dataclass
 from math import inf, pi, sqrt
 from typing import Literal
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, Calls, call
 from mlpengine.formula import (
     Expr,
     clip,
@@ -23,7 +24,6 @@ from mlpengine.formula import (
 )
 from mlpengine.formula.numpy_functions import TAIL_END, bounded, constant_like, normal_tail
 from mlpengine.ops._elementwise import TUNED, Activation, Tuned
-from mlpengine.spec import Array, Calls, call
 
 
 class Relu(Activation, name="relu"):

@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
-from mlpengine.spec import Array, Calls, call
 
 
 def unbroadcast(wide: Array, out: Array) -> Calls:

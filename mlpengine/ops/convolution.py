@@ -6,18 +6,18 @@ to backward would take the kernel's size times the memory of the image, while th
 fifth of the product's time at 64 channels.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError, UsageError
+from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.op import GradOp
 from mlpengine.ops.window import Pair, Window, pair
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
 """Cross entropy of logits and class indices or rows of probabilities."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Given, Share
-from mlpengine.common.wording import plural
-from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.core.fields import Given, Share
+from mlpengine.core.spec import Array, Calls, Spec, call
+from mlpengine.core.wording import plural
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops._softmax_loss import SoftmaxLoss
 from mlpengine.ops.loss import VALUE, need_rows
-from mlpengine.spec import Array, Calls, Spec, call
 
 PROBABILITY_TOLERANCE = 1e-3
 """How far a row of probabilities may be from a sum of 1, or below 0."""

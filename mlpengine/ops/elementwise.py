@@ -1,17 +1,17 @@
 """Arithmetic and functions, element by element; operands broadcast as in NumPy."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from mlpengine import formula as f
-from mlpengine.common.buffers import replay
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import UsageError
+from mlpengine.core.buffers import replay
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, Calls
 from mlpengine.formula import Expr, Plan
 from mlpengine.formula.numpy_functions import masked
 from mlpengine.ops._elementwise import TUNED_BACKWARD, Elementwise, Tuned
-from mlpengine.spec import Array, Calls
 
 
 class Add(Elementwise, name="add"):

@@ -1,15 +1,15 @@
 """Embeddings of numbers: each feature as several cosines of itself, or as functions of them."""
 
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 @dataclass(frozen=True)

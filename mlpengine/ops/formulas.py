@@ -1,11 +1,10 @@
 """An activation and a loss defined by the text of a formula, and learned activations."""
 
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import ConfigKey
-from mlpengine.errors import FormulaError, UsageError
+from mlpengine.core.errors import FormulaError, UsageError
+from mlpengine.core.fields import ConfigKey
 from mlpengine.formula import Expr, parse, variable, variables
 from mlpengine.ops._elementwise import Elementwise
 from mlpengine.ops._entry_loss import EntryLoss

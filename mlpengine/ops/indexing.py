@@ -5,18 +5,18 @@ buffer, is the fastest method that allocates nothing during a replay.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import IndexRangeError, ShapeError
+from mlpengine.core.errors import IndexRangeError, ShapeError
+from mlpengine.core.spec import Array, Call, Calls, Slots, Spec, call
 from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, normal_axis
 from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 WRAPPED_SIZE = 2048
 """Size below which `take` resolves negative indices itself (mode "wrap"), without a further call.

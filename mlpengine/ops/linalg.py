@@ -5,18 +5,18 @@ transposes it makes no copy, allocates no workspace, and is faster than `numpy.m
 matrices.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,20 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable, quiet_runner, replay, write_into
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import check_fields
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import needs_arguments, quoted, refuse_arguments
-from mlpengine.errors import DtypeError, ShapeError
+from mlpengine.core.buffers import Uncopyable, quiet_runner, replay, write_into
+from mlpengine.core.errors import DtypeError, ShapeError
+from mlpengine.core.fields import check_fields
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import needs_arguments, quoted, refuse_arguments
+from mlpengine.core.spec import Array, ArrayLike, Call, Calls, Spec, call
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
-from mlpengine.spec import Array, ArrayLike, Call, Calls, Spec, call
 
 VALUE = Spec((), np.dtype(np.float64))
 """The value of a loss: a sum in float64, whatever the dtype of the operands."""

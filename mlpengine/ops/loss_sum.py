@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.misuse import quoted
-from mlpengine.common.named import NamedRows
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.misuse import quoted
+from mlpengine.core.named import NamedRows
+from mlpengine.core.spec import Array, Call, Spec, call
+from mlpengine.core.wording import suggestion
 from mlpengine.ops.loss import BoundLoss, Loss
-from mlpengine.spec import Array, Call, Spec, call
 
 
 class LossSum:

@@ -1,6 +1,7 @@
 """Losses that are means over entries, each an op and a callable (see `Loss`)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from typing import Annotated, Any
@@ -8,9 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Ge, Gt, Len, Lt
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Positive, Share
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Positive, Share
 from mlpengine.formula import (
     Expr,
     clip,

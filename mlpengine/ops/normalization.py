@@ -5,18 +5,18 @@ Both treat x as an array (rows, features, inner), the cube. Sums are products wi
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, Calls, DTypeLike, Slots, Spec, call, floating
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops._constant import ones
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, DTypeLike, Slots, Spec, call, floating
 
 Means = Callable[[Array, Array], Calls]
 """Yields the calls that write the means of a cube into a column."""

@@ -29,8 +29,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from mlpengine.common.misuse import KnownAttributes
-from mlpengine.spec import Calls, Spec
+from mlpengine.core.misuse import KnownAttributes
+from mlpengine.core.spec import Calls, Spec
 
 Direction = Literal["forward", "backward"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import replay
-from mlpengine.spec import Array, Call, Calls, call
+from mlpengine.core.buffers import replay
+from mlpengine.core.spec import Array, Call, Calls, call
 
 BYTE_VALUES = 256
 

@@ -1,16 +1,16 @@
 """Ops that draw random numbers, from a generator that the caller passes (`philox`)."""
 
+from dataclasses import dataclass
 from math import pi
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError, UsageError
+from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
 from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_of
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,18 @@
 """Reductions over all axes, one or several."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite, nan, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.common.buffers import replay
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError
+from mlpengine.core.buffers import replay
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, Call, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH, constant_like
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops.broadcast import unbroadcast
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Call, Calls, Slots, Spec, call
 
 SHORT = 8
 """Number of columns up to which a maximum in many rows is computed column by column."""

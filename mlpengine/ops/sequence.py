@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 class SsmScan(GradOp, name="ssm_scan"):

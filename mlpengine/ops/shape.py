@@ -1,6 +1,7 @@
 """Ops that move values and compute none: reshape, cast, detach, join, split, slice."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
 from types import EllipsisType
@@ -8,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import IndexRangeError, ShapeError, TapeError
+from mlpengine.core.buffers import address_of
+from mlpengine.core.errors import IndexRangeError, ShapeError, TapeError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call, floating
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call, floating
 
 IndexEntry = int | slice | EllipsisType | None
 """One entry of a basic index; None is a new axis."""

@@ -1,13 +1,14 @@
 """Softmax and its logarithm along any axis."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.ops._check import need_floats, normal_axis
 from mlpengine.ops._softmax import folded, inner_product, largest, middle_sum
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Calls, Slots, Spec, call
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from mlpengine.errors import ShapeError, UsageError
-from mlpengine.spec import Array, Spec
+from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.spec import Array, Spec
 
 Pair = tuple[int, int]
 

@@ -22,7 +22,7 @@ from math import log
 
 import numpy as np
 
-from mlpengine.spec import Array, Call, Calls, call
+from mlpengine.core.spec import Array, Call, Calls, call
 
 MAX_DECAY = 1e-6
 """Largest decay of an entry from one flush to the next."""

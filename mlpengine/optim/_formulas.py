@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.formula import Expr, Plan, constant, plan, variable, variables
 from mlpengine.ops.op import parameters_of
 

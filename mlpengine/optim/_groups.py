@@ -1,12 +1,12 @@
 """Groups of parameters, with factors of the learning rate and of the weight decay."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.update import ParameterRange
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Checked, NonNegative
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Checked, NonNegative
+from mlpengine.core.wording import suggestion
 from mlpengine.tape.flat import Flat
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import Parameter, signature
 from itertools import pairwise
@@ -14,12 +14,12 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from mlpengine.backends.update import ParameterRange, Update
-from mlpengine.common.buffers import aligned, quiet_runner, replay, zeros
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Given, NonNegative, fitting, options_of
-from mlpengine.common.misuse import KnownAttributes, called_as, needs_arguments, quoted
-from mlpengine.common.wording import plural
-from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
+from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.core.fields import Given, NonNegative, fitting, options_of
+from mlpengine.core.misuse import KnownAttributes, called_as, needs_arguments, quoted
+from mlpengine.core.spec import Array, Call, Calls, Spec, call
+from mlpengine.core.wording import plural
 from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
     floor,
@@ -32,7 +32,6 @@ from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._groups import Group, find_ranges
 from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
-from mlpengine.spec import Array, Call, Calls, Spec, call
 from mlpengine.tape.flat import Flat
 
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}

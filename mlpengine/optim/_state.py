@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mlpengine.errors import CheckpointError
-from mlpengine.spec import Array, Spec
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.spec import Array, Spec
 
 State: TypeAlias = dict[str, Array | int | float]
 """The result of `state_dict`: copies of arrays, and plain numbers."""

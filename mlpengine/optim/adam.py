@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
 from mlpengine import formula
-from mlpengine.common.fields import Fraction, NonNegative
+from mlpengine.core.fields import Fraction, NonNegative
 from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 from mlpengine.optim.scalar_functions import power, sqrt

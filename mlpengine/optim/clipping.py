@@ -12,7 +12,7 @@ changed, and the caller decides what to do with the step.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from math import isfinite, sqrt
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
@@ -21,14 +21,13 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
-from mlpengine.common.buffers import Uncopyable
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Positive, check_fields, fitting
-from mlpengine.common.misuse import KnownAttributes, answer_misfits
-from mlpengine.common.wording import plural
-from mlpengine.errors import CheckpointError, ShapeError
+from mlpengine.core.buffers import Uncopyable
+from mlpengine.core.errors import CheckpointError, ShapeError
+from mlpengine.core.fields import Positive, check_fields, fitting
+from mlpengine.core.misuse import KnownAttributes, answer_misfits
+from mlpengine.core.spec import Array, Call, call
+from mlpengine.core.wording import plural
 from mlpengine.optim._state import State, matching_state
-from mlpengine.spec import Array, Call, call
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.norm import GlobalNorm, clip_coefficient
 

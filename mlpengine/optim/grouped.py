@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from mlpengine.backends.update import Update
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Array, Call
 from mlpengine.optim._groups import check_group
 from mlpengine.optim._optimizer import HasParams, Optimizer
-from mlpengine.spec import Array, Call
 
 
 class GroupedOptimizer(Optimizer):

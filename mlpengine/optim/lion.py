@@ -3,7 +3,7 @@
 from typing import Any, Unpack
 
 from mlpengine import formula
-from mlpengine.common.fields import Fraction, NonNegative
+from mlpengine.core.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 
 

@@ -9,7 +9,7 @@ schedule starts after w steps, and before that its first factor is multiplied by
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import cos, inf, log2, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -17,14 +17,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Fraction, Given, NonNegative, Positive, check_fields
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import answer_misfits, called_as
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import CallError, UsageError
+from mlpengine.core.errors import CallError, UsageError
+from mlpengine.core.fields import Fraction, Given, NonNegative, Positive, check_fields
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import answer_misfits, called_as
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import suggestion
 from mlpengine.optim._state import State, matching_state
-from mlpengine.spec import Array
 
 ScheduleLike: TypeAlias = Callable[[int], float]
 """A function from the number of completed steps to a factor of the learning rate."""

@@ -4,8 +4,8 @@ from dataclasses import field, make_dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mlpengine.common.fields import Checked, options_of, summary
-from mlpengine.common.misuse import KnownAttributes
+from mlpengine.core.fields import Checked, options_of, summary
+from mlpengine.core.misuse import KnownAttributes
 from mlpengine.optim._optimizer import HasParams, Optimizer
 from mlpengine.optim.schedules import SCHEDULES, Falling, ScheduleLike
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Unpack
 
-from mlpengine.common.fields import Fraction, NonNegative
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Fraction, NonNegative
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlpengine.common.files import write_atomically
+from mlpengine.core.files import write_atomically
 
 from .collect import (
     QUICK,

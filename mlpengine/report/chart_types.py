@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 from .markup import MINUS, by_power, number, shortened
 

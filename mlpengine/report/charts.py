@@ -1,6 +1,6 @@
 """The charts of runs and sweeps, made from the data of a report.
 
-The color of a curve is a number, from 1, of those in `mlpengine.common.palette`.
+The color of a curve is a number, from 1, of those in `mlpengine.core.palette`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.palette import LIGHT, shown_name
-from mlpengine.common.wording import as_setting, plural
+from mlpengine.core.palette import LIGHT, shown_name
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.metrics import higher_is_better
-from mlpengine.spec import Array
 
 from .chart_types import (
     SHADES,

@@ -4,23 +4,23 @@ import csv
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.quantiles import evenly_spaced
-from mlpengine.common.redaction import redacted, shown_path, without_directories
-from mlpengine.common.wording import plural
 from mlpengine.config import load_config
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
+from mlpengine.core.errors import DataError, MlpEngineError
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.redaction import redacted, shown_path, without_directories
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
-from mlpengine.errors import DataError, MlpEngineError
 from mlpengine.models.card import card, facts_of
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
@@ -31,7 +31,6 @@ from mlpengine.models.explain import (
 )
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
-from mlpengine.spec import Array
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE

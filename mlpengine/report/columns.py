@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.quantiles import evenly_spaced, largest_shift
 from mlpengine.config.build import LoadedData
-from mlpengine.errors import MlpEngineError
-from mlpengine.features import profile
-from mlpengine.features.checks import column_profile
-from mlpengine.features.unlike import KS_LIMIT
-from mlpengine.tables import Column, Table
+from mlpengine.core.errors import MlpEngineError
+from mlpengine.core.quantiles import evenly_spaced, largest_shift
+from mlpengine.data.features import profile
+from mlpengine.data.features.checks import column_profile
+from mlpengine.data.features.unlike import KS_LIMIT
+from mlpengine.data.tables import Column, Table
 
 REPORT_COLUMNS = 200
 """Columns that are described; of wider tables the first."""

@@ -6,10 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mlpengine.data.features.summary import ColumnState
+from mlpengine.data.tables.table import number_text
 from mlpengine.export import description, to_js
-from mlpengine.features.summary import ColumnState
 from mlpengine.models.model import Model
-from mlpengine.tables.table import number_text
 
 from .markup import Content, Markup, joined, number, shortened, tag
 from .page import html_page, style

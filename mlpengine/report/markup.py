@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 from math import floor, isfinite, log10
 
-from mlpengine.common.wording import printable
+from mlpengine.core.wording import printable
 
 VOID = frozenset({"circle", "col", "input", "line", "link", "meta", "path", "polyline", "rect"})
 """Elements without content."""

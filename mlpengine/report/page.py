@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common import palette
-from mlpengine.common.palette import shown_name
-from mlpengine.common.wording import plural, script_json
 from mlpengine.config.standing import PART_PHRASES
+from mlpengine.core import palette
+from mlpengine.core.palette import shown_name
+from mlpengine.core.wording import plural, script_json
 from mlpengine.diagnostics.verdict import settings_text
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better

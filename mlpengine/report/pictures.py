@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.files import write_atomically
-from mlpengine.common.palette import DARK, LIGHT
 from mlpengine.config.standing import PART_PHRASES, held_out
+from mlpengine.core.errors import UsageError, importing
+from mlpengine.core.files import write_atomically
+from mlpengine.core.palette import DARK, LIGHT
 from mlpengine.diagnostics import Diagnostics, verdicts
-from mlpengine.errors import UsageError, importing
 from mlpengine.models.metrics import confusion_matrix
 from mlpengine.models.task import Classification, Regression
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.quantiles import evenly_spaced, quantiles
 from mlpengine.config.build import LoadedData
 from mlpengine.config.standing import Held
+from mlpengine.core.quantiles import evenly_spaced, quantiles
+from mlpengine.core.spec import Array
 from mlpengine.models import baselines
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, MultiLabel, Regression, Task
-from mlpengine.spec import Array
 from mlpengine.training.measure import OUT_OF_FOLD
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.palette import LIGHT, shown_name
-from mlpengine.common.redaction import shown_path, without_directories
-from mlpengine.common.wording import as_setting, plural
 from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
+from mlpengine.core.palette import LIGHT, shown_name
+from mlpengine.core.redaction import shown_path, without_directories
+from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.metrics import higher_is_better
 
 from .chart_types import Chart, array_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 from .chart_types import (
     NAME_LENGTH,

@@ -1,13 +1,12 @@
 """How the columns of a table become the features of a network."""
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Len, Lt
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Checked, Count
+from mlpengine.core.fields import Checked, Count
 
 TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]

@@ -1,12 +1,11 @@
 """What a verdict asks for: a value for an option, and the key of that option in configs."""
 
 from collections.abc import Iterable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import fitting, options_of
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import fitting, options_of
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer, Schedule
 from mlpengine.settings.features import FeatureSettings

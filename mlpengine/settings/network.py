@@ -1,13 +1,12 @@
 """The network between the features and the target."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge, Le, Len
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Checked, Count, Fraction, OneOf, options_of
+from mlpengine.core.fields import Checked, Count, Fraction, OneOf, options_of
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS, Front
 from mlpengine.nn.mlp import Parametrization
 from mlpengine.nn.residual import MAX_BLOCKS

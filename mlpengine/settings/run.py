@@ -1,12 +1,11 @@
 """Everything that describes a run, except the files that it reads and writes."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Checked, Count, OneOf
+from mlpengine.core.fields import Checked, Count, OneOf
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings

@@ -1,9 +1,9 @@
 """How the rows of a table are divided."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Checked, Fraction
+from mlpengine.core.fields import Checked, Fraction
 
 VALIDATION = 0.15
 """Share of rows for validation, unless given or replaced by folds or rows of their own."""

@@ -1,15 +1,14 @@
 """How a network is trained."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Le
 
 from mlpengine.backends import BackendName
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Checked, Count, NonNegative, Positive
-from mlpengine.common.misuse import answer_misfits
+from mlpengine.core.fields import Checked, Count, NonNegative, Positive
+from mlpengine.core.misuse import answer_misfits
 from mlpengine.ops import Loss
 from mlpengine.optim import (
     Adam,

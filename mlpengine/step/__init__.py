@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mlpengine.common.lazy import lazy_names
+from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.step.population import Population, PopulationStep

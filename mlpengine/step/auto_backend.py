@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from mlpengine.backends.compiled.cache import compiler
-from mlpengine.errors import CompileError
+from mlpengine.core.errors import CompileError
 from mlpengine.nn import TabularNetwork
 
 _log = logging.getLogger("mlpengine")

@@ -15,8 +15,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from mlpengine.common.fork_locks import process_lock
-from mlpengine.common.system import usable_cores
+from mlpengine.core.fork_locks import process_lock
+from mlpengine.core.system import usable_cores
 
 _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
 """The number of threads within `pinned`."""

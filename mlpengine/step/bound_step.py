@@ -1,21 +1,21 @@
 """A training step on buffers of one number of rows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.named import NamedRows, arrays_in, matched
-from mlpengine.common.wording import plural
-from mlpengine.errors import DtypeError, ShapeError, UsageError
-from mlpengine.features import gather_rows
+from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
+from mlpengine.core.errors import DtypeError, ShapeError, UsageError
+from mlpengine.core.named import NamedRows, arrays_in, matched
+from mlpengine.core.spec import Array, Call
+from mlpengine.core.wording import plural
+from mlpengine.data.features import gather_rows
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.optim import Optimizer
-from mlpengine.spec import Array, Call
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:

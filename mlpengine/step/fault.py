@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.common.named import arrays_by_name, arrays_in
-from mlpengine.errors import TapeError
+from mlpengine.core.errors import TapeError
+from mlpengine.core.named import arrays_by_name, arrays_in
+from mlpengine.core.spec import Array
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
-from mlpengine.spec import Array
 
 SHOWN_ROWS = 5
 """Maximum number of rows that a message lists; it counts the others."""

@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 from mlpengine.step.bound_step import StepData
 from mlpengine.step.step import TrainingStep, steps_at_once
 

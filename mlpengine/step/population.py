@@ -12,16 +12,16 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from mlpengine.common.buffers import zeros
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
-from mlpengine.common.placement import ALIGNMENT
-from mlpengine.errors import NumericalError, ShapeError, UsageError
+from mlpengine.core.buffers import zeros
+from mlpengine.core.errors import NumericalError, ShapeError, UsageError
+from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.placement import ALIGNMENT
+from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.nn.network import Network
 from mlpengine.nn.recording import check_arrays
 from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.schedules import PlateauSchedule
-from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.step.bound_step import StepData
 from mlpengine.step.step import TrainingStep, steps_at_once
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mlpengine.common.system import SHARES_MEMORY, usable_cores
-from mlpengine.common.wording import differing
-from mlpengine.spec import Array, Call, call
+from mlpengine.core.spec import Array, Call, call
+from mlpengine.core.system import SHARES_MEMORY, usable_cores
+from mlpengine.core.wording import differing
 from mlpengine.step.blas_threads import cpu_quota
 from mlpengine.step.shared_memory import SharedBlock, map_block
 

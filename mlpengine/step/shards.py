@@ -7,23 +7,23 @@ add up the rest.  So the bits of the sum depend on the number of shards, not on 
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.common.buffers import replay
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.named import check_rows
-from mlpengine.common.placement import ALIGNMENT
-from mlpengine.common.wording import plural
-from mlpengine.errors import MlpEngineError, RunError, ShapeError, UsageError
+from mlpengine.core.buffers import replay
+from mlpengine.core.errors import MlpEngineError, RunError, ShapeError, UsageError
+from mlpengine.core.named import check_rows
+from mlpengine.core.placement import ALIGNMENT
+from mlpengine.core.spec import Array, Call, call
+from mlpengine.core.wording import plural
 from mlpengine.nn.gradients import GradientMemory, Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.optim import Optimizer
 from mlpengine.settings.training import Reduce
-from mlpengine.spec import Array, Call, call
 from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.fault import Fault
 from mlpengine.step.ranks import Ranks

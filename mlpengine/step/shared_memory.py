@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common import system
-from mlpengine.spec import Array
+from mlpengine.core import system
+from mlpengine.core.spec import Array
 
 
 class SharedBlock:

@@ -11,12 +11,12 @@ import numpy as np
 
 from mlpengine.backends.compiled.executor import LOST_RANK
 from mlpengine.backends.compiled.source import NORM_CHUNK
-from mlpengine.common.buffers import address_of
-from mlpengine.common.placement import ALIGNMENT
-from mlpengine.common.system import process_file
-from mlpengine.errors import RunError
+from mlpengine.core.buffers import address_of
+from mlpengine.core.errors import RunError
+from mlpengine.core.placement import ALIGNMENT
+from mlpengine.core.spec import Array
+from mlpengine.core.system import process_file
 from mlpengine.optim import Optimizer
-from mlpengine.spec import Array
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shared_memory import SharedBlock, map_block
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.errors import CheckpointError, NumericalError
-from mlpengine.spec import Array
+from mlpengine.core.errors import CheckpointError, NumericalError
+from mlpengine.core.spec import Array
 
 _ARRAY, _FLOAT = "$array", "$float"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
@@ -12,22 +13,8 @@ import numpy as np
 
 from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_factor, largest_update
-from mlpengine.common.buffers import quiet_runner, second_call, unmasked
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Count, fitting
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
-from mlpengine.common.named import (
-    NamedRows,
-    as_rows,
-    check_rows,
-    matched,
-    need_array,
-    need_names,
-    row_specs,
-)
-from mlpengine.common.system import call_in_forks
-from mlpengine.common.wording import differing, nearest, plural
-from mlpengine.errors import (
+from mlpengine.core.buffers import quiet_runner, second_call, unmasked
+from mlpengine.core.errors import (
     CheckpointError,
     CompileError,
     DataError,
@@ -36,6 +23,20 @@ from mlpengine.errors import (
     ShapeError,
     UsageError,
 )
+from mlpengine.core.fields import Count, fitting
+from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.named import (
+    NamedRows,
+    as_rows,
+    check_rows,
+    matched,
+    need_array,
+    need_names,
+    row_specs,
+)
+from mlpengine.core.spec import Array, ArrayLike, Spec
+from mlpengine.core.system import call_in_forks
+from mlpengine.core.wording import differing, nearest, plural
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
@@ -48,7 +49,6 @@ from mlpengine.optim.clipping import Apply, clip_rule
 from mlpengine.optim.grouped import GroupedOptimizer
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings.training import Reduce
-from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, Shards

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,17 +18,16 @@ from mlpengine.backends.compiled.batch_norm import parts_of
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
-from mlpengine.common.buffers import address_of, replay
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.named import NamedRows, arrays_by_name, arrays_in, row_specs
-from mlpengine.errors import CompileError
+from mlpengine.core.buffers import address_of, replay
+from mlpengine.core.errors import CompileError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.named import NamedRows, arrays_by_name, arrays_in, row_specs
+from mlpengine.core.spec import Array, Call
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Clip, Optimizer
-from mlpengine.spec import Array, Call
 from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep, NamedBoundStep
 from mlpengine.step.shards import Buffers, Shards

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable
-from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.buffers import Uncopyable
+from mlpengine.core.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, ArrayLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.graph import (
     Computation,

@@ -1,12 +1,11 @@
 """The backward half of a plan: which ops write or add to a gradient, and what is recomputed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.placement import Storage, place
-from mlpengine.spec import Spec
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.placement import Storage, place
+from mlpengine.core.spec import Spec
 from mlpengine.tape.plan import FOREVER, Buffer, Computed, PlannedCall, Slot
 from mlpengine.tape.record import Record, Value, as_tuple, dependents, viewed
 

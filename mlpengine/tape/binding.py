@@ -1,18 +1,18 @@
 """Binding a plan to memory: its steps become a flat list of calls on arrays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
 
 from mlpengine.backends import Backend, find_backend
-from mlpengine.common.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.placement import ALIGNMENT
-from mlpengine.errors import NumericalError, TapeError
+from mlpengine.core.buffers import Uncopyable, address_of, quiet_runner, replay, zeros
+from mlpengine.core.errors import NumericalError, TapeError
+from mlpengine.core.placement import ALIGNMENT
+from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.ops import GradOp
 from mlpengine.ops.broadcast import unbroadcast
-from mlpengine.spec import Array, Call, Calls, call
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.plan import Buffer, PlannedCall, Slot, StepKind

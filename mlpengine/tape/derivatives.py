@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlpengine.common.buffers import zeros
-from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.spec import Array, ArrayLike, Spec
+from mlpengine.core.buffers import zeros
+from mlpengine.core.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.tape.program import Program
 from mlpengine.tape.record import as_tuple
 from mlpengine.tape.state import OpState

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.errors import TapeError
+from mlpengine.core.errors import TapeError
 from mlpengine.tape import elementwise, functions
 from mlpengine.tape.operand import CONDITIONS, Operand
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import aligned, zeros
-from mlpengine.common.wording import plural
-from mlpengine.errors import DtypeError, UsageError
-from mlpengine.spec import Array, Spec
+from mlpengine.core.buffers import aligned, zeros
+from mlpengine.core.errors import DtypeError, UsageError
+from mlpengine.core.spec import Array, Spec
+from mlpengine.core.wording import plural
 
 
 class Flat:

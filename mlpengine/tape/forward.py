@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from mlpengine.common.placement import Storage, place
-from mlpengine.errors import TapeError, UsageError
+from mlpengine.core.errors import TapeError, UsageError
+from mlpengine.core.placement import Storage, place
 from mlpengine.tape.plan import FOREVER, Buffer, PlannedCall
 from mlpengine.tape.record import Record, Recorded, Value, aliases, needed_records, viewed
 from mlpengine.tape.rematerialization import Rematerialization, items_to_keep, shared_work

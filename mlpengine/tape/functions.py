@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.common.misuse import called_as
-from mlpengine.spec import DTypeLike, floating
+from mlpengine.core.misuse import called_as
+from mlpengine.core.spec import DTypeLike, floating
 from mlpengine.tape.operand import X, apply, unary
 
 Axes = int | tuple[int, ...] | None

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlpengine.errors import DtypeError, GradcheckError
+from mlpengine.core.errors import DtypeError, GradcheckError
+from mlpengine.core.spec import Array, Spec
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, Spec
 from mlpengine.tape.program import Program
 from mlpengine.tape.record import as_tuple
 from mlpengine.tape.state import OpState

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.errors import TapeError
+from mlpengine.core.errors import TapeError
 from mlpengine.ops.reductions import Reduction
 from mlpengine.tape.functions import cat
 from mlpengine.tape.record import Record, dependents, needed_records

@@ -6,18 +6,17 @@ Memory is freed after the last step that reads it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
 
 from mlpengine.backends import NUMPY
-from mlpengine.common.buffers import replay
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.placement import Storage
-from mlpengine.errors import TapeError
+from mlpengine.core.buffers import replay
+from mlpengine.core.errors import TapeError
+from mlpengine.core.placement import Storage
+from mlpengine.core.spec import Array, Spec
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena, bind
 from mlpengine.tape.plan import Buffer

@@ -4,8 +4,8 @@ from math import hypot, inf, isfinite, sqrt
 
 import numpy as np
 
-from mlpengine.errors import ShapeError
-from mlpengine.spec import Array, call
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array, call
 
 CHUNK = 8192
 """Elements that are summed in the vector's own dtype before they are added in float64.

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mlpengine.common.buffers import unmasked
-from mlpengine.errors import DtypeError, TapeError
+from mlpengine.core.buffers import unmasked
+from mlpengine.core.errors import DtypeError, TapeError
+from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.ops import Cast, Elementwise, GradOp, Where
-from mlpengine.spec import Array, ArrayLike, Spec
 
 REFLECTED = {
     "add": "__radd__",

@@ -6,13 +6,12 @@ storages whose lifetimes do not overlap share bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.placement import Storage
+from mlpengine.core.placement import Storage
+from mlpengine.core.spec import Spec
 from mlpengine.ops import GradOp
-from mlpengine.spec import Spec
 from mlpengine.tape.record import Record, Value
 
 FOREVER = 1 << 60

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.buffers import refuse_second_call, unmasked, write_into, zeros
-from mlpengine.common.fork_locks import cached_property
-from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.errors import DtypeError, ShapeError, TapeError
-from mlpengine.spec import Array, ArrayLike, Spec
+from mlpengine.core.buffers import refuse_second_call, unmasked, write_into, zeros
+from mlpengine.core.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.misuse import KnownAttributes, called_as
+from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
 from mlpengine.tape.flat import Flat

@@ -1,10 +1,11 @@
 """Arrays of floats quantized to 8-bit integers: value = scale * (integer - zero point)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import NumericalError, ShapeError
-from mlpengine.spec import Array, ArrayLike, floating
+from mlpengine.core.errors import NumericalError, ShapeError
+from mlpengine.core.spec import Array, ArrayLike, floating
 
 LOWEST, HIGHEST = -128, 127
 

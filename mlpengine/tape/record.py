@@ -1,12 +1,12 @@
 """The parts of a computation: values, and records of the ops that read and compute them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Spec
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Spec
 
 ValueKind = Literal["input", "parameter", "constant", "op"]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from mlpengine.spec import Spec
+from mlpengine.core.spec import Spec
 from mlpengine.tape.record import Record
 
 Rematerialization = Literal["keep", "balanced"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 from mlpengine.tape.record import Record
 
 

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.misuse import KnownAttributes, called_as
-from mlpengine.common.wording import suggestion
-from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.misuse import KnownAttributes, called_as
+from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec
+from mlpengine.core.wording import suggestion
 from mlpengine.ops import BatchNorm, Dropout, GradOp, Normal, Philox, RunningStatistics
-from mlpengine.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.gradient import record_gradient

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Any
 
-from mlpengine.errors import CheckpointError
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.spec import Array
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.settings import EarlyStopping
-from mlpengine.spec import Array
 
 
 class Best:

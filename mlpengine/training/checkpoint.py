@@ -1,6 +1,6 @@
 """Checkpoints of a run; at any moment at least one of them can be read.
 
-What that needs of the disk is in `mlpengine.common.files`.
+What that needs of the disk is in `mlpengine.core.files`.
 """
 
 import logging
@@ -9,9 +9,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from mlpengine.common.files import make_directory, remove_unfinished, write_atomically
-from mlpengine.common.system import remove_unused
-from mlpengine.errors import CheckpointError
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.files import make_directory, remove_unfinished, write_atomically
+from mlpengine.core.system import remove_unused
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.history import EpochRow

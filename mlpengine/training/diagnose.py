@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.common.named import NamedRows, arrays_in, as_rows
+from mlpengine.core.named import NamedRows, arrays_in, as_rows
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baseline import (
     NO_EXTREME,
@@ -27,7 +28,6 @@ from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_YARDSTICK_ROWS, rows_
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
-from mlpengine.spec import Array
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.history import CsvLog, EpochRow, first_lines

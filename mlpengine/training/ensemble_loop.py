@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from mlpengine.common.wording import plural
-from mlpengine.errors import NumericalError, UsageError
-from mlpengine.spec import Array
+from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.state import restoring
 from mlpengine.training.history import EpochRow, History

@@ -3,19 +3,18 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common import system
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.files import read_file, sync, write_all, writing
-from mlpengine.common.wording import html_table, plural
-from mlpengine.errors import CheckpointError, RunError
-from mlpengine.spec import Array
+from mlpengine.core import system
+from mlpengine.core.errors import CheckpointError, RunError
+from mlpengine.core.files import read_file, sync, write_all, writing
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import html_table, plural
 
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"

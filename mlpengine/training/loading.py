@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.common.files import checked_path, first_line, is_run, missing, not_a_run
-from mlpengine.common.misuse import called_as
-from mlpengine.errors import CheckpointError, RunError, UsageError
+from mlpengine.core.errors import CheckpointError, RunError, UsageError
+from mlpengine.core.files import checked_path, first_line, is_run, missing, not_a_run
+from mlpengine.core.misuse import called_as
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints

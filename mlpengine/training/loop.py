@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import repeat
 from math import inf, isfinite, nan
@@ -14,19 +14,18 @@ from zlib import crc32
 
 import numpy as np
 
-from mlpengine.common.buffers import Uncopyable
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fields import Count, fitting
-from mlpengine.common.misuse import KnownAttributes, called_as, quoted
-from mlpengine.common.named import need_names
-from mlpengine.common.wording import html_table, suggestion
-from mlpengine.errors import NumericalError, RunError, UsageError
-from mlpengine.features import Batches
+from mlpengine.core.buffers import Uncopyable
+from mlpengine.core.errors import NumericalError, RunError, UsageError
+from mlpengine.core.fields import Count, fitting
+from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.named import need_names
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import html_table, suggestion
+from mlpengine.data.features import Batches
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
 from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
 from mlpengine.optim import PlateauSchedule
 from mlpengine.settings import EarlyStopping
-from mlpengine.spec import Array
 from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.fault import bad_rows
 from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps, compiled_steps

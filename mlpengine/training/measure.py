@@ -1,19 +1,18 @@
 """The metrics of a trained network or several, by part, and how far they can be trusted."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
 from mlpengine.models.metrics import calibration_error
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import TabularNetwork
-from mlpengine.spec import Array
 from mlpengine.training.trainer import Fitted
 
 OUT_OF_FOLD = "out_of_fold"

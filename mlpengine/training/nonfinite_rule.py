@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mlpengine.common.fields import fitting, options_of
-from mlpengine.common.wording import plural
-from mlpengine.errors import CheckpointError, NumericalError
+from mlpengine.core.errors import CheckpointError, NumericalError
+from mlpengine.core.fields import fitting, options_of
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
 from mlpengine.models.task import RowOrigins
 from mlpengine.settings.training import Action, TrainingSettings
-from mlpengine.spec import Array
 from mlpengine.step.fault import listed_rows
 from mlpengine.step.step import TrainingStep
 

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from mlpengine import __version__
 from mlpengine.backends.compiled import chosen_target
-from mlpengine.common import system
-from mlpengine.common.files import is_run, missing, not_a_run, write_atomically, writing
-from mlpengine.errors import RunError, UsageError
+from mlpengine.core import system
+from mlpengine.core.errors import RunError, UsageError
+from mlpengine.core.files import is_run, missing, not_a_run, write_atomically, writing
 from mlpengine.step.blas_threads import blas_name, cores
 
 GIVEN_CONFIG, RESOLVED = "config.yaml", "config.resolved.yaml"

@@ -7,9 +7,9 @@ from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
+from mlpengine.core.errors import DataError
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.samples import Columns, Series
-from mlpengine.errors import DataError
 from mlpengine.nn import Network
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mlpengine.errors import UsageError, at_setting
+from mlpengine.core.errors import UsageError, at_setting
+from mlpengine.core.spec import Array
 from mlpengine.nn import TabularNetwork
-from mlpengine.spec import Array
 
 _log = logging.getLogger("mlpengine")
 

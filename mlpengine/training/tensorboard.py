@@ -15,9 +15,9 @@ from pathlib import Path
 from time import time
 from typing import Self
 
-from mlpengine.common.files import writing
+from mlpengine.core.errors import UsageError, importing
+from mlpengine.core.files import writing
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.errors import UsageError, importing
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Callback, Loop, Result, SkipBudget

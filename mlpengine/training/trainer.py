@@ -14,20 +14,20 @@ and keep or write what comes out. In the order of a training it decides
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.misuse import KnownAttributes
-from mlpengine.common.wording import plural
+from mlpengine.core.errors import UsageError, at_setting
+from mlpengine.core.misuse import KnownAttributes
+from mlpengine.core.spec import Array, DTypeLike, Spec
+from mlpengine.core.wording import plural
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.batches import steps_of_epoch
+from mlpengine.data.features.numbers import Numbers
 from mlpengine.diagnostics import Verdict
-from mlpengine.errors import UsageError, at_setting
-from mlpengine.features import Preprocessor
-from mlpengine.features.batches import steps_of_epoch
-from mlpengine.features.numbers import Numbers
 from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
 from mlpengine.models.model import Model
@@ -49,7 +49,6 @@ from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.settings import Kind, NetworkSettings, RunSettings
 from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.training import LINEAR
-from mlpengine.spec import Array, DTypeLike, Spec
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.population import Population

@@ -1,23 +1,22 @@
 """Rows that a teacher labels, and from which a student learns in place of the training rows."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import CheckpointError, UsageError
-from mlpengine.features import Preprocessor
-from mlpengine.features.mixed_rows import MixedRows
-from mlpengine.features.targets import NumberTarget
+from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.spec import Array
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.mixed_rows import MixedRows
+from mlpengine.data.features.targets import NumberTarget
+from mlpengine.data.tables.table import Table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.task import BinaryClassification, Classification, Regression, Split, Task
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
-from mlpengine.spec import Array
-from mlpengine.tables.table import Table
 
 TRANSFER_FILE = "transfer.safetensors"
 """The name of a transfer set in the directory of a run."""

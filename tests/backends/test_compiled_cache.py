@@ -20,8 +20,8 @@ from mlpengine.backends.compiled import cache
 from mlpengine.backends.compiled import target as targets
 from mlpengine.backends.compiled.cache import chosen_target
 from mlpengine.backends.compiled.target import compiler_command, find_target
-from mlpengine.common import system
-from mlpengine.errors import CompileError
+from mlpengine.core import system
+from mlpengine.core.errors import CompileError
 from mlpengine.step.blas_threads import blas_name
 
 SOURCE = "long answer(void) { return 42; }\n"

@@ -12,7 +12,7 @@ from uncompiled import uncompiled
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.errors import CompileError, UsageError
+from mlpengine.core.errors import CompileError, UsageError
 from mlpengine.export.network_c import export_c
 from mlpengine.nn import Front
 from mlpengine.nn.layers import ACTIVATIONS

@@ -24,7 +24,7 @@ from mlpengine.backends.compiled import (
 )
 from mlpengine.backends.compiled.products import MIN_CLAIMABLE
 from mlpengine.backends.compiled.target import CompileTarget
-from mlpengine.errors import (
+from mlpengine.core.errors import (
     CompileError,
     DataError,
     IndexRangeError,
@@ -32,11 +32,11 @@ from mlpengine.errors import (
     ShapeError,
     UsageError,
 )
+from mlpengine.core.spec import Spec
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, MeanAbsoluteError
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
-from mlpengine.spec import Spec
 from mlpengine.step import shards
 from mlpengine.step.auto_backend import choose_backend, seconds_to_compile
 from mlpengine.step.shared_update import RanksOfCall, ShardOfCall, TableOfCall

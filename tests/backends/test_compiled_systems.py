@@ -12,7 +12,7 @@ import pytest
 from compiled_table import BY_NAME, CASES
 
 import mlpengine.backends.compiled
-import mlpengine.tables
+import mlpengine.data.tables
 from mlpengine.backends.compiled import available_targets, emitter, executor
 from mlpengine.backends.compiled.source import make_source
 from mlpengine.backends.compiled.target import TARGET_LEVELS, find_target
@@ -185,7 +185,7 @@ def test_updates_of_ranks_compile_without_warnings(system, name, tmp_path):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_loops_over_cells_compile_without_warnings(system, tmp_path):
-    text = files(mlpengine.tables).joinpath("scan.c").read_text(encoding="utf-8")
+    text = files(mlpengine.data.tables).joinpath("scan.c").read_text(encoding="utf-8")
     for target in targets(system):
         assert complaints(target, text, tmp_path, *OF_ZIG)[0] == ""
 

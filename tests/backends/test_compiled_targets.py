@@ -11,7 +11,7 @@ from uncompiled import uncompiled
 from mlpengine import Mlp
 from mlpengine.backends.compiled import available_targets, chosen_target
 from mlpengine.backends.compiled.target import TARGET_LEVELS, compiler_command, find_target
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TARGETS = {target.level: target for target in available_targets()}

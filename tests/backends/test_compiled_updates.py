@@ -12,11 +12,11 @@ import pytest
 import mlpengine
 from mlpengine import Adam, AdamW, MeanSquaredError, Mlp, Sgd, TrainingStep, formula
 from mlpengine.backends.compiled import compile_program
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Spec
 from mlpengine.formula import where
 from mlpengine.optim import Group, Lion, NAdam, Optimizer, RmsProp
 from mlpengine.optim.scalar_functions import power, sqrt
-from mlpengine.spec import Spec
 from mlpengine.tape.flat import Flat
 
 LANES = 16

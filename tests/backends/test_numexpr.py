@@ -5,7 +5,7 @@ import pytest
 
 from mlpengine.backends import NUMPY, find_backend
 from mlpengine.backends.numexpr import fused
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.formula import parse, variable
 from mlpengine.ops import REGISTRY
 

@@ -14,11 +14,11 @@ from mlpengine.backends.compiled.statements import ForLoop, load_vector, store
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
-from mlpengine.common.buffers import address_of
-from mlpengine.errors import UsageError
+from mlpengine.core.buffers import address_of
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import Spec, call
 from mlpengine.export.device import export_training
 from mlpengine.ops import REGISTRY, GradOp
-from mlpengine.spec import Spec, call
 
 
 class Centered(GradOp, name="centered_in_test"):

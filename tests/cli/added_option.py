@@ -11,7 +11,7 @@ import pytest
 import mlpengine
 from mlpengine.config import json_schema
 from mlpengine.config.space import load_sweep
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpRegressor
 from mlpengine.settings import TrainingSettings
 from mlpengine_cli.main import run

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from small import SMALL
 
-from mlpengine.common.system import EXIT_CODES
+from mlpengine.core.system import EXIT_CODES
 from mlpengine_cli.main import run
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
-from mlpengine.errors import NumericalError, RunError, UsageError
+from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.step import ranks
 from mlpengine.step.ranks import Ranks

@@ -13,10 +13,10 @@ from annotated_types import Gt, Le
 from jsonschema import Draft202012Validator
 
 import mlpengine as package
-from mlpengine.common.fields import Fraction, NonNegative, Positive
 from mlpengine.config import json_schema, load_config
 from mlpengine.config.options import FAMILIES
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
+from mlpengine.core.fields import Fraction, NonNegative, Positive
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import EntryLoss
 from mlpengine.ops.op import REGISTRY

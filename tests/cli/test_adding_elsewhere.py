@@ -17,11 +17,11 @@ import pytest
 
 import mlpengine as package
 from mlpengine.config import json_schema, load_config
+from mlpengine.data.tables import FORMATS, read_table
 from mlpengine.diagnostics.rules import CERTAIN, RULES
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY
 from mlpengine.settings.run import VERDICTS
-from mlpengine.tables import FORMATS, read_table
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from reference_pages import config as reference
@@ -130,8 +130,8 @@ def test_a_file_format(elsewhere, mlpengine):
 
         import numpy as np
 
-        from mlpengine.errors import DataError
-        from mlpengine.tables import FORMATS, Format, Table
+        from mlpengine.core.errors import DataError
+        from mlpengine.data.tables import FORMATS, Format, Table
 
 
         def read(path, options):

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from mlpengine.errors import DataError
-from mlpengine.features import Preprocessor
+from mlpengine.core.errors import DataError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables.frames import as_table
 from mlpengine.formula import evaluate, parse
-from mlpengine.tables.frames import as_table
 
 ROWS = "\n".join(f"{i % 9},{i * i % 7},{i % 5}" for i in range(60))
 

@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from mlpengine.config import json_schema, load_config, parse_override
-from mlpengine.tables import _csv, _lines, read_table, reader
+from mlpengine.data.tables import _csv, _lines, read_table, reader
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.progress import Meter

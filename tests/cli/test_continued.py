@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine import fit, load
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
 
 CONFIG = """\
 data: {source: penguins}

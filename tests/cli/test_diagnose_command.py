@@ -11,7 +11,7 @@ import pytest
 from small import SMALL
 
 from mlpengine import Mlp
-from mlpengine.errors import DataError
+from mlpengine.core.errors import DataError
 from mlpengine.training.samples import read_diagnostics, read_epochs, read_samples
 from mlpengine_cli.main import run
 
@@ -108,7 +108,7 @@ def test_tables_fit_into_80_columns_and_explain_their_titles(mlpengine, finished
 
 def test_hard_rows_are_lines_of_the_file(mlpengine, finished):
     """The target of the line that is named is the target that is shown."""
-    packed = files("mlpengine.datasets").joinpath("penguins.csv.gz").read_bytes()
+    packed = files("mlpengine.data.datasets").joinpath("penguins.csv.gz").read_bytes()
     lines = decompress(packed).decode().splitlines()
     place = lines[0].split(",").index("species")
     found = json.loads(mlpengine("diagnose", finished, "--json").out)["hardest"]

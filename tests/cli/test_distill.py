@@ -12,7 +12,7 @@ import pytest
 
 from mlpengine import Sgd, distill, fit, load
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.errors import CompileError, UsageError
+from mlpengine.core.errors import CompileError, UsageError
 from mlpengine.export import RowCost, row_cost
 from mlpengine.export.device import export_training
 from mlpengine.training.transfer import TransferSet

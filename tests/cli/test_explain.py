@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from sklearn.inspection import permutation_importance
 
-from mlpengine.errors import install_line
+from mlpengine.core.errors import install_line
+from mlpengine.data.tables import read_table
 from mlpengine.models import explain
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import (
@@ -24,7 +25,6 @@ from mlpengine.models.task import make_split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError
 from mlpengine.report.collect import THOROUGH, drivers_of, read_run
-from mlpengine.tables import read_table
 from mlpengine.training.loading import load
 from mlpengine_cli import main
 

@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from mlpengine import Mlp
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import read_table
 from mlpengine.export.network_c import export_c
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import MODEL_FILE, Model
-from mlpengine.tables import read_table
 
 
 @pytest.fixture

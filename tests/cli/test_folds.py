@@ -12,9 +12,9 @@ from dying import saving_until
 from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.features import Preprocessor, split_rows
+from mlpengine.data.features import Preprocessor, split_rows
+from mlpengine.data.tables import read_table
 from mlpengine.models.model import Model
-from mlpengine.tables import read_table
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Loop

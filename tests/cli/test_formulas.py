@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from mlpengine.errors import CheckpointError, MlpEngineError
-from mlpengine.features import Preprocessor
+from mlpengine.core.errors import CheckpointError, MlpEngineError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Table
 from mlpengine.models.model import Model
 from mlpengine.nn import Mlp
 from mlpengine.nn.safetensors_file import write_tensors
-from mlpengine.tables import Table
 
 CONFIG = """\
 data:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from mlpengine.config import load_config
+from mlpengine.data.tables import read_table
 from mlpengine.models.model import Model
-from mlpengine.tables import read_table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 CHECKPOINT = "step-000000012.safetensors"

@@ -37,8 +37,8 @@ def test_help_imports_only_click():
     names = set(eval(done.stdout.splitlines()[-1]))
     installed = {root for name in names if not _standard(root := name.split(".")[0])}
     assert installed <= ALLOWED
-    light = {"mlpengine", "mlpengine.errors"}
-    light |= {f"mlpengine.common{name}" for name in ("", ".lazy", ".system")}
+    light = {"mlpengine", "mlpengine.core.errors"}
+    light |= {f"mlpengine.core{name}" for name in ("", ".lazy", ".system")}
     assert {name for name in names if name.split(".")[0] == "mlpengine"} <= light
 
 

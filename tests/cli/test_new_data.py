@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import ks_2samp
 
 import mlpengine
-from mlpengine.errors import CheckpointError
-from mlpengine.features.unlike import NewRows, drifts
+from mlpengine.core.errors import CheckpointError
+from mlpengine.data.features.unlike import NewRows, drifts
+from mlpengine.data.tables import Table
 from mlpengine.models.model import Model
-from mlpengine.tables import Table
 from mlpengine.training.loading import load
 
 CONFIG = """
@@ -228,7 +228,7 @@ def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():
     g = np.random.default_rng(5)
     old = {"x": g.normal(size=4000), "n": g.poisson(1.5, 4000) * 1.0, "same": np.ones(4000)}
     new = {"x": g.normal(0.7, 1.5, 900), "n": g.poisson(2.5, 900) * 1.0, "same": np.ones(900)}
-    fitted = mlpengine.features.Preprocessor().fit(table_of(old))
+    fitted = mlpengine.data.features.Preprocessor().fit(table_of(old))
     found = {drift.column: drift for drift in drifts(fitted, table_of(new))}
     for name in ("x", "n"):
         truth = ks_2samp(old[name], new[name]).statistic
@@ -239,20 +239,20 @@ def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():
 
 
 def table_of(columns):
-    return Table({name: mlpengine.tables.Column(values) for name, values in columns.items()})
+    return Table({name: mlpengine.data.tables.Column(values) for name, values in columns.items()})
 
 
 def test_the_largest_of_many_large_values_is_not_far_outside():
     g = np.random.default_rng(3)
     for draw in (g.standard_normal, g.standard_exponential, lambda n: g.poisson(0.05, n) * 1.0):
-        fitted = mlpengine.features.Preprocessor().fit(table_of({"x": draw(1000)}))
+        fitted = mlpengine.data.features.Preprocessor().fit(table_of({"x": draw(1000)}))
         for _ in range(20):
             assert not NewRows(fitted).add(table_of({"x": draw(1000)})).lines()
 
 
 def test_many_columns_that_are_unlike_are_one_line_beyond_twenty():
     rows = np.random.default_rng(5).normal(size=(50, 30))
-    fitted = mlpengine.features.Preprocessor().fit(Table.from_arrays(rows))
+    fitted = mlpengine.data.features.Preprocessor().fit(Table.from_arrays(rows))
     new = NewRows(fitted).add(
         Table.from_arrays(np.where(np.arange(50)[:, None] < 25, 99, np.nan) * np.ones(30))
     )
@@ -266,7 +266,7 @@ def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
     g = np.random.default_rng(4)
     for share in (0.0, 0.002, 0.3):
         x = np.where(g.random(500) < share, np.nan, g.normal(size=500))
-        fitted = mlpengine.features.Preprocessor().fit(table_of({"x": x}))
+        fitted = mlpengine.data.features.Preprocessor().fit(table_of({"x": x}))
         for rows in (20, 500, 5000):
             new = np.where(g.random(rows) < share, np.nan, 0.0)
             assert not NewRows(fitted).add(table_of({"x": new})).lines()
@@ -285,9 +285,11 @@ def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(change):
-    state = mlpengine.features.Preprocessor().fit(table_of({"a": np.arange(50.0)})).state_dict()
+    state = (
+        mlpengine.data.features.Preprocessor().fit(table_of({"a": np.arange(50.0)})).state_dict()
+    )
     state = json.loads(json.dumps(state))
-    mlpengine.features.Preprocessor.from_state(state)
+    mlpengine.data.features.Preprocessor.from_state(state)
     change(state["summary"])
     with pytest.raises(CheckpointError, match="summary must describe column"):
-        mlpengine.features.Preprocessor.from_state(state)
+        mlpengine.data.features.Preprocessor.from_state(state)

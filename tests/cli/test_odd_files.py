@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 from odd_tables import number, plain
 
-from mlpengine.errors import DataError
-from mlpengine.tables import _files, read_blocks, read_table
+from mlpengine.core.errors import DataError
+from mlpengine.data.tables import _files, read_blocks, read_table
 
 TEXT = plain(lambda i: f"n{i % 3}")
 CONFIG = "data: {source: t.csv, target: y}\ntraining: {epochs: 1}\nreport: false\n"
@@ -225,7 +225,7 @@ def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
     """Before, `predict` read all of it at once."""
     frame = pd.DataFrame({"a": np.arange(1_000.0), "t": [f"n{i % 7}" for i in range(1_000)]})
     frame.assign(other="x").to_parquet(tmp_path / "t.parquet", row_group_size=300)
-    monkeypatch.setattr("mlpengine.tables.reader._BATCH", 128)
+    monkeypatch.setattr("mlpengine.data.tables.reader._BATCH", 128)
     blocks = [*read_blocks(tmp_path / "t.parquet", kept=["a", "t"])]
     assert max(block.n_rows for block in blocks) <= 128
     assert {*blocks[0].names} == {"a", "t"}

@@ -9,7 +9,7 @@ import pytest
 from optuna.storages import RDBStorage
 from small import SMALL
 
-from mlpengine.common.redaction import redacted, with_values, without_values
+from mlpengine.core.redaction import redacted, with_values, without_values
 from mlpengine_cli import study
 from mlpengine_cli import sweep as sweep_module
 

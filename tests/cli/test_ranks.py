@@ -12,7 +12,7 @@ import pytest
 import rank_runs
 
 from mlpengine.backends.compiled import emitter
-from mlpengine.errors import install_line
+from mlpengine.core.errors import install_line
 from mlpengine.step.ranks import Ranks
 
 RUNS = Path(__file__).with_name("rank_runs.py")

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from small import SMALL
 
-from mlpengine.common.redaction import shown_path, without_directories
-from mlpengine.errors import CheckpointError
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.redaction import shown_path, without_directories
 from mlpengine.models.model import Model
 from mlpengine.report import page
 from mlpengine_cli.main import run

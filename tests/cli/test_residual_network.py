@@ -10,7 +10,7 @@ import pytest
 
 import mlpengine as package
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.errors import ConfigError, UsageError
+from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.nn import Residual
 

@@ -18,14 +18,14 @@ from jsonschema import Draft202012Validator
 
 import mlpengine_cli.serve as serve_command
 from mlpengine import Mlp, __version__
-from mlpengine.common.system import EXIT_CODES
-from mlpengine.features import Preprocessor
+from mlpengine.core.system import EXIT_CODES
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.ops import REGISTRY
 from mlpengine.step.population import Population
-from mlpengine.tables import Column, Table
 from mlpengine_cli.service import SMALL_BODY, service
 
 MAX_ROWS, MAX_BYTES = 2_000, 400_000

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from mlpengine.common.system import EXIT_CODES
+from mlpengine.core.system import EXIT_CODES
 from mlpengine_cli.stopping import stops
 
 

@@ -9,7 +9,7 @@ from dying import saving_until
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
-from mlpengine.features import prepared as prepared_module
+from mlpengine.data.features import prepared as prepared_module
 
 ROWS = 400
 CONFIG = """\

@@ -16,8 +16,8 @@ import postgres
 import pytest
 from small import SMALL
 
-from mlpengine.common.system import usable_cores
-from mlpengine.errors import RunError, install_line
+from mlpengine.core.errors import RunError, install_line
+from mlpengine.core.system import usable_cores
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.run_directory import RunDirectory
 from mlpengine_cli import stopping

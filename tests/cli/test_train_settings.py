@@ -9,7 +9,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.errors import install_line
+from mlpengine.core.errors import install_line
 from mlpengine_cli.session import EXTRAS
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mlpengine.config import load_config
 from mlpengine.config.load import Override
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
 
 BASE = """\
 data: {source: rows.csv, target: y, drop: [a, b]}

@@ -6,11 +6,11 @@ import pytest
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.proposal import propose
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
+from mlpengine.data.features import profile
+from mlpengine.data.tables import read_table
 from mlpengine.estimators import MlpClassifier
-from mlpengine.features import profile
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.tables import read_table
 
 SECTIONS = ("model", "optimizer", "schedule", "training")
 

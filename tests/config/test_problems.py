@@ -4,7 +4,7 @@ import pytest
 
 from mlpengine.config import json_schema, load_config, parse_override
 from mlpengine.config.problems import shown_value, suggestion
-from mlpengine.errors import ConfigError, UsageError
+from mlpengine.core.errors import ConfigError, UsageError
 
 SOUND = "data: {source: digits}\n"
 

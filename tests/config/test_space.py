@@ -4,7 +4,7 @@ import pytest
 
 from mlpengine.config import load_config, parse_override
 from mlpengine.config.space import load_sweep, overrides
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
 
 BASE = "data: {source: penguins}\n"
 LR = "optimizer.lr: {log: [1e-4, 1e-1]}"

@@ -10,7 +10,7 @@ from mlpengine.config import load_config, writer
 from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import Config
 from mlpengine.config.writer import quoted_yaml, with_short_lists, yaml_text
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
 
 PUNCTUATION = [": a", "??", "?x", "- a", "#x", "a #b", "a: b", "&x", "*x", "!x", "%x", "@", "`"]
 BRACKETS = ["|", ">", "{", "[", "]", "}", ",", "'", '"', "\\", "=", "<<", "\\x41"]

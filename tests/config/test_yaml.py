@@ -6,7 +6,7 @@ import pytest
 
 from mlpengine.config import reader
 from mlpengine.config.reader import Document, parse_yaml, read_document
-from mlpengine.errors import ConfigError
+from mlpengine.core.errors import ConfigError
 
 SCALARS = {
     "1e-3": 1e-3,

@@ -65,11 +65,11 @@ from mlpengine.config.reader import Document
 from mlpengine.config.standing import held_out as held_out_rows
 from mlpengine.config.standing import score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables
+from mlpengine.core.errors import NumericalError
+from mlpengine.core.spec import Array
+from mlpengine.data.tables import Table, load_dataset
+from mlpengine.data.tables.frames import as_table
 from mlpengine.diagnostics import Verdict, combined_fix
-from mlpengine.errors import NumericalError
-from mlpengine.spec import Array
-from mlpengine.tables import Table, load_dataset
-from mlpengine.tables.frames import as_table
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop
 from mlpengine.training.trainer import Trainer

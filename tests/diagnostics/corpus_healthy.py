@@ -13,8 +13,8 @@ import numpy as np
 from corpus_setups import COSINE, SOUND, epochs, gaps, healthy_setups, net, optimizer, sgd
 from sklearn import datasets
 
-from mlpengine.tables import Table
-from mlpengine.tables.frames import as_table
+from mlpengine.data.tables import Table
+from mlpengine.data.tables.frames import as_table
 
 
 def ink() -> Table:

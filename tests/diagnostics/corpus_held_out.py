@@ -33,8 +33,8 @@ from corpus_setups import (
 )
 from sklearn import datasets
 
-from mlpengine.tables import Table
-from mlpengine.tables.frames import as_table
+from mlpengine.data.tables import Table
+from mlpengine.data.tables.frames import as_table
 from mlpengine.training.loop import Loop
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array
+from mlpengine.data.tables import Table
 from mlpengine.nn.layers import ActivationLike
-from mlpengine.spec import Array
-from mlpengine.tables import Table
 from mlpengine.training.loop import Loop
 
 FIRST, SECOND, UNSEEN, SOUND = "first", "second", "unseen", "healthy"

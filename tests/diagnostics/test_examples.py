@@ -12,9 +12,9 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
+from mlpengine.data.features import Preprocessor, split_rows
+from mlpengine.data.tables import load_dataset
 from mlpengine.diagnostics import example_norms, row_losses
-from mlpengine.features import Preprocessor, split_rows
-from mlpengine.tables import load_dataset
 
 CASES = {
     "softmax_cross_entropy": SoftmaxCrossEntropy(),

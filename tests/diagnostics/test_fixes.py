@@ -6,9 +6,9 @@ import pytest
 
 from mlpengine.config import load_config
 from mlpengine.config.fixed_config import fix_overrides, fixed_config
+from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.diagnostics import Verdict, combined_fix
 from mlpengine.diagnostics.verdict import MAX_TEXT, brief, without
-from mlpengine.errors import ConfigError, UsageError
 from mlpengine.optim import Adam, Optimizer
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 

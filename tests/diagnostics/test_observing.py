@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS, UnitWindow
-from mlpengine.errors import NumericalError, UsageError
 from mlpengine.models.task import Classification, Split
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.diagnose import LoopDiagnostics

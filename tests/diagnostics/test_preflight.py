@@ -13,6 +13,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
+from mlpengine.core.errors import NumericalError
 from mlpengine.diagnostics.lr_range import HIGHEST_RATE, LOWEST_RATE, lr_range, suggest_rate
 from mlpengine.diagnostics.preflight import (
     check_few_rows,
@@ -25,7 +26,6 @@ from mlpengine.diagnostics.preflight import (
 )
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.weights import histograms, spectra
-from mlpengine.errors import NumericalError
 from mlpengine.optim import PercentileClip
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-from mlpengine.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
 from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 

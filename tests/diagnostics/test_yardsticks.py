@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.yardsticks import (
     NEIGHBORS,
@@ -17,7 +18,6 @@ from mlpengine.diagnostics.yardsticks import (
     shifts_between,
     yardsticks,
 )
-from mlpengine.features.statistics import standardized
 from mlpengine.models.task import Classification, Split
 from mlpengine.training.diagnose import LoopDiagnostics, measure_yardsticks
 from mlpengine.training.loop import Loop

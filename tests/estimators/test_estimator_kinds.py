@@ -11,7 +11,7 @@ from sklearn.base import clone
 from traced import traced
 
 import mlpengine
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 
 KINDS = ["plain", "piecewise", "linear"]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from mlpengine import Mlp
-from mlpengine.errors import DataError, MissingExtraError, NumericalError, UsageError
+from mlpengine.core.errors import DataError, MissingExtraError, NumericalError, UsageError
 from mlpengine.ops import Quantile
 
 sklearn = pytest.importorskip("sklearn", reason="needs the extra sklearn")
@@ -26,15 +26,15 @@ from sklearn.utils import estimator_checks  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from mlpengine.config.proposal import propose  # noqa: E402
-from mlpengine.errors import install_line  # noqa: E402
+from mlpengine.core.errors import install_line  # noqa: E402
+from mlpengine.data.features import profile  # noqa: E402
+from mlpengine.data.tables import read_table  # noqa: E402
 from mlpengine.estimators import MlpClassifier, MlpRegressor  # noqa: E402
 from mlpengine.estimators._sparse import exact_scale  # noqa: E402
-from mlpengine.features import profile  # noqa: E402
 from mlpengine.optim import OPTIMIZERS  # noqa: E402
 from mlpengine.settings import recipes  # noqa: E402
 from mlpengine.settings.fix import by_key  # noqa: E402
 from mlpengine.settings.recipes import PRESETS, recipe  # noqa: E402
-from mlpengine.tables import read_table  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 

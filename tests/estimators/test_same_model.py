@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import mlpengine
+from mlpengine.data.tables import Table, load_dataset, read_table
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.tables import Table, load_dataset, read_table
 from mlpengine_cli.main import run
 
 FOLDER = os.environ.get("MLPENGINE_ARENA", "")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine.errors import NumericalError
+from mlpengine.core.errors import NumericalError
 
 callback = pytest.importorskip("sklearn.callback", reason="needs scikit-learn 1.9")
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.errors import CompileError
+from mlpengine.core.errors import CompileError
 from mlpengine.export._cost import SIZE_FLAGS, section_bytes
 
 SOURCE = """\

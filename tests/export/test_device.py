@@ -13,15 +13,15 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import Names, comment_text, identifier
 from mlpengine.backends.scalar.update import accurate
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export import export
 from mlpengine.export.device import export_training
-from mlpengine.features import Preprocessor
 from mlpengine.formula import constant, evaluate, power, variable
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.optim import AdamW, Group, Lion, NAdam, RmsProp
-from mlpengine.tables import Column, Table
 
 WARNINGS = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
 STRICT = ("-std=c99", "-pedantic", *(f"-W{name}" for name in WARNINGS), "-O1")

@@ -9,15 +9,15 @@ import pytest
 from safetensors.numpy import load_file
 
 from mlpengine import Mlp
-from mlpengine.errors import MissingExtraError, NumericalError, UsageError, install_line
+from mlpengine.core.errors import MissingExtraError, NumericalError, UsageError, install_line
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export import export, onnx_inputs
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.nn import ACTIVATIONS, Front
 from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
 from mlpengine.step.population import Population
-from mlpengine.tables import Column, Table
 
 TOLERANCE = 1e-5
 

@@ -10,14 +10,14 @@ from boards import MACHINES, avr_object, needs_arm, needs_avr, on_arm, on_avr, s
 from mlpengine import Mlp, ops
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.scalar.text import Functions
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export import export
 from mlpengine.export._int8_c import integer_network
 from mlpengine.export.network_c import c_file
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
-from mlpengine.tables import Column, Table
 
 WARNINGS = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
 STRICT = ("-std=c99", "-pedantic", *(f"-W{name}" for name in WARNINGS), "-O1")

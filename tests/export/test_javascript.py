@@ -16,16 +16,16 @@ from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
 
 import mlpengine
 from mlpengine import Mlp
-from mlpengine.errors import MissingExtraError, NumericalError, UsageError
+from mlpengine.core.errors import MissingExtraError, NumericalError, UsageError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table, read_table
+from mlpengine.data.tables.cells import dates
+from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.export import _node, export
 from mlpengine.export._javascript import to_js
 from mlpengine.export._node import row_objects
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.nn import ACTIVATIONS
-from mlpengine.tables import Column, Table, read_table
-from mlpengine.tables.cells import dates
-from mlpengine.tables.dialect import CsvDialect
 
 NODE = shutil.which("node")
 

@@ -8,12 +8,12 @@ import pytest
 from boards import MACHINES, avr_object, needs_arm, needs_avr, on_arm, on_avr
 
 from mlpengine import Mlp, ops
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export import export
 from mlpengine.export.device import export_training
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
-from mlpengine.tables import Column, Table
 
 TOOLS = ("arduino", "platformio")
 

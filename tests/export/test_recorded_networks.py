@@ -10,7 +10,7 @@ from own_networks import IN_DIM, rows
 
 from mlpengine import Mlp
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.export import export
 from mlpengine.nn import Front, Network, Residual
 from mlpengine.tape import cat, chunk, logsumexp

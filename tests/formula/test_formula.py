@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from mlpengine.errors import FormulaError
+from mlpengine.core.errors import FormulaError
 from mlpengine.formula import (
     FUNCTIONS,
     SCALARS,

@@ -5,12 +5,12 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from mlpengine.features import Preprocessor
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Table
 from mlpengine.models import baselines
 from mlpengine.models.baselines import Guess
 from mlpengine.models.task import make_split, task_for
 from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
-from mlpengine.tables import Table
 
 
 def split(x, y, loss, **options):

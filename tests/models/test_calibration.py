@@ -11,9 +11,10 @@ from scipy.stats import norm
 from sklearn.metrics import log_loss
 
 from mlpengine import Mlp, fit
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.data.features import NumberTarget, Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.estimators import MlpClassifier
-from mlpengine.features import NumberTarget, Preprocessor
 from mlpengine.models import calibration
 from mlpengine.models.calibration import (
     ClassSets,
@@ -35,7 +36,6 @@ from mlpengine.models.task import (
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.settings import recipes
 from mlpengine.step.population import Population
-from mlpengine.tables import Column, Table
 from mlpengine.training import trainer
 
 RNG = np.random.default_rng(0)

@@ -13,19 +13,19 @@ from hostile import mutations, write
 from safetensors.numpy import save
 from traced import traced
 
-import mlpengine.features.saved_state
+import mlpengine.data.features.saved_state
 from mlpengine import Mlp
-from mlpengine.common.structure import conform
-from mlpengine.errors import CheckpointError, MlpEngineError
+from mlpengine.core.errors import CheckpointError, MlpEngineError
+from mlpengine.core.structure import conform
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table
 from mlpengine.export import FORMATS
-from mlpengine.features import Preprocessor
 from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
 from mlpengine.nn.mlp import Architecture
 from mlpengine.nn.safetensors_file import METADATA_KEY
 from mlpengine.ops import LeakyRelu
 from mlpengine.step.population import Population
-from mlpengine.tables import Column, Table
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine_cli.evaluate import measure_parts
@@ -139,7 +139,7 @@ def test_a_changed_header_is_refused_or_works(target, tmp_path):
 
 
 def test_the_changes_find_what_is_not_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(mlpengine.features.saved_state, "conform", lambda *_: None)
+    monkeypatch.setattr(mlpengine.data.features.saved_state, "conform", lambda *_: None)
     with pytest.raises(pytest.fail.Exception, match="Error"):
         test_a_changed_header_is_refused_or_works("one", tmp_path)
 

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import available_targets
-from mlpengine.errors import CompileError, DtypeError, ShapeError
+from mlpengine.core.errors import CompileError, DtypeError, ShapeError
 from mlpengine.models import forward as outputs
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Classification

@@ -8,8 +8,9 @@ import sklearn.metrics as reference
 from runs import part
 
 from mlpengine import Mlp, SoftmaxCrossEntropy
-from mlpengine.errors import DataError
-from mlpengine.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
+from mlpengine.core.errors import DataError
+from mlpengine.data.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
+from mlpengine.data.tables import read_table
 from mlpengine.models.evaluate import FORWARD_ROWS, Evaluator
 from mlpengine.models.task import (
     BinaryClassification,
@@ -31,7 +32,6 @@ from mlpengine.ops import (
     Poisson,
     Quantile,
 )
-from mlpengine.tables import read_table
 
 RNG = np.random.default_rng(5)
 LOGITS = RNG.normal(0, 30, (40, 3)).astype("float32")

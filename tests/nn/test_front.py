@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine import MeanSquaredError, Mlp
-from mlpengine.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.nn import Front
 from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam, Sgd

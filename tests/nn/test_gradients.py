@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Mlp
-from mlpengine.errors import ShapeError
+from mlpengine.core.errors import ShapeError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from mlpengine import Mlp
-from mlpengine.errors import CheckpointError, DtypeError, ShapeError, TapeError, UsageError
+from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, TapeError, UsageError
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS
 from mlpengine.ops import LeakyRelu
 

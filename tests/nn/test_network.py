@@ -8,7 +8,7 @@ import pytest
 from own_networks import IN_DIM, LAYERS, NETWORKS, Gated, Residual, rows
 
 from mlpengine import Adam, MeanSquaredError, Mlp, Population, TrainingStep
-from mlpengine.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
+from mlpengine.core.errors import CheckpointError, MlpEngineError, ShapeError, TapeError, UsageError
 from mlpengine.nn import Network
 
 MADE = [*NETWORKS]

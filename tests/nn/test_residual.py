@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.nn import Front, Residual
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.population import Population

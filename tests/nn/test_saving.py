@@ -10,8 +10,8 @@ import pytest
 from own_networks import IN_DIM, Residual
 
 from mlpengine import Mlp
-from mlpengine.common.named import arrays_in
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.core.named import arrays_in
 from mlpengine.nn import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 

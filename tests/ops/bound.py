@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Call, Spec
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array, Call, Spec
 
 ALIGNMENT = 64
 """Bytes, as in the memory of programs: two buffers a few bytes apart modulo a page copy slowly."""

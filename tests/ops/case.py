@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array
 from mlpengine.ops import GradOp
-from mlpengine.spec import Array
 
 Operands = tuple[Array | None, ...]
 

@@ -8,7 +8,7 @@ from bound import Bound
 from case import ROWS, Case, Operands
 from traced import least_peak
 
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 from mlpengine.tape import Program, Tape, gradcheck
 from mlpengine.tape.autodiff import backward, from_inner
 from mlpengine.tape.operand import apply

@@ -6,7 +6,7 @@ from scipy import special
 
 from mlpengine import ops
 from mlpengine import tape as t
-from mlpengine.errors import DtypeError, IndexRangeError, ShapeError, TapeError, UsageError
+from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError, TapeError, UsageError
 from mlpengine.ops import indexing
 from mlpengine.tape import Program, Tape
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from case import Case, normal
 
-from mlpengine.errors import GradcheckError
+from mlpengine.core.errors import GradcheckError
+from mlpengine.core.spec import call
 from mlpengine.ops import Mul, Sigmoid, Tanh
-from mlpengine.spec import call
 
 CALLS = count()
 

@@ -24,7 +24,8 @@ from mlpengine.backends.compiled.cache import load_library
 from mlpengine.backends.numexpr import fused
 from mlpengine.backends.rules import find_rule
 from mlpengine.config.schema import ModelSection
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.spec import call
 from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
 from mlpengine.export._onnx_graph import Graph
@@ -61,7 +62,6 @@ from mlpengine.ops import (
     ScalarMul,
 )
 from mlpengine.ops import _elementwise as elementwise
-from mlpengine.spec import call
 
 INF, NAN = np.inf, np.nan
 

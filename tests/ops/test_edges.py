@@ -10,9 +10,9 @@ from bound import Bound
 from scipy import special
 
 from mlpengine import ops
-from mlpengine.errors import DtypeError, ShapeError, UsageError
+from mlpengine.core.errors import DtypeError, ShapeError, UsageError
+from mlpengine.core.spec import Spec
 from mlpengine.ops import GradOp
-from mlpengine.spec import Spec
 
 INF, NAN = np.inf, np.nan
 

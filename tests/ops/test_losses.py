@@ -9,7 +9,8 @@ from sklearn import metrics
 from traced import least_peak
 
 from mlpengine import Loop, Mlp, Sgd, TrainingStep
-from mlpengine.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError
+from mlpengine.core.spec import Spec
 from mlpengine.models import Classification, Split
 from mlpengine.ops import (
     BinaryCrossEntropyWithLogits,
@@ -23,7 +24,6 @@ from mlpengine.ops import (
     SoftmaxCrossEntropy,
 )
 from mlpengine.ops.loss import MAX_BINDINGS, row_totals, wide_spec
-from mlpengine.spec import Spec
 
 DISTANCES = [MeanSquaredError(), MeanAbsoluteError(), Huber(0.7), BinaryCrossEntropyWithLogits(2)]
 ALL = [*DISTANCES, SoftmaxCrossEntropy(), SoftmaxCrossEntropy(label_smoothing=0.1)]

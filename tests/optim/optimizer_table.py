@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.core.spec import Array, Spec
 from mlpengine.optim import Adam, AdamW, CosineSchedule, Lion, NAdam, Optimizer, RmsProp, Sgd
-from mlpengine.spec import Array, Spec
 from mlpengine.tape.flat import Flat
 
 GOLDEN = Path(__file__).with_name("optimizers_torch.json")

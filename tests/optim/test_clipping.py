@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from traced import least_peak
 
-from mlpengine.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.spec import Array
 from mlpengine.optim import AdaptiveClip, NormClip, PercentileClip
-from mlpengine.spec import Array
 from mlpengine.tape.flat import Flat
 
 SHAPES = {"0.weight": (6, 4), "0.bias": (6,), "2.weight": (2, 6), "2.bias": (2,), "scale": ()}

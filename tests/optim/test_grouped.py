@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
 from mlpengine.optim import AdamW, CosineSchedule, Group, NAdam, RmsProp

@@ -5,7 +5,7 @@ import pytest
 from optimizer_table import CASES, gradient, make_grads, make_model
 
 from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.nn import Front
 from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
 from mlpengine.step.step import TrainingStep

@@ -22,7 +22,8 @@ from optimizer_table import (
 from traced import least_peak
 
 from mlpengine import optim
-from mlpengine.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
+from mlpengine.core.spec import Array, Spec
 from mlpengine.optim import (
     OPTIMIZERS,
     Adam,
@@ -37,7 +38,6 @@ from mlpengine.optim import (
     Sgd,
     _optimizer,
 )
-from mlpengine.spec import Array, Spec
 from mlpengine.tape.flat import Flat
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlpengine import optim
-from mlpengine.errors import CheckpointError, UsageError
+from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.optim import (
     ConstantSchedule,
     CosineSchedule,

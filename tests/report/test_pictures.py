@@ -11,8 +11,8 @@ import pytest
 from mlpengine import Mlp
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
+from mlpengine.core.errors import UsageError
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.errors import UsageError
 from mlpengine.report import RunData, charts
 from mlpengine.report.chart_types import (
     Band,

@@ -10,15 +10,15 @@ import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine import Mlp, TrainingStep
-from mlpengine.common.fields import Option, descriptions, fitting, options_of
 from mlpengine.config import json_schema, load_config
 from mlpengine.config.options import FAMILIES, plain_options, section_of
 from mlpengine.config.schema import Config, sections_of
 from mlpengine.config.space import FIXED, MEASURES_LOSS
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Option, descriptions, fitting, options_of
+from mlpengine.data.features.options import Options
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.estimators._parameters import ESTIMATOR_PARAMETERS, PARAMETERS
-from mlpengine.features.options import Options
 from mlpengine.nn import Front
 from mlpengine.optim import Group, Optimizer
 from mlpengine.settings import (

@@ -6,7 +6,7 @@ from own_networks import BATCH, BatchNormed, NormedPixels, data, images, losses_
 
 from mlpengine import Adam, MeanSquaredError, Population, TrainingStep
 from mlpengine.backends.compiled.batch_norm import BATCH_NORM_PARTS
-from mlpengine.errors import MlpEngineError, NumericalError
+from mlpengine.core.errors import MlpEngineError, NumericalError
 from mlpengine.step import PopulationStep
 
 

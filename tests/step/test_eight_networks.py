@@ -23,8 +23,8 @@ from own_networks import (
 from traced import least_peak, peak_of_steps
 
 from mlpengine.backends.compiled import emitter
+from mlpengine.core.errors import CheckpointError
 from mlpengine.diagnostics import Verdict
-from mlpengine.errors import CheckpointError
 from mlpengine.models import Split
 from mlpengine.ops import Normal, Philox
 from mlpengine.tape import Program, Tape

@@ -17,8 +17,8 @@ from mlpengine import (
     Sgd,
     TrainingStep,
 )
+from mlpengine.core.errors import UsageError
 from mlpengine.diagnostics import Diagnostics, verdicts
-from mlpengine.errors import UsageError
 from mlpengine.optim import AdaptiveClip, Lion, NAdam, PercentileClip, RmsProp
 
 OPTIMIZERS = {

@@ -5,7 +5,7 @@ import pytest
 from own_networks import BATCH, IN_DIM, data, make_step, rows
 from traced import least_peak
 
-from mlpengine.errors import TapeError
+from mlpengine.core.errors import TapeError
 from mlpengine.nn import Network
 from mlpengine.tape import Program, Tape, cat, gradcheck
 

@@ -21,8 +21,8 @@ from mlpengine import (
     Population,
     TrainingStep,
 )
-from mlpengine.errors import MlpEngineError, NumericalError
-from mlpengine.features import NumberTarget
+from mlpengine.core.errors import MlpEngineError, NumericalError
+from mlpengine.data.features import NumberTarget
 from mlpengine.models import Classification, LossOnly, Regression, Split
 from mlpengine.nn import Network
 from mlpengine.settings import EarlyStopping

@@ -19,7 +19,7 @@ from own_networks import (
 
 from mlpengine import Adam, MeanSquaredError, Mlp, Sgd, TrainingStep
 from mlpengine.backends.compiled import emitter
-from mlpengine.errors import NumericalError
+from mlpengine.core.errors import NumericalError
 from mlpengine.nn import Network
 from mlpengine.ops import PeriodicEmbedding
 from mlpengine.optim import Group

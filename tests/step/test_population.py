@@ -27,7 +27,7 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.backends.compiled import cache
-from mlpengine.errors import (
+from mlpengine.core.errors import (
     CheckpointError,
     DataError,
     IndexRangeError,

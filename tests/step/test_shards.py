@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
+from mlpengine.core.errors import IndexRangeError, NumericalError, ShapeError, UsageError
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.errors import IndexRangeError, NumericalError, ShapeError, UsageError
 from mlpengine.ops import Quantile
 from mlpengine.optim import AdaptiveClip, PercentileClip
 from mlpengine.step.shards import shard_rows

@@ -18,10 +18,10 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.errors import CheckpointError, NumericalError, ShapeError, TapeError, UsageError
+from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, TapeError, UsageError
+from mlpengine.core.spec import call
 from mlpengine.ops import REGISTRY, Huber, MeanAbsoluteError, Tanh
 from mlpengine.optim import AdaptiveClip, PercentileClip, PlateauSchedule, RmsProp
-from mlpengine.spec import call
 
 LOSSES = {
     "cross_entropy": SoftmaxCrossEntropy(),

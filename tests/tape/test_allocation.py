@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from traced import least_peak
 
+from mlpengine.core.spec import Spec, call
 from mlpengine.ops import GradOp, RunningStatistics
-from mlpengine.spec import Spec, call
 from mlpengine.tape import Node, Program, Tape, apply, cat, embedding, linear, ssm_scan, where
 
 ROWS = 4096, 65536

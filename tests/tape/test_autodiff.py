@@ -12,7 +12,7 @@ from dags import Naive, dags
 from hypothesis import given, settings
 from traced import traced
 
-from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.tape import (
     EagerGradients,
     GradientAccumulator,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine.errors import DtypeError, ShapeError, TapeError
+from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.tape import (
     Program,
     Tape,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from mlpengine import tape as functions
-from mlpengine.errors import DtypeError, IndexRangeError, MlpEngineError, ShapeError, TapeError
+from mlpengine.core.errors import DtypeError, IndexRangeError, MlpEngineError, ShapeError, TapeError
+from mlpengine.core.spec import Array
 from mlpengine.ops import REGISTRY, RunningStatistics
-from mlpengine.spec import Array
 from mlpengine.tape import Program, Tape
 from mlpengine.tape.autodiff import Tensor, from_inner
 

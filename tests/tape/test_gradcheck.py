@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mlpengine.errors import DtypeError, GradcheckError, UsageError
+from mlpengine.core.errors import DtypeError, GradcheckError, UsageError
+from mlpengine.core.spec import Spec, call
 from mlpengine.ops import REGISTRY, GradOp, Philox, Where
-from mlpengine.spec import Spec, call
 from mlpengine.tape import Program, Tape, apply, gradcheck
 
 RNG = np.random.default_rng(2)

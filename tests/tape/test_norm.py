@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from traced import least_peak
 
-from mlpengine.errors import ShapeError
-from mlpengine.spec import Array
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Array
 from mlpengine.tape.norm import CHUNK, GlobalNorm, clip_coefficient
 
 SIZES = [1, 13, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 5]

@@ -6,10 +6,10 @@ from dags import Naive, dags
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlpengine.common.placement import ALIGNMENT, Storage, place
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.core.placement import ALIGNMENT, Storage, place
+from mlpengine.core.spec import Spec, call
 from mlpengine.ops import GradOp
-from mlpengine.spec import Spec, call
 from mlpengine.tape import Program, Tape
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Arena

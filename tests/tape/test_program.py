@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from mlpengine.errors import DtypeError, NumericalError, ShapeError, TapeError
+from mlpengine.core.errors import DtypeError, NumericalError, ShapeError, TapeError
 from mlpengine.ops import RunningStatistics
 from mlpengine.tape import Flat, Program, Tape, cat, embedding, linear, where
 

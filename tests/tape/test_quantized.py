@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mlpengine.errors import DtypeError, NumericalError, ShapeError
+from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
 from mlpengine.tape import QuantizedArray, quantize
 
 RNG = np.random.default_rng(4)

@@ -7,7 +7,7 @@ that the tape does not.
 import numpy as np
 import pytest
 
-from mlpengine.errors import DtypeError, NumericalError, ShapeError, TapeError
+from mlpengine.core.errors import DtypeError, NumericalError, ShapeError, TapeError
 from mlpengine.tape import Flat, Program, Tape
 
 RNG = np.random.default_rng(12)

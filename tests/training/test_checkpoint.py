@@ -12,7 +12,7 @@ import pytest
 from runs import CLASSES, EarlyStopping, part
 
 from mlpengine import Adam, AdamW, CosineSchedule, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.errors import CheckpointError, NumericalError, RunError
+from mlpengine.core.errors import CheckpointError, NumericalError, RunError
 from mlpengine.models.task import Classification
 from mlpengine.nn.safetensors_file import read_tensors
 from mlpengine.optim import (

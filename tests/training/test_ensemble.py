@@ -7,8 +7,9 @@ from scipy.special import expit, log_softmax, logit, softmax
 from scipy.stats import gmean
 
 from mlpengine import Adam, Mlp, MlpEngineError, SoftmaxCrossEntropy, TrainingStep, fit
-from mlpengine.errors import CheckpointError, NumericalError, UsageError
-from mlpengine.features import NumberTarget, Preprocessor, fold_rows
+from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
+from mlpengine.data.features import NumberTarget, Preprocessor, fold_rows
+from mlpengine.data.tables import read_table
 from mlpengine.models.evaluate import Scorer, standard_errors
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
@@ -22,7 +23,6 @@ from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.ops import MeanSquaredError, Poisson
 from mlpengine.optim import CosineSchedule
 from mlpengine.step.population import Population
-from mlpengine.tables import read_table
 from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Callback, Loop
 

@@ -15,8 +15,8 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.errors import NumericalError, UsageError
-from mlpengine.features.targets import NumberTarget
+from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.data.features.targets import NumberTarget
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best

@@ -14,16 +14,16 @@ from threadpoolctl import threadpool_info
 
 from mlpengine import Mlp, __version__
 from mlpengine.backends.compiled import available_targets, chosen_target
-from mlpengine.common import system
-from mlpengine.common.files import writing
-from mlpengine.common.system import processor
-from mlpengine.errors import CheckpointError, RunError
-from mlpengine.features import Preprocessor
+from mlpengine.core import system
+from mlpengine.core.errors import CheckpointError, RunError
+from mlpengine.core.files import writing
+from mlpengine.core.system import processor
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.models.model import Model
 from mlpengine.models.task import Classification
 from mlpengine.nn.safetensors_file import write_tensors
 from mlpengine.step import blas_threads as threads
-from mlpengine.tables import Column, Table, read_table
 from mlpengine.training import run_directory
 from mlpengine.training.history import CsvLog, cell, first_lines
 from mlpengine.training.run_directory import LOCK_FILE, RunDirectory, environment

@@ -5,7 +5,7 @@ import pytest
 from runs import CLASSES, part
 
 from mlpengine import Adam, CosineSchedule, Mlp, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.errors import NumericalError
+from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification
 from mlpengine.optim import PlateauSchedule
 from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.errors import MissingExtraError, NumericalError, RunError, install_line
+from mlpengine.core.errors import MissingExtraError, NumericalError, RunError, install_line
 from mlpengine.models.task import Classification, Split
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop

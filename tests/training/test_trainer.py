@@ -7,11 +7,11 @@ import pytest
 from runs import CLASSES, part
 
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
-from mlpengine.errors import UsageError
+from mlpengine.core.errors import UsageError
+from mlpengine.data.features import NumberTarget
+from mlpengine.data.features.numbers import Numbers
+from mlpengine.data.features.sources import Source
 from mlpengine.estimators import MlpRegressor
-from mlpengine.features import NumberTarget
-from mlpengine.features.numbers import Numbers
-from mlpengine.features.sources import Source
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import CosineSchedule, settings_class
 from mlpengine.settings import NetworkSettings, RunSettings, TrainingSettings

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mlpengine.errors import CheckpointError, UsageError
-from mlpengine.features import Preprocessor
+from mlpengine.core.errors import CheckpointError, UsageError
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.tables import read_table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.task import make_split, task_for
 from mlpengine.ops import MeanSquaredError, SoftmaxCrossEntropy
-from mlpengine.tables import read_table
 from mlpengine.training.transfer import HELD_ROWS, TransferSet
 
 CASES = {"penguins": SoftmaxCrossEntropy(), "diabetes": MeanSquaredError()}

@@ -13,7 +13,7 @@ an op without a compiled rule here runs its NumPy rules.
 
 from typing import TYPE_CHECKING
 
-from mlpengine.common.lazy import lazy_names
+from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled.cache import available_targets, chosen_target

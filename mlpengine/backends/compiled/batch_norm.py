@@ -1,7 +1,7 @@
 """Batch norm in parts: sums over all rows end a program, and the next one reads them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -13,10 +13,9 @@ from mlpengine.backends.compiled.strides import LoopAxis
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.rules import VectorRule
 from mlpengine.backends.values import MatrixValue, Values
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array, Call
 from mlpengine.formula import Expr, sqrt, variable
 from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub
-from mlpengine.spec import Array, Call
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,6 +1,7 @@
 """Products of small matrices, of which each row of the batch has its own."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
@@ -10,7 +11,6 @@ from mlpengine.backends.compiled.row_loops import lane_loop
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4

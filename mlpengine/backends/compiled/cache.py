@@ -37,8 +37,8 @@ from mlpengine.backends.compiled.target import (
     find_target,
     run_compilers,
 )
-from mlpengine.common import system
-from mlpengine.errors import CompileError, UsageError, install_line
+from mlpengine.core import system
+from mlpengine.core.errors import CompileError, UsageError, install_line
 
 LIBRARY, DIGEST = ".so", ".sha256"
 """How the names of files end; loaders of all systems take a library of any name."""

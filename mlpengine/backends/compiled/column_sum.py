@@ -1,13 +1,13 @@
 """Sums of columns over the rows, the gradients of vectors."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, Values
-from mlpengine.common.dataclass import dataclass
 
 
 @dataclass(eq=False, repr=False)

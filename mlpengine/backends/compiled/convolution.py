@@ -9,9 +9,9 @@ from mlpengine.backends.compiled.moves import Entries, Move
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.strides import LoopAxis, contiguous
 from mlpengine.backends.values import MatrixValue, Values
+from mlpengine.core.spec import Array
 from mlpengine.ops import Conv2d
 from mlpengine.ops.window import Window
-from mlpengine.spec import Array
 
 
 class ConvolutionRows(Move):

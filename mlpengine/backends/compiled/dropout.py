@@ -1,11 +1,12 @@
 """The random bytes of dropout."""
 
+from dataclasses import dataclass
+
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import ForLoop
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
-from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Dropout
 from mlpengine.ops.philox import lines_of
 

@@ -1,6 +1,7 @@
 """Element-wise rules as C."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
@@ -11,7 +12,6 @@ from mlpengine.backends.rules import VectorRule, find_rule
 from mlpengine.backends.scalar.functions import each
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
-from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Add
 from mlpengine.ops.op import Direction, GradOp
 

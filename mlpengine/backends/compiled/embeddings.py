@@ -1,6 +1,7 @@
 """Periodic embeddings of numbers, row by row, and the sums that are their gradients."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import pi
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
@@ -12,7 +13,6 @@ from mlpengine.backends.scalar.functions import dense_function
 from mlpengine.backends.scalar.text import indented, real_constant
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
-from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import PeriodicEmbedding
 
 

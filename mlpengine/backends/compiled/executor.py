@@ -13,9 +13,9 @@ from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.update import Clipping, Update
-from mlpengine.common.buffers import address_of
-from mlpengine.errors import RunError
-from mlpengine.spec import Array
+from mlpengine.core.buffers import address_of
+from mlpengine.core.errors import RunError
+from mlpengine.core.spec import Array
 
 FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST = range(6)
 """The status of a step; only a finished step updates the parameters."""

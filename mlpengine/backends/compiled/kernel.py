@@ -2,16 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from mlpengine.backends.compiled.statements import Phase
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array
 from mlpengine.ops.op import GradOp
-from mlpengine.spec import Array
 
 
 class InstructionLike(Protocol):

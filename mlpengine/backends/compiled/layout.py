@@ -1,7 +1,7 @@
 """The location of values and packed copies: the caller's arrays, or the program's workspace."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -9,12 +9,11 @@ import numpy as np
 from mlpengine.backends.compiled.statements import PHASES, CFunction, Phase, load_vector
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.values import MatrixValue, padded_length
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.placement import Storage, place
+from mlpengine.core.buffers import address_of
+from mlpengine.core.placement import Storage, place
+from mlpengine.core.spec import Array
 from mlpengine.ops import Dropout, Philox
 from mlpengine.ops.philox import padded_columns
-from mlpengine.spec import Array
 
 
 class _Reservation(NamedTuple):

@@ -6,6 +6,7 @@ program sums them in order.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite, nan
 from typing import ClassVar, Self
 
@@ -18,10 +19,9 @@ from mlpengine.backends.scalar.functions import cross_entropy, entry_loss, loss_
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array
 from mlpengine.formula import c_number, c_statements, where
 from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
-from mlpengine.spec import Array
 
 
 @dataclass(eq=False, repr=False)

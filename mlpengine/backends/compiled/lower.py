@@ -20,7 +20,7 @@ from mlpengine.backends.compiled.softmax import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.values import Batch, MatrixValue, Origin, UnsupportedError, Values
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 KERNELS: list[type[Kernel]] = [
     Product,

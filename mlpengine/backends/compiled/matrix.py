@@ -1,12 +1,11 @@
 """A matrix product as data."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import present
 from mlpengine.backends.values import MatrixValue
-from mlpengine.common.dataclass import dataclass
 
 Form = Literal["forward", "input_gradient", "weight_gradient"]
 

@@ -1,7 +1,7 @@
 """What is only moved: other shapes, slices, joined parts, permuted and repeated axes, zeros."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,9 +12,8 @@ from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.spec import Array
+from mlpengine.core.buffers import address_of
+from mlpengine.core.spec import Array
 
 
 class Entries(NamedTuple):

@@ -1,6 +1,7 @@
 """Normalization over the features of a row, and its gradients."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
@@ -12,9 +13,8 @@ from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import layer_norm_function
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array
 from mlpengine.ops import LayerNorm
-from mlpengine.spec import Array
 
 
 @dataclass(eq=False, repr=False)

@@ -1,6 +1,7 @@
 """Samples of the standard normal distribution, row by row."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import pi
 
 from mlpengine.backends.compiled.dropout import add_next_step
@@ -9,7 +10,6 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
-from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import Normal
 from mlpengine.ops.philox import lines_of, padded_columns
 

@@ -1,6 +1,7 @@
 """Softmax and its logarithm, row by row."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
@@ -10,7 +11,6 @@ from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.common.dataclass import dataclass
 from mlpengine.ops import LogSoftmax, Softmax
 
 

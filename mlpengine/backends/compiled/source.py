@@ -29,8 +29,8 @@ from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.updates import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
-from mlpengine.common.buffers import address_of
-from mlpengine.spec import Array
+from mlpengine.core.buffers import address_of
+from mlpengine.core.spec import Array
 
 REST = 5
 """Products that take as long to compile as all else (GCC 12 on an EPYC with AVX-512, November

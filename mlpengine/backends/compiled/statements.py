@@ -5,9 +5,8 @@ indent loops themselves and do not search for loads in text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
-
-from mlpengine.common.dataclass import dataclass
 
 Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 

@@ -1,6 +1,7 @@
 """Sums, means and variances of entries of each row of a batch, or of parameters and gradients."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
@@ -10,9 +11,8 @@ from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vect
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
-from mlpengine.common.dataclass import dataclass
+from mlpengine.core.spec import Array
 from mlpengine.ops import Mean, Mul, Sub, Sum, Var
-from mlpengine.spec import Array
 
 
 @dataclass(eq=False, repr=False)

@@ -11,13 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from mlpengine.common import system
-from mlpengine.common.dataclass import dataclass
-from mlpengine.errors import CompileError, UsageError
+from mlpengine.core import system
+from mlpengine.core.errors import CompileError, UsageError
 
 _log = logging.getLogger("mlpengine")
 

@@ -12,8 +12,8 @@ from mlpengine.backends.compiled.statements import (
     store,
 )
 from mlpengine.backends.update import ParameterRange, Update
+from mlpengine.core.spec import Array
 from mlpengine.formula import c_number, c_statements, variable, variables
-from mlpengine.spec import Array
 
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:

@@ -1,14 +1,13 @@
 """The C functions of a program, which its kernels add."""
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.statements import CFunction, Phase, Statement
 from mlpengine.backends.values import MatrixValue, UnsupportedError
-from mlpengine.common.dataclass import dataclass
 
 
 @dataclass(eq=False, repr=False)

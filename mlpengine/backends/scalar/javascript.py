@@ -7,7 +7,7 @@ is one of float32.  Names of C have no ``$``; those of this file begin with it.
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isinf, isnan
 
 import numpy as np
@@ -34,7 +34,6 @@ from mlpengine.backends.scalar.statements import (
     TypedStatement,
     Unary,
 )
-from mlpengine.common.dataclass import dataclass
 from mlpengine.formula.numpy_functions import TAIL_DOUBLE
 
 JS_FUNCTIONS = {

@@ -6,9 +6,9 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.lower import lower, mark_stored
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.writer import ScalarWriter
-from mlpengine.common.buffers import address_of
-from mlpengine.common.placement import Storage, place
-from mlpengine.spec import Array
+from mlpengine.core.buffers import address_of
+from mlpengine.core.placement import Storage, place
+from mlpengine.core.spec import Array
 
 
 def write_step(

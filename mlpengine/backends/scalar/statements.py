@@ -8,14 +8,13 @@ is that of C: numbers of type ``real`` and whole numbers, vectors of either, ``f
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeVar
 
 import numpy as np
 
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.common.dataclass import dataclass
-from mlpengine.spec import Array
+from mlpengine.core.spec import Array
 
 T = TypeVar("T")
 

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlpengine.common.dataclass import dataclass
 from mlpengine.formula import c_number
 
 TEXT_WIDTH = 96

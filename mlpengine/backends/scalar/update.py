@@ -1,12 +1,12 @@
 """The update of an optimizer in C, from its formulas, with numbers of a step that stay accurate."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mlpengine.backends.scalar.functions import REAL
 from mlpengine.backends.scalar.text import indented, real_constant
 from mlpengine.backends.update import Update
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.fork_locks import cached_property
+from mlpengine.core.fork_locks import cached_property
 from mlpengine.formula import (
     Expr,
     c_statements,

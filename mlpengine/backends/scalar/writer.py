@@ -1,14 +1,13 @@
 """The statements of a training step in scalar C, and the place of every value."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.values import MatrixValue
-from mlpengine.common.buffers import address_of
-from mlpengine.common.dataclass import dataclass
-from mlpengine.common.placement import Storage
-from mlpengine.spec import Array
+from mlpengine.core.buffers import address_of
+from mlpengine.core.placement import Storage
+from mlpengine.core.spec import Array
 
 
 @dataclass(eq=False)

@@ -1,0 +1,250 @@
+"""Files that appear whole or not at all, and errors that name the file they are about."""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from errno import ENOENT, ENOSPC
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+from mlpengine.core import system
+from mlpengine.core.errors import MlpEngineError, RunError, UsageError
+from mlpengine.core.wording import nearest
+
+TEMPORARY = ".tmp-"
+"""Prefix of files that are not complete yet; a process that is killed may leave one behind."""
+
+_flushed_from = ContextVar("flushed_from", default=-inf)
+
+
+@contextmanager
+def writing(path: str | Path, what: str = "written") -> Iterator[None]:
+    """Turn an OSError into a RunError that names `path` and the cause."""
+    try:
+        yield
+    except MlpEngineError:
+        raise
+    except OSError as error:
+        advice = "; make room and start again" if error.errno == ENOSPC else ""
+        if error.errno == ENOENT and what == "written":
+            advice = "; make its directory first"
+        cause = error.strerror or error
+        raise RunError(f"{path}: cannot be {what} ({cause}){advice}") from error
+
+
+def checked_path(path: object, where: str) -> Path:
+    """Return what a caller gave as a path.  Raises: UsageError if it is no path."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
+    return Path(path)
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file.  Raises: RunError naming it and the cause."""
+    with writing(path, "read"):
+        return path.read_bytes()
+
+
+def first_line(path: Path) -> str:
+    """Return how a file of text begins, and what it is, for a message; "" for other files."""
+    with suppress(OSError, UnicodeDecodeError):
+        with path.open("rb") as file:
+            start = file.read(200)
+        line = start.partition(b"\n")[0].decode().strip("\ufeff\r ")
+        if line.isprintable() and line and b"\0" not in start:  # model files begin with a number
+            kind = "config" if path.suffix in (".yaml", ".yml") else "text"
+            kind = "table" if path.suffix in (".csv", ".tsv") else kind
+            return f"it begins with {line[:40]!r}: a {kind}, not a model"
+    return ""
+
+
+def similar_file(path: Path) -> str:
+    """Return `` - did you mean 'x'?`` for a file of near name, there or in a similar folder."""
+    folder = path.parent
+    with suppress(OSError):
+        if not folder.is_dir():
+            siblings = (other.name for other in folder.parent.iterdir() if other.is_dir())
+            folder = folder.with_name(nearest(folder.name, siblings) or folder.name)
+        names = [other.name for other in folder.iterdir()]
+        near = path.name if path.name in names else nearest(path.name, names)
+        return f" - did you mean {str(folder / near)!r}?" if near else ""
+    return ""
+
+
+def missing(path: Path, what: str) -> UsageError:
+    """Return the error of a command that names a path at which there is nothing."""
+    usual = Path("runs") / path.name
+    near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
+    near = near or f"; {_models_in(path.parent)}"
+    return UsageError(f"{path}: there is no such {what}{near}")
+
+
+def keep_input(out: Path, source: str | Path, what: str) -> None:
+    """Check that what is written does not replace what was read.  Raises: UsageError."""
+    if out.exists() and os.path.exists(source) and out.samefile(source):
+        raise UsageError(f"{out}: is {what}; name another file by --out")
+
+
+def is_run(directory: Path) -> bool:
+    """Return whether a directory is that of a run, which has begun."""
+    return (directory / "config.resolved.yaml").is_file()
+
+
+def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:
+    """Return the error of a command that names a directory that is no run, with the runs in it."""
+    inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
+    right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
+    text = f"holds no {lacks}; {_models_in(inside)}{right}"
+    return UsageError(f"{directory}: {text}")
+
+
+def _models(directory: Path) -> list[str]:
+    """Return the names of the runs and model files in a directory."""
+    with suppress(OSError):
+        return [
+            one.name
+            for one in sorted(directory.iterdir())
+            if one.suffix == ".safetensors" or is_run(one)
+        ]
+    return []
+
+
+def _models_in(directory: Path) -> str:
+    """Return which runs and model files there are in a directory, or how they are made."""
+    if names := _models(directory):
+        more = ", ..." * (len(names) > 8)
+        return f"{directory} has {', '.join(names[:8])}{more}"
+    return f"{directory} holds no runs; `mlpengine train CONFIG.yaml` makes runs/CONFIG"
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and its parents.  Raises: RunError naming it and the cause."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{directory}: cannot be made ({error.strerror})") from error
+
+
+@contextmanager
+def unflushed(seconds: float) -> Iterator[None]:
+    """Within this context, files of its first seconds need not be on disk when they are written.
+
+    For files that the process can make again in that time: a power cut may leave some of them empty
+    or missing, while a killed process loses none.
+    """
+    token = _flushed_from.set(monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _flushed_from.reset(token)
+
+
+def sync(descriptor: int) -> None:
+    """Have an open file on disk when this returns, unless files are `unflushed`."""
+    if monotonic() >= _flushed_from.get():
+        os.fsync(descriptor)
+
+
+def flush(path: Path) -> None:
+    """Have a file and its name on disk when this returns, in any context.
+
+    Raises: RunError naming the file and the cause.
+    """
+    with writing(path):
+        system.flush_to_disk(path)
+        system.flush_to_disk(path.parent)
+
+
+def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file whole or not at all, and have it on disk when this returns.
+
+    The bytes go to a new file of a random name in the same directory, which is opened once, so
+    that neither a link at that name nor a directory that is renamed redirects them; they are read
+    back and compared before the rename.  A device or a pipe is written to directly.  Only this user
+    may read a `private` file.
+
+    Raises: RunError naming the file and the cause.
+    """
+    path = Path(path)
+    with writing(path):
+        if _is_device(path):
+            path.write_bytes(data)
+            return
+        with system.opened_directory(path.parent) as (start, directory):
+            _replace(start / path.name, directory, data, 0o600 if private else 0o666)
+            if directory is not None:
+                sync(directory)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
+    """Hold a lock; yield whether it is held, which without `wait` it may not be.
+
+    With `remove` its file is removed in the end, if it was held and no error was raised.
+    """
+    with writing(path):
+        descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
+    held, unused = True, False
+    try:
+        with suppress(OSError):  # a file system without locks
+            held = system.lock(descriptor, wait=wait)
+        yield held
+        unused = remove and held
+    finally:
+        if unused:
+            system.close_and_remove(descriptor, path)
+        else:
+            os.close(descriptor)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove the temporary files of killed processes from a directory that this process owns."""
+    for path in directory.glob(f"{TEMPORARY}*"):
+        with writing(path):
+            path.unlink(missing_ok=True)
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write every byte: on a full disk a single call may write fewer and report success."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
+    temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        descriptor = system.open_file(
+            temporary, flags, follow=False, directory=directory, mode=mode
+        )
+        try:
+            write_all(descriptor, data)
+            sync(descriptor)
+            _verify(descriptor, data)
+        finally:
+            os.close(descriptor)
+        system.replace(temporary, path, directory)
+    except BaseException:
+        with suppress(OSError):  # the first error is the one to report
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _verify(descriptor: int, data: bytes) -> None:
+    chunk, view = 2**20, memoryview(data)
+    for start in range(0, len(data), chunk):
+        if system.read_at(descriptor, chunk, start) != view[start : start + chunk]:
+            raise OSError(None, "the disk does not hold what was written")
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -1,0 +1,123 @@
+"""Arrays by name that have the same rows: several inputs, outputs or targets."""
+
+from collections.abc import Iterator, KeysView, Mapping, Sequence
+from types import EllipsisType
+from typing import Any
+
+from mlpengine.core.buffers import unmasked, write_into
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.misuse import quoted
+from mlpengine.core.spec import Spec
+from mlpengine.core.wording import plural
+
+
+class NamedRows:
+    """Arrays by name, of which the first axis is that of the rows.
+
+    As in a data frame, a name gives one array, and anything else these rows of all of them; `len`
+    is the number of rows.  A shape of the empty name stands for the only array there is, which
+    `one_or_named` returns alone.
+
+    >>> rows = NamedRows({"left": np.zeros((4, 2)), "right": np.ones((4, 3))})
+    >>> len(rows), rows["right"].shape, rows[1:3]["left"].shape
+    (4, (4, 3), (2, 2))
+    """
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self.arrays = {name: unmasked(array, name) for name, array in arrays.items()}
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self.arrays[key]
+        return NamedRows({name: array[key] for name, array in self.arrays.items()})
+
+    def __setitem__(self, key: slice | EllipsisType, values: "NamedRows") -> None:
+        for name, array in self.arrays.items():
+            array[key] = values[name]
+
+    def __len__(self) -> int:
+        return min((len(array) for array in self.arrays.values()), default=0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self.arrays.keys()
+
+    def write(self, values: Any, where: str) -> None:
+        """Copy arrays of the same names and shapes into these.
+
+        Raises: ShapeError or DtypeError, beginning with `where`, as `write_into`.
+        """
+        need_names(values, self.arrays, where)
+        for name, array in self.arrays.items():
+            place = f"{where}[{name!r}]"
+            write_into(array, unmasked(values[name], place), place)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name} {Spec.of(array)}" for name, array in self.arrays.items())
+        return f"NamedRows({listed})"
+
+
+def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
+    """Raise ShapeError unless `values` are arrays of these names, in any order, or of `more`."""
+    if not isinstance(values, Mapping | NamedRows):
+        wanted = ", ".join(f"{name!r}: ..." for name in names)
+        raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")
+    if {*names} - {*values.keys()} or (not more and {*values.keys()} - {*names}):
+        wanted, given = (", ".join(each) or "none" for each in (names, values.keys()))
+        raise ShapeError(f"{where} must have the names {wanted} (got {given})")
+
+
+def need_array(value: Any, where: str) -> None:
+    """Raise ShapeError for arrays by name."""
+    if isinstance(value, Mapping | NamedRows):
+        names = ", ".join(value) or "none"
+        raise ShapeError(f"{where} must be one array (got arrays by name: {names})")
+
+
+def one_or_named(values: Mapping[str, Any]) -> Any:
+    """Return the only array, whose name is empty, or all as `NamedRows`."""
+    return values[""] if "" in values else NamedRows(values)
+
+
+def as_rows(value: Any) -> Any:
+    """Return an array, or `NamedRows` of a mapping."""
+    if isinstance(value, NamedRows):
+        return value
+    return NamedRows(value) if isinstance(value, Mapping) else unmasked(value, "rows")
+
+
+def arrays_by_name(value: Any) -> dict[str, Any]:
+    """Return what `one_or_named` has joined."""
+    return value.arrays if isinstance(value, NamedRows) else {"": value}
+
+
+def arrays_in(*values: Any) -> list[Any]:
+    """Return the arrays of arrays, `NamedRows` and None, which stays, in order."""
+    return [array for value in values for array in arrays_by_name(value).values()]
+
+
+def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the arrays of both by pairs, those with names by name, in the order of `others`."""
+    pairs: list[tuple[Any, Any]] = []
+    for value, other in zip(values, others, strict=True):
+        arrays = arrays_by_name(value)
+        pairs += [(arrays[name], array) for name, array in arrays_by_name(other).items()]
+    return pairs
+
+
+def row_specs(value: Any, rows: int) -> Any:
+    """Return the spec of so many rows as these, arrays or specs, by name if they have names."""
+    if isinstance(value, NamedRows | Mapping):
+        return {name: row_specs(value[name], rows) for name in value}
+    return Spec((rows, *value.shape[1:]), value.dtype)
+
+
+def check_rows(value: Any, rows: int, where: str) -> None:
+    """Raise ShapeError unless every array has so many rows."""
+    for name, array in arrays_by_name(value).items():
+        if array is not None and array.shape[:1] != (rows,):
+            place = f"{where}[{name!r}]" if name else where
+            raise ShapeError(f"{place} needs {plural(rows, 'row')} (shape {array.shape})")

@@ -1,0 +1,59 @@
+"""Placement of buffers in one block of memory, which buffers with disjoint lifetimes share."""
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector register."""
+
+
+@dataclass(eq=False)
+class Storage:
+    """A range of bytes with a lifetime; several buffers may use one storage in succession."""
+
+    nbytes: int
+    first: int
+    last: int
+    offset: int = -1
+
+
+def place(
+    storages: Iterable[Storage], alignment: int = ALIGNMENT, like: Sequence[Storage] = ()
+) -> int:
+    """Set the offset of every storage, and return the size of the arena in bytes.
+
+    Offsets are multiples of `alignment`.  They are those of `like`, storages that are placed
+    already, if these are larger and have the same lifetimes.
+
+    The largest is placed first, each at the lowest offset without overlap in space and time.
+    Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
+    arXiv 2001.03288, section 5.2 (greedy by size).
+    """
+    storages = [*storages]
+    if _fit(storages, like):
+        for storage, model in zip(storages, like, strict=True):
+            storage.offset = model.offset
+        return max((-(-s.nbytes // alignment) * alignment + s.offset for s in like), default=0)
+    placed: list[tuple[int, int, Storage]] = []  # start, end; sorted
+    for storage in sorted(storages, key=lambda s: -s.nbytes):
+        size = -(-storage.nbytes // alignment) * alignment
+        offset, first, last = 0, storage.first, storage.last
+        for start, end, other in placed:
+            if other.first > last or first > other.last:
+                continue  # their lifetimes do not overlap
+            if start - offset >= size:
+                break
+            offset = max(offset, end)
+        storage.offset = offset
+        insort(placed, (offset, offset + size, storage), key=itemgetter(0))
+    return max((end for _, end, _ in placed), default=0)
+
+
+def _fit(storages: Sequence[Storage], like: Sequence[Storage]) -> bool:
+    """Return whether each of `storages` fits into the place of one of `like`."""
+    return len(storages) == len(like) and all(
+        s.nbytes <= model.nbytes and (s.first, s.last) == (model.first, model.last)
+        for s, model in zip(storages, like, strict=True)
+    )

@@ -1,0 +1,99 @@
+"""What no message or page shows: passwords in URLs and commands, directories of a machine."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from mlpengine.core.errors import UsageError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+"""An environment variable in the URL of a database, which stands for its password, say."""
+
+_URL = re.compile(
+    r"""(?P<scheme>\w[\w+.-]+:/{1,2})(?P<user>[^\s"\\]*@)?"""
+    r"""(?P<host>\[[^\]\s"]*\]|[^\s/?\#":\\]*)(?P<port>:[^\s/?\#"\\]*)?"""
+)
+_SECRET = re.compile(
+    r"""(?i)((?:password|passphrase|passwd|pwd|secret|token)=)(?!\$\{\w+\}(?:[&\s"'\\]|$))"""
+    r"""[^&\s"'\\]+?(?=:\s|[&\s"'\\]|$)"""  # the colon of a message stays
+)
+
+
+def redacted(text: str) -> str:
+    """Return text, such as a URL or a command line, with ``***`` for each password in it.
+
+    A password stands before the ``@`` of a URL, or in its place: ``scheme://user:password``; or
+    after ``password=`` and the like.  A port is a number.  The name of an environment variable,
+    ``${NAME}``, is no password.
+    """
+    return _SECRET.sub(r"\1***", _URL.sub(_without_password, text))
+
+
+def _without_password(url: re.Match[str]) -> str:
+    user, port = url["user"] or "", url["port"] or ""
+    name, _, password = user.removesuffix("@").partition(":")
+    if password and not _VARIABLE.fullmatch(password):
+        user = f"{name}:***@"
+    if not re.fullmatch(r":(\d*\W*|\$\{\w+\}\W*)", port):
+        port = port and ":***"
+    return f"{url['scheme']}{user}{url['host']}{port}"
+
+
+def with_values(storage: str) -> str:
+    """Return the URL of a database with the values of environment variables for each ``${NAME}``.
+
+    A value is quoted where a URL quotes: before the ``@``, and after the question mark.
+    Raises: UsageError for a variable that is not set.
+    """
+    unset = [name for name in _VARIABLE.findall(storage) if name not in os.environ]
+    if unset:
+        raise UsageError(f"${{{unset[0]}}} must be an environment variable (it is not set)")
+    user, at, host = storage.rpartition("@")
+    place, mark, options = host.partition("?")
+    user, options = (
+        _VARIABLE.sub(lambda v: quote(os.environ[v[1]], ""), s) for s in (user, options)
+    )
+    place = _VARIABLE.sub(lambda v: os.environ[v[1]], place)
+    return f"{user}{at}{place}{mark}{options}"
+
+
+def without_values(text: str, storage: str) -> str:
+    """Return a message about a database with ``${NAME}`` for each value that the URL took."""
+    for name in _VARIABLE.findall(storage):
+        value = os.environ.get(name, "")
+        for one in filter(None, (value, quote(value, ""))):
+            parts = re.split(rf"(?<!\w){re.escape(one)}(?!\w)", text)
+            text = f"${{{name}}}".join(parts)
+    return text
+
+
+_DIRECTORIES = re.compile(
+    r"""(?<![^\s"'=:,;({\[])(?:/(?:[^/\s"',;]+/)+|[A-Za-z]:\\(?:[^\\\s"',;]+\\)+)"""
+)
+
+
+def shown_path(path: Path) -> Path:
+    """Return a path as a page may show it: below the working directory, relative, or its name."""
+    here = Path.cwd()
+    path = path.relative_to(here) if path.is_relative_to(here) else path
+    return Path(path.name) if path.is_absolute() else path
+
+
+def without_directories(value: Any) -> Any:
+    """Return texts, also in lists and mappings, with each absolute path as its last part."""
+    return _without(value, [f"{one}/" for one in {str(Path.cwd()), str(Path.home())} - {"/"}])
+
+
+def _without(value: Any, directories: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        for known in directories:
+            value = value.replace(known, "")
+        return _DIRECTORIES.sub("", value) if "/" in value or "\\" in value else value
+    if isinstance(value, Mapping):
+        return {key: _without(one, directories) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without(one, directories) for one in value]
+    return value

@@ -1,0 +1,82 @@
+"""Shape and dtype of arrays that may not exist yet, and the types that rules are written in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
+
+import numpy as np
+
+from mlpengine.core.errors import DtypeError
+
+__all__ = ["Spec", "call"]
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as ArrayLike
+    from numpy.typing import DTypeLike as DTypeLike
+else:  # NumPy's are unions, of which `help` would show ten lines in place of a name
+    ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
+
+Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
+Slots: TypeAlias = Sequence[Array | None]
+"""One gradient buffer per operand, in order; None where that gradient is not wanted."""
+
+Call: TypeAlias = Callable[[], object]
+"""One bound call: it holds its arguments, and ``call()`` runs it."""
+
+Calls: TypeAlias = Iterator[Call]
+"""What a rule yields: the calls to replay, in order."""
+
+call = partial
+"""How a rule writes a call: ``yield call(np.multiply, a, b, out)``.
+
+Arguments are given by position, `out` too: a bound ufunc with a keyword is slower.
+"""
+
+FLOATS = (np.dtype("float32"), np.dtype("float64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Shape and dtype of a buffer, from which its memory is planned."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, array: Array) -> "Spec":
+        """Return the spec of an array."""
+        return cls(array.shape, array.dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a contiguous buffer that holds it."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether gradients can flow through it."""
+        return self.dtype in FLOATS
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+
+def floating(dtype: DTypeLike, where: str) -> np.dtype[Any]:
+    """Return `dtype` as float32 or float64.
+
+    Raises: DtypeError for any other dtype, naming `where`.
+    """
+    try:
+        chosen = None if dtype is None else np.dtype(dtype)
+    except TypeError:
+        chosen = None
+    if chosen is None or chosen not in FLOATS:  # None, to NumPy, is float64
+        raise DtypeError(f"{where}: dtype must be float32 or float64 (got {dtype!r})")
+    return chosen

@@ -1,0 +1,88 @@
+"""Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from html import escape
+from typing import Any
+from unicodedata import normalize
+
+from mlpengine.core.foreign import ABSENT, SYNONYMS
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """Return a number with its noun: "1 row", "1,234 rows"; `many` where an s is not enough."""
+    return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
+def printable(text: str) -> str:
+    """Return text from a file in one line and without control characters, escaped as by `repr`.
+
+    Bytes of a path that are no characters (surrogates) stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or "\ud800" <= c <= "\udfff" else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
+def as_setting(value: Any) -> str:
+    """Return a value of JSON as a config and `--set` take it: null, not None."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def suggestion(wrong: object, names: Iterable[str]) -> str:
+    """Return `` - did you mean 'x'?`` for the nearest of `names`, or nothing."""
+    near = nearest(wrong, names)
+    return f" - did you mean {near!r}?" if near else ""
+
+
+def hint(wrong: str, names: Collection[str]) -> str:
+    """Return what is said of a name that a function does not have, or nothing.
+
+    It is the name among `names` that another library's name stands for, or else a sentence, if
+    there is nothing like it, or else what `suggestion` returns.
+    """
+    theirs = wrong.lower()
+    ours = SYNONYMS.get(theirs, "").split()
+    if (ours or theirs in ABSENT) and not any(name in names for name in ours):
+        return f"; {ABSENT[theirs]}" if theirs in ABSENT else ""
+    return suggestion(wrong, names)
+
+
+def nearest(wrong: object, names: Iterable[str]) -> str | None:
+    """Return the name that was most likely meant, whatever its case, or None."""
+    from difflib import get_close_matches  # slow, and only errors need it
+
+    by_case = {normalize("NFC", name.lower()): name for name in names}
+    text = normalize("NFC", str(wrong).lower())
+    theirs = get_close_matches(text, SYNONYMS, 1, 0.9)
+    ours = (name for one in theirs for name in SYNONYMS[one].split())
+    near = [*ours, *get_close_matches(text, by_case, 1, 0.6)]
+    return next((by_case[name] for name in near if name in by_case), None)
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a small table for notebooks, without style; the first cell of a row is its title."""
+    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"] if head else []
+    for title, *cells in rows:
+        texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        lines.append(f"<tr><th>{escape(title)}</th>{texts}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def script_json(value: object) -> str:
+    """Return JSON that may stand within a script of a page: no text in it ends the element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def differing(first: Any, second: Any) -> tuple[Any, Any]:
+    """Return two values; of two mappings only the keys whose values differ, sorted."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return first, second
+    names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))
+    return {n: first.get(n) for n in names}, {n: second.get(n) for n in names}

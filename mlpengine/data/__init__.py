@@ -1,0 +1,1 @@
+"""Tables, features and rows of numbers: everything between a file and what a network reads."""

@@ -1,0 +1,153 @@
+"""The order of the rows in training, and gathering of rows without allocation."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.named import NamedRows
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
+from mlpengine.data.features.dataset import Stream
+from mlpengine.data.features.prepared import PreparedRows, Windows
+
+
+class Batches:
+    """Row numbers, in a new random order each epoch, a batch at a time.
+
+    `rows` is a number of rows or an array of row numbers. The order is one int64 buffer that is
+    shuffled in place; batches are views of it, of which the last may be shorter, or is left out
+    with `drop_last`. With `windows`, which need a number of rows, rows are shuffled as those of a
+    file.
+
+    >>> batches = Batches(5, 2, shuffle=False)
+    >>> [indices.tolist() for indices in batches.epoch()]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        rows: int | Array,
+        batch_size: int,
+        *,
+        seed: int | np.random.Generator = 0,
+        shuffle: bool = True,
+        windows: Windows | None = None,
+        drop_last: bool = False,
+    ) -> None:
+        if isinstance(rows, int | np.integer):
+            self.order = np.arange(rows, dtype=np.int64)
+        else:
+            self.order = np.array(rows, np.int64)
+        if self.order.ndim != 1 or not self.order.size:
+            raise DataError(f"batches: at least one row is needed (shape {self.order.shape})")
+        if batch_size < 1:
+            raise DataError(f"batches: batch_size must be at least 1 ({batch_size})")
+        if drop_last and batch_size > self.order.size:
+            raise DataError(
+                f"batches: a whole batch is needed with drop_last "
+                f"({plural(self.order.size, 'row')} in batches of {batch_size})"
+            )
+        self.batch_size = int(batch_size)
+        self.shuffle, self.windows, self.drop_last = shuffle, windows, drop_last
+        self.cursor = self.n_rows
+        if isinstance(seed, np.random.Generator):
+            self.generator = seed
+        else:
+            self.generator = np.random.Generator(np.random.PCG64(seed))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in an epoch."""
+        count = len(self.order)
+        return count - count % self.batch_size if self.drop_last else count
+
+    def __len__(self) -> int:
+        return steps_of_epoch(self.order.size, self.batch_size, drop_last=self.drop_last)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no batch of the current epoch is left."""
+        return self.cursor >= self.n_rows
+
+    def begin(self) -> None:
+        """Order the rows of the next epoch, unless batches of the current one are left."""
+        if not self.is_done:
+            return
+        if self.shuffle and self.windows is not None:
+            self.windows.shuffle(self.order, self.generator)
+        elif self.shuffle:
+            self.generator.shuffle(self.order)
+        self.cursor = 0
+
+    def epoch(self) -> Iterator[Array]:
+        """Yield the batches of the next epoch, or those left of the current one."""
+        self.begin()
+        yield from self.remaining()
+
+    def remaining(self) -> Iterator[Array]:
+        """Yield the batches left of the current epoch.
+
+        The cursor moves past a batch before the batch is yielded, so a state saved while the batch
+        is in use continues with the next one.
+        """
+        while self.cursor < self.n_rows:
+            start, self.cursor = self.cursor, min(self.cursor + self.batch_size, self.n_rows)
+            yield self.order[start : self.cursor]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that determines later batches: order (a copy), cursor, generator."""
+        return {
+            "order": self.order.copy(),
+            "cursor": self.cursor,
+            "generator": self.generator.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `state_dict` was called.
+
+        Raises: DataError if the state belongs to other rows.
+        """
+        order, cursor = np.asarray(state["order"], np.int64), int(state["cursor"])
+        if order.shape != self.order.shape or not np.array_equal(
+            np.sort(order), np.sort(self.order)
+        ):
+            raise DataError(
+                f"batches: the saved order is one of other rows "
+                f"({order.size} saved, {self.order.size} here)"
+            )
+        if not 0 <= cursor <= self.n_rows:
+            raise DataError(f"batches: the cursor must lie within the rows ({cursor})")
+        self.generator.bit_generator.state = state["generator"]
+        self.order[:] = order
+        self.cursor = cursor
+
+
+def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
+    """Return the number of batches in an epoch over so many rows."""
+    return rows // batch_size if drop_last else -(-rows // batch_size)
+
+
+def gather_rows(rows: Array | Stream | PreparedRows | NamedRows, indices: Array, out: Any) -> None:
+    """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
+
+    The indices must lie within the rows (they are clipped, not checked).
+
+    Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
+        NumPy would then copy far more than the batch, each time.
+    """
+    if not isinstance(rows, np.ndarray):
+        if isinstance(rows, NamedRows):
+            for name, array in rows.arrays.items():
+                gather_rows(array, indices, out[name])
+        else:
+            rows.gather(indices, out)
+        return
+    if not rows.flags.c_contiguous or rows.dtype != out.dtype:
+        raise DataError(
+            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed (strides "
+            f"{rows.strides} "
+            f"of {rows.dtype})"
+        )
+    rows.take(indices, 0, out, "clip")

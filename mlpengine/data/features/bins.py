@@ -1,0 +1,61 @@
+"""The piecewise-linear encoding of numeric features: how far a value is through each bin."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+
+
+class Bins:
+    """The bins of a block of numeric features, by the edges of each; no edges, no bins.
+
+    The component of x in the bin from a to b is (x - a) / (b - a), bounded to 0 and 1. In the
+    first bin it falls to -1 and in the last it rises to 2, so that values beyond the edges differ
+    and no single cell decides a prediction.
+
+    Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.2.1, where the outer bins have no
+    bounds.
+    """
+
+    def __init__(self, edges: Sequence[Array] = ()) -> None:
+        self.edges = edges
+        counts = [max(0, len(each) - 1) for each in edges]
+        self.columns = np.repeat(np.arange(len(edges)), counts)
+        """The number of the feature of each component."""
+        self.left = np.concatenate([each[:-1] for each in edges]) if edges else np.empty(0)
+        self.width = np.concatenate([np.diff(each) for each in edges]) if edges else np.empty(0)
+        change = np.flatnonzero(np.diff(self.columns, prepend=-1, append=-1))
+        self.low, self.high = np.zeros_like(self.width), self.width.copy()
+        """How far from its left edge a value counts, at least and at most."""
+        self.low[change[:-1]] = -self.width[change[:-1]]
+        self.high[change[1:] - 1] *= 2.0
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def names(self, features: Sequence[str]) -> list[str]:
+        """The names of the components, such as `carat[0.4..0.7]`."""
+        names = []
+        for feature, edges in zip(features, self.edges, strict=bool(self.edges)):
+            texts = _short(edges)
+            names += [f"{feature}[{a}..{b}]" for a, b in pairwise(texts)]
+        return names
+
+    def encode(self, values: Array, out: Array) -> None:
+        """Write the components of float64 values without gaps into float64 `out`."""
+        values.take(self.columns, 1, out, "clip")
+        np.subtract(out, self.left, out=out)
+        np.maximum(out, self.low, out=out)  # five times faster than np.clip between rows
+        np.minimum(out, self.high, out=out)
+        np.divide(out, self.width, out=out)
+
+
+def _short(edges: Array) -> list[str]:
+    """Return increasing numbers with the fewest digits, three or more, that tell them apart."""
+    for digits in range(3, 18):
+        texts = [f"{edge:.{digits}g}" for edge in edges]
+        if len(set(texts)) == len(texts):
+            break
+    return texts

@@ -1,0 +1,348 @@
+"""Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from unicodedata import normalize
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural, printable
+from mlpengine.data.features.column_kinds import (
+    FeatureKind,
+    are_codes,
+    comma_text,
+    kind_of,
+    marked_number,
+    odd_row,
+    task_of,
+)
+from mlpengine.data.features.duplicates import duplicate_rows, same_columns
+from mlpengine.data.features.leaks import Leak, find_leaks
+from mlpengine.data.features.outliers import Outlier, find_outliers, gap_code
+from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.features.targets import ClassTarget, check_target, marked_text
+from mlpengine.data.tables.progress import OnProgress, progress_within, tracked
+from mlpengine.data.tables.table import Column, Table, number_text
+from mlpengine.settings.features import TaskName
+
+MOSTLY_MISSING = 0.5
+SMALL_CLASS = 10
+RARE_CLASS = 0.02
+LISTED_CLASSES = 20
+"""The most classes that have a line each."""
+
+LEAK_ROWS = 100_000
+"""Number of evenly spaced rows of a longer table in which leaks are searched."""
+
+KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
+
+CORRECT = "correct or empty the cell"
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProfile:
+    """Facts about one column; `summary` is its range or its most frequent levels."""
+
+    name: str
+    kind: FeatureKind
+    missing: int
+    distinct: int
+    constant: bool
+    summary: str
+
+    @property
+    def is_of_one_day(self) -> bool:
+        """Whether these are dates, all of the same day, as times of day are."""
+        return self.kind == "date" and len({end[:10] for end in self.summary.split(" to ")}) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The result of `profile`.
+
+    `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
+    `marked` those that hold numbers with units or other marks to such a text and its number,
+    `commas` those that hold numbers of which some are written like 1,5 to what to do, and
+    `gap_codes` those with a number that may stand for missing cells to what to do,
+    `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
+    same values; `suspects` explain nearly all of the target, but may be honest predictors.
+    """
+
+    source: str
+    n_rows: int
+    task: TaskName | None
+    columns: list[ColumnProfile]
+    duplicates: int
+    classes: dict[str, int] = field(default_factory=dict)
+    leaks: list[Leak] = field(default_factory=list)
+    drop: dict[str, str] = field(default_factory=dict)
+    same: dict[str, str] = field(default_factory=dict)
+    target_missing: int = 0
+    variants: dict[str, list[str]] = field(default_factory=dict)
+    marked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    commas: dict[str, str] = field(default_factory=dict)
+    outliers: list[Outlier] = field(default_factory=list)
+    gap_codes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def suspects(self) -> list[Leak]:
+        """Columns that explain nearly all of the target and may be honest predictors."""
+        return [leak for leak in self.leaks if not leak.is_target and leak.column not in self.drop]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain lists and dictionaries, ready for JSON."""
+        return asdict(self)
+
+    def warnings(self, dropped: Collection[str] = ()) -> list[str]:
+        """Return one line for each remarkable fact, `dropped` columns left out."""
+        reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
+        lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
+        lines += [
+            f"column {column.name!r}: {column.missing} of {self.n_rows} cells are missing"
+            for column in self.columns
+            if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
+            and column.name not in dropped
+        ]
+        lines += [
+            f"column {name!r}: has the same information as {other!r}"
+            for name, other in self.same.items()
+            if name not in dropped
+        ]
+        lines += [f"column {n!r}: {t}" for n, t in self.spelling_texts() if n not in dropped]
+        lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
+        if self.target_missing:
+            lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
+        if self.duplicates:
+            lines.append(
+                f"{self.duplicates} of {self.n_rows} rows repeat an earlier row; after a random "
+                "split some are in two parts"
+            )
+        few = max(SMALL_CLASS, RARE_CLASS * self.n_rows)
+        return lines + self.small_classes(few)
+
+    def small_classes(self, few: float) -> list[str]:
+        """Return a line for each class of fewer rows than that, or one line for many of them."""
+        small = {name: count for name, count in self.classes.items() if count < few}
+        if len(small) > LISTED_CLASSES:
+            smallest, count = min(small.items(), key=lambda pair: pair[1])
+            return [
+                f"{len(small):,} of {plural(len(self.classes), 'class', 'classes')} have fewer "
+                f"than {few:,.0f} rows, such as {smallest!r} with {count}; consider merging them"
+            ]
+        return [
+            f"class {name!r}: only {plural(count, 'row')}; consider class weights, or merging it"
+            for name, count in small.items()
+        ]
+
+    def misread(self) -> list[str]:
+        """Return a line for each column with cells to correct, or texts to spell otherwise."""
+        damaged = {name: why for name, why in self.drop.items() if "correct the " in why}
+        lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
+        return [*lines, *(f"column {name!r}: {text}" for name, text in self.spelling_texts())]
+
+    def spelling_texts(self) -> list[tuple[str, str]]:
+        """Return columns and what to say about the spelling of their texts."""
+        texts = []
+        for name, spellings in self.variants.items():
+            composed = {normalize("NFC", text) for text in spellings}
+            show = repr if len(composed) == len(spellings) else ascii  # two look alike
+            shown = ", ".join(f"{show(text):.60}" for text in spellings)
+            texts.append((name, f"{shown} are taken for different texts; write one of them"))
+        texts += ((name, marked_text(*pair)) for name, pair in self.marked.items())
+        return [*texts, *self.commas.items(), *self.gap_codes.items()]
+
+    def lines(self) -> list[str]:
+        """Return the facts as lines of text, without the warnings."""
+        names = [printable(column.name) for column in self.columns]
+        width = max(map(len, names), default=0)
+        size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
+        report = [f"{self.source}: {size}"]
+        for name, column in zip(names, self.columns, strict=True):
+            gaps = f", {column.missing} missing" if column.missing else ""
+            report.append(
+                f"  {name:<{width}}  {column.kind:<8}  {column.distinct} distinct{gaps}; "
+                f"{printable(column.summary)}"
+            )
+        if self.task:
+            report.append(f"task: {self.task}")
+        report += [
+            f"  class {printable(name)}: {plural(rows, 'row')}"
+            for name, rows in list(self.classes.items())[:LISTED_CLASSES]
+        ]
+        if len(self.classes) > LISTED_CLASSES:
+            report.append(
+                f"  {plural(len(self.classes) - LISTED_CLASSES, 'other class', 'other classes')}"
+            )
+        return report
+
+
+def profile(
+    table: Table,
+    target: str | Sequence[str] | None = None,
+    *,
+    task: TaskName | None = None,
+    progress: OnProgress | None = None,
+) -> Profile:
+    """Describe every column of a table, and how the columns relate to the target.
+
+    Leaks are searched when there is one target column, for classification and regression.
+    `progress` is called with the share of the work that is done.
+
+    Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
+    """
+    targets = [target] if isinstance(target, str) else list(target or ())
+    table.require(targets, "the target")
+    described = [
+        column_profile(name, column)
+        for name, column in tracked(table.columns.items(), progress_within(progress, 0.0, 0.4))
+    ]
+    complete = np.ones(table.n_rows, bool)
+    for name in targets:
+        complete &= ~table[name].missing
+    if targets and task is None:
+        check_target(table, targets)
+        task = task_of([table[name] for name in targets])
+    classes: dict[str, int] = {}
+    leaks: list[Leak] = []
+    if len(targets) == 1 and complete.any():
+        classes, leaks = _relations(
+            table.rows(complete), targets[0], task, progress_within(progress, 0.4, 0.8)
+        )
+    features = [column for column in described if column.name not in targets]
+    pairs = {name: marked_number(column) for name, column in table.columns.items()}
+    marked = {name: pair for name, pair in pairs.items() if pair}
+    told = {name: comma_text(column) for name, column in table.columns.items()}
+    commas = {name: text for name, text in told.items() if text}
+    coded = {name: gap_code(column) for name, column in table.columns.items()}
+    return Profile(
+        source=table.source,
+        n_rows=table.n_rows,
+        task=task,
+        columns=described,
+        duplicates=duplicate_rows(table),
+        classes=classes,
+        leaks=leaks,
+        drop=_to_drop(table, features, leaks, marked, commas),
+        same=same_columns(table.drop(targets)),
+        target_missing=int((~complete).sum()),
+        variants=_variants(table),
+        marked=marked,
+        commas=commas,
+        outliers=find_outliers(table, table.names),
+        gap_codes={name: text for name, text in coded.items() if text},
+    )
+
+
+def _relations(
+    table: Table, target: str, task: TaskName | None, progress: OnProgress | None
+) -> tuple[dict[str, int], list[Leak]]:
+    column = table[target]
+    classes: dict[str, int] = {}
+    if task == "classification":
+        try:
+            encoder = ClassTarget.fit(table, target)
+        except DataError:  # one class only: training reports it
+            return {column.cell(0): table.n_rows}, []
+        values = encoder.encode(table)
+        counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
+        classes = dict(zip(map(str, encoder.classes), counts, strict=True))
+    elif column.kind == "text":
+        return classes, []
+    else:
+        values = column.values.astype(np.float64)
+    if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
+        return classes, []
+    features = table.drop([target])
+    if table.n_rows > LEAK_ROWS:
+        sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
+        features, values = features.rows(sample), values[sample]
+    return classes, find_leaks(features, features.names, values, task or "regression", progress)
+
+
+def column_profile(name: str, column: Column) -> ColumnProfile:
+    """Return the facts about one column."""
+    distinct = column.distinct()
+    missing = int(column.missing.sum())
+    if column.kind == "text":
+        counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
+        top = np.argsort(-counts, kind="stable")[:_SHOWN]
+        shown = [f"{column.levels[i]:.60} ({counts[i]})" for i in top if counts[i]]
+        summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
+    elif len(distinct):
+        low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
+        summary = low if low == high else f"{low} to {high}"
+    else:
+        summary = "all cells are missing"
+    constant = len(distinct) == 1 and not missing
+    return ColumnProfile(name, kind_of(column), missing, len(distinct), constant, summary)
+
+
+def _to_drop(
+    table: Table,
+    features: list[ColumnProfile],
+    leaks: list[Leak],
+    marked: Collection[str],
+    commas: Mapping[str, str],
+) -> dict[str, str]:
+    reasons: dict[str, str] = {}
+    for column in features:
+        if column.kind == "empty":
+            reasons[column.name] = "all cells are missing"
+        elif column.constant:
+            reasons[column.name] = f"constant ({column.summary})"
+        elif column.kind in ("text", "mixed") and column.name in commas:
+            reasons[column.name] = commas[column.name]
+        elif column.kind == "text":
+            texts = plural(column.distinct, "different text")
+            also = ", which look like numbers with marks" if column.name in marked else ""
+            if are_codes(table[column.name].levels):
+                also = ": whole numbers beyond 2**53, or with zeros before them"
+            reasons[column.name] = f"{texts}, almost one per row{also}"
+        elif column.kind == "mixed":
+            row = odd_row(table[column.name]) or 0
+            example = f"{table[column.name].cell(row)!r:.60} in {table.place(row)}"
+            text = f"numbers with a few texts among them, such as {example}; correct the texts"
+            reasons[column.name] = text
+        elif column.kind == "integer" and _counts_rows(table[column.name].values):
+            reasons[column.name] = "row numbers"
+        elif column.kind in ("number", "integer"):
+            own = table[column.name]
+            extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
+            if len(extreme):
+                row = int(extreme[0])
+                reasons[column.name] = f"{own.cell(row)} in {table.place(row)}; correct the cell"
+    reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
+    return reasons
+
+
+def _variants(table: Table) -> dict[str, list[str]]:
+    """Return by column the spellings of its most frequent texts that differ in case and blanks."""
+    variants: dict[str, list[str]] = {}
+    for name, column in table.columns.items():
+        if column.kind != "text" or kind_of(column) != "category":
+            continue
+        spellings: dict[str, list[str]] = {}
+        for level in column.used_levels():
+            form = "".join(normalize("NFKC", level).casefold().split())
+            spellings.setdefault(form, []).append(level)
+        alike = [texts for texts in spellings.values() if len(texts) > 1]
+        if alike:
+            variants[name] = [text for texts in alike for text in texts][:_SHOWN]
+    return variants
+
+
+def more_features(features: int, rows: int) -> str:
+    """Return the warning of a table that is wider than it is long."""
+    return (
+        f"there are more features than rows ({features:,} and {rows:,}): a network can "
+        "memorize them; leave out columns, or expect the validation score to be poor"
+    )
+
+
+def _counts_rows(values: Array) -> bool:
+    return bool(len(values) > 2 and (np.abs(values) < LIMIT).all() and (np.diff(values) == 1).all())

@@ -1,0 +1,264 @@
+"""The kind of a column as a feature, and the task of a target, inferred from the cells."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
+from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables.dialect import NUMBER_MARKS
+from mlpengine.data.tables.table import Column, number_text
+from mlpengine.settings.features import TaskName
+
+FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
+
+FEW_LEVELS = 20
+"""A text column with at most this many levels is always a category, and a whole-numbered target
+with at most this many values may be classes."""
+
+MIN_COUNTS, MIN_MARKS = 5, 6
+"""Smallest number of different whole numbers that may be counts from 0 on, or marks."""
+
+RARER = 20
+"""How many times rarer the largest count must be than the commonest one; classes are seldom."""
+
+ROWS_PER_CLASS = 5
+"""Whole numbers are classes if each value stands in this many rows on average."""
+
+MIXED_SHARE = 0.9
+"""A text column in which this share of the levels are numbers is a damaged column of numbers."""
+
+
+SAMPLED_LEVELS = 2_000
+"""Number of levels, evenly spaced, from which the share of numbers is computed."""
+
+
+MARKED_LEVELS, MAX_MARKS = 3, 3
+"""Numbers with a unit have at least so many values, and at most so many units."""
+
+_CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY|')"
+_UNIT = r"[^\W\d_]{1,6}[²³]?"
+_MARKED = re.compile(
+    rf"(?P<negative>\()?(?P<sign>[+\u2212-]?)\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\u2212-]?)"
+    rf"(?P<number>[\d.,'\u2019\u00a0\u202f ]*\d(?:[eE][+-]?\d+)?)"
+    rf"\s*(?P<after>[%‰°]|°[CF]|{_CURRENCY}|{_UNIT}(?:/{_UNIT})?)?\)?"
+)
+
+_DIGITS = re.compile(r"[+-]?[\d.,'\u2019\u00a0\u202f ]+(?:[eE][+-]?\d+)?")
+
+
+def kind_of(column: Column) -> FeatureKind:
+    """Return the kind of a column as a feature.
+
+    A text column is a `category` if its levels repeat: at most half as many levels as filled
+    cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
+    It is `mixed` if nearly all of its levels are numbers, and they are no codes of one length, as
+    postal codes with zeros before them are. An `integer` column is fed like a
+    number; naming it under `categorical` makes it a category.
+    """
+    if column.kind != "text":
+        if column.missing.all():
+            return "empty"
+        if column.kind == "number":
+            return "integer" if column.is_integer else "number"
+        return column.kind
+    filled = int((column.values >= 0).sum())
+    levels = column.used_levels()
+    if not levels:
+        return "empty"
+    is_code = are_codes(levels) and len({*map(len, levels)}) == 1
+    if len(levels) > FEW_LEVELS and not is_code and _number_share(levels) >= MIXED_SHARE:
+        return "mixed"
+    return "category" if len(levels) <= max(FEW_LEVELS, filled / 2) else "text"
+
+
+def are_codes(levels: Sequence[str]) -> bool:
+    """Whether texts are whole numbers alone: some begin with a zero, or are beyond 2**53."""
+    return all(level.lstrip("+-").isdigit() for level in levels)
+
+
+def marked_number(column: Column) -> tuple[str, str] | None:
+    """Return a text such as "12 %" and its number "12", if a text column holds numbers with marks.
+
+    Marks are units, percent and currency signs, parentheses around negative numbers, and the minus
+    sign of typesetting.  Nearly all levels must be numbers, with few different marks.
+    """
+    if column.kind != "text":
+        return None
+    levels = column.used_levels()
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
+    numbers: list[tuple[str, str]] = []
+    marks = set()
+    for level in sample:
+        match = _MARKED.fullmatch(level)
+        if match is None or bool(match["negative"]) != level.endswith(")"):
+            continue
+        is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
+        numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
+        marks.add((match["before"], match["after"]))
+    marked = [pair for pair in numbers if pair[0] != pair[1] and not _cells.is_number(pair[0])]
+    enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))
+    return (
+        marked[len(marked) // 2]
+        if marked and enough and len(marks - {(None, None)}) <= MAX_MARKS
+        else None
+    )
+
+
+def comma_text(column: Column) -> str | None:
+    """Return what to say about a text column of numbers of which some are like 1,5 or 1.234,5.
+
+    Nearly all levels must be numbers, by one more pair of marks for decimals and thousands.
+    """
+    if column.kind != "text":
+        return None
+    levels = column.used_levels()
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
+    if sum(map(bool, map(_DIGITS.fullmatch, sample))) < MIXED_SHARE * len(sample):
+        return None
+    texts = [level for level in levels if not _cells.is_number(level)]
+    by_marks = {marks: _spelled_by(texts, *marks) for marks in NUMBER_MARKS}
+    marks, read = max(by_marks.items(), key=lambda pair: len(pair[1]))
+    others = [level for level in texts if level not in read]
+    if not read or len(others) > (1 - MIXED_SHARE) * len(levels):
+        return None
+    cell, number = list(read.items())[len(read) // 2]
+    count = int(np.array([*(level in read for level in column.levels), False])[column.values].sum())
+    advice = f"write {number_text('number', number)}"
+    if others:
+        advice += f", and correct {others[0]!r:.60}"
+    elif isinstance(_cells.spelled_numbers(levels, *marks), list):
+        keys = f"data.decimal: {marks[0] or ','!r}"
+        keys += f" and data.thousands: {marks[1]!r}" if marks[1] else ""
+        advice += f", or set {keys} if all columns are written so"
+    else:
+        advice += ", with one decimal mark in the whole column"
+    rows = plural(len(column.values), "cell")
+    return f"{count:,} of {rows} are like {cell!r}, so that all are read as text; {advice}"
+
+
+def _spelled_by(levels: list[str], decimal: str | None, thousands: str | None) -> dict[str, float]:
+    """Return those of the levels that are numbers with these marks, as numbers."""
+    numbers = {}
+    for level in levels:
+        spelled = _cells.spelled_numbers([level], decimal, thousands)
+        if isinstance(spelled, list):
+            (numbers[level],) = spelled
+    return numbers
+
+
+def odd_row(column: Column) -> int | None:
+    """Return the row to report if a text column should be numbers; None if all cells are numbers.
+
+    Cells are spelled as numbers, booleans, dates or other texts. The result is the first row that
+    is not a number or, if none is, that is not spelled as most rows are; if all rows are spelled
+    alike, it is the first one.
+    """
+    spelled = np.array([_spelling(level) for level in column.levels] + [""])
+    rows = spelled[column.values]
+    names, counts = np.unique(rows[rows != ""], return_counts=True)
+    if not len(names) or list(names) == ["number"]:
+        return None
+    usual = "number" if "number" in names else str(names[counts.argmax()])
+    odd = np.flatnonzero((rows != usual) & (rows != ""))
+    return int(odd[0]) if len(odd) else int(np.flatnonzero(rows == usual)[0])
+
+
+def odd_texts(column: Column) -> list[str]:
+    """Return the texts of a column, in this part of the rows or another, that are no numbers."""
+    return [level for level in column.levels if not _cells.is_number(level)]
+
+
+def gap_advice(cell: str) -> str:
+    """Return the option that reads a cell as missing, if it is spelled as gaps are, or ""."""
+    from mlpengine.data.tables.detect import GAPS  # which reading alone needs
+
+    return f", or set data.na_values: [{cell!r}]" if cell.lower() in GAPS else ""
+
+
+def _spelling(level: str) -> str:
+    if _cells.parse_numbers([level], frozenset(), padded=False) is not None:
+        return "number"
+    if _cells.booleans([level]) is not None:
+        return "boolean"
+    return "text" if _cells.dates([level], frozenset()) is None else "date"
+
+
+def task_of(columns: list[Column]) -> TaskName:
+    """Return the task that target columns imply.
+
+    One column of text or booleans is classification, and so are whole numbers with two values, or
+    with at most FEW_LEVELS values that each stand in ROWS_PER_CLASS rows on average, unless they
+    look like counts or marks. Several columns of only 0 and 1 (or booleans) are multi-label.
+    Anything else is regression.
+    """
+    if len(columns) > 1:
+        return "multilabel" if all(map(is_binary, columns)) else "regression"
+    (column,) = columns
+    if column.kind in ("text", "boolean"):
+        return "classification"
+    values = column.distinct()
+    few = len(values) <= 2 or (
+        len(values) <= FEW_LEVELS and len(column.values) >= ROWS_PER_CLASS * len(values)
+    )
+    is_class = column.is_integer and few and not _are_amounts(column.values)
+    return "classification" if is_class else "regression"
+
+
+def _are_amounts(values: Array) -> bool:
+    """Whether whole numbers, some missing, look like counts from 0 on or like marks.
+
+    There are at least MIN_COUNTS or MIN_MARKS of them, they become rarer away from the commonest
+    one but for what is chance, and the largest, of marks the smallest too, is far rarer than that
+    one.  Of counts multiples of 5, to which people round, may be more frequent.  Marks have no gap.
+
+    Classes that are taken for amounts lose their probabilities, and amounts that are taken for
+    classes only their order, so that little must speak for classes: of six, as equally frequent
+    ones are numbered at random, one in twenty has a single peak.
+    """
+    numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
+    if numbers[0] == 0:
+        whole = len(numbers) >= MIN_COUNTS
+        is_heap = (numbers % 5 == 0) & (numbers > numbers[rows.argmax()])
+        numbers, rows = numbers[~is_heap], rows[~is_heap]
+    else:
+        whole = len(numbers) >= MIN_MARKS and numbers[-1] - numbers[0] == len(numbers) - 1
+        whole = whole and bool(RARER * rows[0] < rows.max())
+    top = int(rows.argmax())
+    sides = rows[top:], rows[top::-1]
+    chance = (3 * np.sqrt(side[1:] + side[:-1]) for side in sides)
+    becomes_rarer = all(
+        (side[1:] <= side[:-1] + more).all() for side, more in zip(sides, chance, strict=True)
+    )
+    return whole and becomes_rarer and bool(RARER * rows[-1] < rows[top])
+
+
+def odd_target_row(column: Column) -> int | None:
+    """Return the row of the first text in a target of numbers with a few texts, else None.
+
+    The numbers must be those of a regression, because a few whole numbers and texts may be classes.
+    """
+    if column.kind != "text":
+        return None
+    levels = column.used_levels()
+    if not levels or _number_share(levels) < MIXED_SHARE:
+        return None
+    known = [_cells.parse_numbers([level], frozenset()) for level in column.levels]
+    numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
+    values = numbers[column.values]
+    if task_of([Column(values[~np.isnan(values)])]) != "regression":
+        return None
+    return odd_row(column)
+
+
+def is_binary(column: Column) -> bool:
+    """Whether a column holds nothing but 0 and 1."""
+    return column.kind in ("number", "boolean") and bool(np.isin(column.distinct(), (0, 1)).all())
+
+
+def _number_share(levels: list[str]) -> float:
+    sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
+    return sum(map(_cells.is_number, sample)) / len(sample)

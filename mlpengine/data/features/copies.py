@@ -1,0 +1,146 @@
+"""Rows that are copies of each other: they share a fold, and are learned once."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+from mlpengine.data.tables.table import Column, Table
+
+EQUAL_BY_CHANCE = 1e-3
+"""The most rows that equal another one by chance, as a share of all, where equal rows are copies.
+
+Of tables with equal rows it is 0 to 0.0004 where these are copies (houses that were sold twice,
+answers of one household, a file that was appended to itself) and 0.001 to 0.4 where they are
+people or trials of the same few categories (38 tables, November 2026).
+"""
+
+FEWEST_DISTINCT = 0.25
+"""The smallest share of distinct rows: of fewer, columns are the same few values again and again,
+even if each depends on the others, as the hour and its sine do."""
+
+CHANCE_ROWS, CHANCE_COLUMNS = 20_000, 256
+"""The most rows and columns, evenly spaced, by which chance is estimated."""
+
+HASHED_ROWS = 1 << 15
+"""Rows that are hashed at once; their hashes stay in the cache."""
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def hashed(values: Array, column: Array | int) -> Array:
+    """Return a 64-bit hash of each value in a column of that number; of 0 it is 0.
+
+    Shape and dtype: of `values`, float64 and contiguous; uint64.
+    """
+    key = (np.atleast_1d(column).astype(np.uint64) * np.uint64(2) + np.uint64(1)) * _FACTOR
+    bits = (values + 0.0).view(np.uint64) * key  # -0.0 and 0.0 are equal
+    bits ^= bits >> np.uint64(30)
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(0x94D049BB133111EB)
+    mixed: Array = bits ^ (bits >> np.uint64(31))
+    return mixed
+
+
+class Copies(NamedTuple):
+    """What is known of equal rows.
+
+    Attributes:
+        hashes: of all columns of each row, uint64 (rows,).
+        exist: whether rows with equal hashes are copies.
+    """
+
+    hashes: Array
+    exist: bool
+
+    @property
+    def together(self) -> Array | None:
+        """What is equal for copies, if there are any: `copies` of `fold_rows`."""
+        return self.hashes if self.exist else None
+
+    def of(self, rows: Array) -> "Copies":
+        """Return what is known of some rows."""
+        return self._replace(hashes=self.hashes[rows])
+
+    def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
+        """Return the rows to learn from, in an order of their contents, and their weights.
+
+        Copies with equal `targets` (rows,) or (rows, targets) are one row with the sum of their
+        weights, so that whole weights are repetitions of a row.  None without such copies and
+        weights: then all rows, in their order.
+        """
+        if weights is None and not self.exist:
+            return None
+        keys = targets.reshape(len(targets), -1).T
+        order = np.lexsort((*keys, self.hashes))
+        hashes, keys = self.hashes[order], keys[:, order]
+        same = (hashes[1:] == hashes[:-1]) & (keys[:, 1:] == keys[:, :-1]).all(axis=0) & self.exist
+        if weights is None and not same.any():
+            return None
+        starts = np.flatnonzero(np.append(True, ~same))
+        each = np.ones(len(order)) if weights is None else weights[order]
+        return order[starts], np.add.reduceat(each, starts)
+
+
+def find_copies(hashes: Array, hashes_of: Callable[[Array, int], Array], columns: int) -> Copies:
+    """Return which rows equal others by being copies, not by a coincidence of few values.
+
+    `hashes` are the sums of those of all columns, and ``hashes_of(rows, k)`` returns those of one.
+    """
+    ordered = np.sort(hashes)  # takes a tenth of finding the rows
+    repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
+    if not repeated or len(hashes) - repeated < FEWEST_DISTINCT * len(hashes):
+        return Copies(hashes, False)
+    _, first = np.unique(hashes, return_index=True)
+    rows = np.sort(first)[:: -(-len(first) // CHANCE_ROWS)]
+    compared = range(0, columns, -(-columns // CHANCE_COLUMNS))
+    chance = _by_chance(hashes[rows], [hashes_of(rows, k) for k in compared])
+    return Copies(hashes, chance * len(first) / len(rows) <= EQUAL_BY_CHANCE)
+
+
+def table_copies(table: Table, names: Sequence[str], rows: Array) -> Copies:
+    """Return which of some rows of a table are copies in the columns of these names."""
+    columns = [table[name].take(rows) for name in names]
+    return find_copies(
+        row_hashes(columns),
+        lambda rows, k: hashed(_numbers(columns[k].take(rows)), k),
+        len(columns),
+    )
+
+
+def row_hashes(columns: Iterable[Column]) -> Array:
+    """Return a 64-bit hash of each row of one column or more, missing cells included."""
+    columns = list(columns)
+    hashes = np.zeros(len(columns[0].values), np.uint64)
+    for start in range(0, len(hashes), HASHED_ROWS):
+        rows = slice(start, start + HASHED_ROWS)
+        for k, column in enumerate(columns):
+            hashes[rows] += hashed(_numbers(column.take(rows)), k)
+    return hashes
+
+
+def _numbers(column: Column) -> Array:
+    values = column.values.astype(np.float64)
+    values[column.missing] = np.nan
+    return values
+
+
+def _by_chance(hashes: Array, columns: list[Array]) -> float:
+    """Return how many pairs of distinct rows are expected to be equal, as a share of the rows.
+
+    Those that are equal but for a column are so there, too, as often as any two rows are.  Columns
+    may depend on each other; the one that says the most counts.
+    """
+    pairs = len(hashes) * (len(hashes) - 1) / 2
+    shares = [(_equal_pairs(column) / max(pairs, 1), column) for column in columns]
+    varied = [(share, column) for share, column in shares if share < 1]
+    if len(varied) < 2:
+        return 1.0  # values of one column repeat
+    return max(share * _equal_pairs(hashes - column) for share, column in varied) / len(hashes)
+
+
+def _equal_pairs(values: Array) -> float:
+    counts = np.unique(values, return_counts=True)[1].astype(np.float64)
+    return float((counts * (counts - 1)).sum() / 2)

@@ -1,0 +1,104 @@
+"""Rows made of the rows of a table, so that a teacher can label more rows than there are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+from mlpengine.data.features.preprocessing import Preprocessor
+from mlpengine.data.tables.table import Table
+
+NEAR_ROWS = 5
+"""Near rows of each row, one of which gives it cells."""
+
+SWAPPED = 0.25
+"""The probability that a cell is that of the near row."""
+
+CANDIDATES = 8_192
+"""The most rows among which the nearest are looked for, chosen at random."""
+
+DISTANCE_ROWS = 256
+"""Rows whose distances are computed at once."""
+
+FARTHEST = 4.0
+"""Deviations from the mean beyond which a number counts as being so far off."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixedRows:
+    """Rows that each are one row of a table, with some cells of another row near it.
+
+    Shapes: base and other (rows,), numbers of rows of the table; swapped (rows, columns), whether
+        the cell of that column is that of the other row.
+    Source: Bucila, Caruana and Niculescu-Mizil 2006, "Model compression", section 3.3 (MUNGE),
+        without its noise.
+    """
+
+    base: Array
+    other: Array
+    swapped: Array
+    columns: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    @classmethod
+    def of(
+        cls, fitted: Preprocessor, features: Array, count: int, rng: np.random.Generator
+    ) -> "MixedRows":
+        """Make rows from rows of these features, each of which is the base of as many.
+
+        Shape: features (rows, in_dim), as `fitted` encodes them.
+        """
+        rows = len(features)
+        base = np.concatenate([rng.permutation(rows) for _ in range(-(-count // rows))])[:count]
+        near = _neighbors(_places(fitted, features), rng)
+        other = near[base, rng.integers(0, near.shape[1], count)]
+        columns = tuple(fitted.columns)
+        swapped = rng.random((count, len(columns))) < SWAPPED
+        return cls(base.astype(np.int32), other.astype(np.int32), swapped, columns)
+
+    def sources(self, columns: Sequence[str]) -> dict[str, Array]:
+        """Return the numbers of the rows that the cells of each column are taken from."""
+        places = {name: k for k, name in enumerate(self.columns)}
+        return {
+            name: np.where(self.swapped[:, places[name]], self.other, self.base)
+            if name in places
+            else self.base
+            for name in columns
+        }
+
+    def table(self, table: Table) -> Table:
+        """Return the rows made of those of a table."""
+        sources = self.sources(table.names)
+        columns = {name: table[name].take(rows) for name, rows in sources.items()}
+        return Table(columns, table.source, first_line=table.first_line, origin=self.base)
+
+
+def _places(fitted: Preprocessor, features: Array) -> Array:
+    """Return scaled numbers and one-hot categories, by whose distance rows are near, in float32."""
+    numbers = fitted.fitted_numbers
+    values = features[:, : len(numbers.sources)].astype(np.float64)
+    deviation = values.std(axis=0)
+    values -= values.mean(axis=0)
+    values /= np.where(deviation > 0, deviation, 1.0)
+    scaled = np.clip(values, -FARTHEST, FARTHEST)
+    return np.hstack([scaled, features[:, numbers.width :]]).astype(np.float32)
+
+
+def _neighbors(places: Array, rng: np.random.Generator) -> Array:
+    """Return the numbers (rows, neighbors) of the rows that are nearest to each, in no order."""
+    rows = len(places)
+    chosen = rng.permutation(rows)[:CANDIDATES]
+    candidates, count = places[chosen], min(NEAR_ROWS, len(chosen) - 1)
+    if not count:
+        return np.zeros((rows, 1), np.intp)
+    squares = np.einsum("ij,ij->i", candidates, candidates)
+    near = np.empty((rows, count), np.intp)
+    for start in range(0, rows, DISTANCE_ROWS):
+        numbers = np.arange(start, min(start + DISTANCE_ROWS, rows))
+        distances = squares - 2 * (places[numbers] @ candidates.T)
+        distances[chosen == numbers[:, None]] = np.inf  # a row is no neighbor of itself
+        near[numbers] = chosen[np.argpartition(distances, count - 1, axis=1)[:, :count]]
+    return near

@@ -1,0 +1,242 @@
+"""A block of numeric features: missing cells filled, then scaled, with components of bins."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.data.features.bins import Bins
+from mlpengine.data.features.compiled import ColumnCells, Encoder, feature_loops
+from mlpengine.data.features.sources import Angles, Source, read_slices
+from mlpengine.data.features.statistics import Statistics
+from mlpengine.data.tables.table import Table
+from mlpengine.settings.features import Filling, Scaling
+
+CLIP = 3.0
+"""Bound of the magnitude of clipped features."""
+
+CLIPPED_FROM = 1e9
+"""Magnitude from which the clipped value is CLIP in float64; bounding x keeps squares finite."""
+
+
+def smooth_clip(values: Array, workspace: Array) -> None:
+    """Clip scaled features in place, x / sqrt(1 + (x / CLIP)^2), which is close to x near 0.
+
+    Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
+    """
+    np.maximum(values, -CLIPPED_FROM, out=values)  # np.clip takes four times as long for one row
+    np.minimum(values, CLIPPED_FROM, out=values)
+    np.divide(values, CLIP, out=workspace)
+    np.square(workspace, out=workspace)
+    np.add(workspace, 1.0, out=workspace)
+    np.sqrt(workspace, out=workspace)
+    np.divide(values, workspace, out=values)
+
+
+_LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
+"""The largest number of each dtype of features."""
+
+
+class NumberBuffers(NamedTuple):
+    """Memory of `Numbers.write`, by rows."""
+
+    squares: Array
+    components: Array
+    indicators: Array
+
+
+class Numbers:
+    """A block of numeric features, (x - center) * factor with missing cells filled first.
+
+    `factor` is 0 for a column that was constant in training, so the feature is always 0.
+    `ranges` are the smallest and largest number of each column that `fit` read.
+    `flagged` are the features that get an indicator feature (1 where the cell is missing),
+    `clip` tells whether scaled features are clipped smoothly, and `edges` are the edges of the
+    bins of each feature, by default none.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        center: Array,
+        factor: Array,
+        fill: Array,
+        *,
+        flagged: Sequence[int] = (),
+        strict: bool = False,
+        clip: bool = False,
+        edges: Sequence[Array] = (),
+    ) -> None:
+        self.sources = list(sources)
+        self.center, self.factor, self.fill = center, factor, fill
+        self.flagged = list(flagged)
+        self._places = np.array(self.flagged, np.intp)
+        self.strict, self.clip = strict, clip
+        self.bins = Bins(edges)
+        self.ranges: dict[str, tuple[float, float]] = {}
+
+    @property
+    def width(self) -> int:
+        """The number of features: values, components and indicators."""
+        return len(self.sources) + len(self.bins) + len(self.flagged)
+
+    @property
+    def names(self) -> list[str]:
+        """The features' names: the numbers, the components of their bins, the indicators."""
+        numbers = [source.name for source in self.sources]
+        components = self.bins.names(numbers)
+        return numbers + components + [f"{numbers[i]} missing" for i in self.flagged]
+
+    @property
+    def constant(self) -> list[str]:
+        """Names of the features that did not vary in training."""
+        return [s.name for s, factor in zip(self.sources, self.factor, strict=True) if not factor]
+
+    @classmethod
+    def fit(
+        cls,
+        table: Table,
+        sources: Sequence[Source],
+        scaling: Scaling,
+        filling: Filling,
+        rows: Array | None = None,
+        clip: bool = False,
+        bins: int | None = None,
+    ) -> "Numbers":
+        """Take the statistics of every feature over the given rows of a table.
+
+        `bins` are the quantile bins of every feature that varies, None for no components; the
+        waves of dates, which are an encoding already, have none.
+
+        Raises: DataError naming the first cell that is not a usable number.
+        """
+        strict = filling == "error"
+        stats = Statistics(table, sources, strict, rows)
+        center, spread = stats.scale(scaling)
+        fill = stats.filling(filling)
+        varies = (stats.high > stats.low) & (spread > 1e-13 * np.abs(stats.mean))
+        factor = np.divide(1.0, spread, out=np.zeros(len(sources)), where=varies)
+        if scaling == "none":
+            factor = np.ones(len(sources))
+        wanted = stats.missing & (stats.count > 0) & (filling == "indicator")
+        flagged = np.flatnonzero(wanted).tolist()
+        edges: list[Array] = []
+        if bins is not None:
+            binned = varies & (stats.deviation > 1e-13 * np.abs(stats.mean))
+            whole = np.array([not source.part for source in sources], bool)
+            edges = stats.edges(bins, binned & whole)
+        numbers = cls(
+            sources, center, factor, fill, flagged=flagged, strict=strict, clip=clip, edges=edges
+        )
+        each = zip(sources, stats.low.tolist(), stats.high.tolist(), strict=True)
+        numbers.ranges = {s.column: (a, b) for s, a, b in each if not s.part and not s.minus}
+        return numbers
+
+    def encode(self, table: Table, out: Array, rows: Array | range | None = None) -> None:
+        """Write the features of the given rows of a table into `out`.
+
+        Raises: DataError naming the first cell that is not a usable number.
+        """
+        if not isinstance(rows, np.ndarray) and self._encode_at_once(table, out, rows):
+            return
+        if isinstance(rows, range):
+            rows = np.arange(rows.start, rows.stop)
+        for start, values, missing in read_slices(table, self.sources, self.strict, rows):
+            if self.write(values, missing, out[start : start + len(values)]):
+                continue
+            row, column = (int(i) for i in np.argwhere(np.abs(values) > np.finfo(out.dtype).max)[0])
+            first = start + row if rows is None else int(rows[start + row])
+            raise DataError(
+                f"{table.where(self.sources[column].column, first)}: is too large for "
+                f"{out.dtype} after scaling ({values[row, column]:g})"
+            )
+
+    def _encode_at_once(self, table: Table, out: Array, rows: range | None) -> bool:
+        """Write the features of adjacent rows in C; the result is whether that could be done."""
+        if any(table.columns[source.column].kind == "text" for source in self.sources):
+            return False
+        if feature_loops(out.size) is None:  # before columns are computed
+            return False
+        part = slice(None) if rows is None else slice(rows.start, rows.stop)
+        angles: Angles = {}
+        columns = [_cells(table, source, part, angles) for source in self.sources]
+        return self.encode_columns(columns, out)
+
+    def encode_columns(self, columns: Sequence[Array], out: Array) -> bool:
+        """Write the features of raw columns in C; the result is whether that could be done.
+
+        There must be a compiler, and all cells must be usable; the bits are those of `write`.
+        """
+        loops = feature_loops(out.size) if out.size and ColumnCells.suit(columns) else None
+        if loops is None or out.strides[1] != out.itemsize:
+            return False
+        encoder = Encoder(loops, self, out.dtype, (CLIPPED_FROM, CLIP))
+        return encoder(ColumnCells(columns), 0, out)
+
+    def workspace(self, rows: int) -> NumberBuffers:
+        """Return what `write` needs for so many rows."""
+        squares = np.empty((rows, len(self.sources) if self.clip else 0))
+        components = np.empty((rows, len(self.bins)))
+        return NumberBuffers(squares, components, np.empty((rows, len(self.flagged)), bool))
+
+    def write(
+        self, values: Array, missing: Array | None, out: Array, work: NumberBuffers | None = None
+    ) -> bool:
+        """Write the features of float64 values, which are overwritten by the scaled ones.
+
+        `missing` is the mask of missing cells, None where there are none. The result is whether
+        the scaled values fit into the dtype of `out`.
+        """
+        count, flags = len(self.sources), len(self.sources) + len(self.bins)
+        squares, components, indicators = work or self.workspace(len(values))
+        if missing is not None:
+            np.copyto(values, self.fill, where=missing)
+            missing.take(self._places, 1, indicators, "clip")
+            out[:, flags:] = indicators
+        elif self.flagged:
+            out[:, flags:] = 0.0
+        if len(self.bins):
+            self.bins.encode(values, components)
+            out[:, count:flags] = components
+        np.subtract(values, self.center, out=values)
+        np.multiply(values, self.factor, out=values)
+        if self.clip:
+            smooth_clip(values, squares)
+        elif values.size and max(values.max(), -values.min()) > _LARGEST[out.dtype.char]:
+            return False
+        out[:, :count] = values
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {
+            "sources": [[source.column, source.part, source.minus] for source in self.sources],
+            "center": self.center.tolist(),
+            "factor": self.factor.tolist(),
+            "fill": self.fill.tolist(),
+            "flagged": self.flagged,
+            "strict": self.strict,
+            "clip": self.clip,
+            "edges": [edges.tolist() for edges in self.bins.edges],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Numbers":
+        """Return the block that `state_dict` described."""
+        return cls(
+            [Source(*source) for source in state["sources"]],
+            *(np.array(state[name], np.float64) for name in ("center", "factor", "fill")),
+            flagged=state["flagged"],
+            strict=state["strict"],
+            clip=state["clip"],
+            edges=[np.array(edges, np.float64) for edges in state["edges"]],
+        )
+
+
+def _cells(table: Table, source: Source, rows: slice, angles: Angles) -> Array:
+    """Return the raw numbers of some rows: of a column as they are, if the loops in C read them."""
+    values = table.columns[source.column].values[rows]
+    plain = not source.part and not source.minus and ColumnCells.suit([values])
+    return values if plain else source.read(table, rows, angles)

@@ -1,0 +1,93 @@
+"""Cells so far from the others of their column that they are mistakes, or decide everything."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.core.quantiles import median, quantiles
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
+from mlpengine.data.tables.table import Column, Table, number_text
+
+OUTLIER_DISTANCE = 1e6
+"""Distance from the median that is reported, as a multiple of the range of nine cells in ten; the
+largest of a million log-normal numbers of sigma 3 lies at 2e4."""
+
+GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
+"""Numbers that stand for missing cells in some tables: 9, -9, 99, -99 to -99999."""
+
+GAP_DATES = tuple(
+    np.array(["9999-12-31", "1970-01-01", "1900-01-01", "0001-01-01"], "M8[s]").astype(float)
+)
+"""Dates that do, in seconds since 1970."""
+
+MIN_SAMPLE_CELLS = 10_000
+"""Smallest number of evenly spaced cells of a longer column that give the quantiles."""
+
+
+class Outlier(NamedTuple):
+    """The cell of a column that is farthest from the median, and the distance in such ranges."""
+
+    column: str
+    times: float
+    text: str
+
+
+def gap_code(column: Column) -> str:
+    """Return what to say of a number that may stand for missing cells, or "".
+
+    It is one of `GAP_CODES` or `GAP_DATES` in two cells or more, and lies beyond all others by more
+    than twice their range.
+    """
+    kind = column.kind
+    known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
+    ends = {np.fmin.reduce(column.values), np.fmax.reduce(column.values)}
+    if kind not in ("number", "date") or not ends & known:
+        return ""
+    values = column.distinct()
+    if len(values) < 4:
+        return ""
+    for code, nearest, farthest in (values[[0, 1, -1]], values[[-1, -2, 0]]):
+        count = int((column.values == code).sum())
+        if code in known and count > 1 and abs(code - nearest) > 2 * abs(farthest - nearest):
+            shown, low, high = (
+                number_text(kind, float(end)).removesuffix("T00:00:00")
+                for end in (code, *sorted((nearest, farthest)))
+            )
+            return (
+                f"{plural(count, 'cell holds', 'cells hold')} {shown}, the others {low} to {high}; "
+                f"if that is a missing value, set data.na_values: ['{shown}'], spelled as in the "
+                "file"
+            )
+    return ""
+
+
+def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:
+    """Return the farthest cell of each column of numbers, among some rows, if it is an outlier.
+
+    It is beyond `OUTLIER_DISTANCE`.  Where nine cells in ten are equal, the median distance of the
+    others is taken for their range.
+    """
+    outliers = []
+    for name in names:
+        if name not in table or table[name].kind != "number":
+            continue
+        values = table[name].values if rows is None else table[name].values[rows]
+        finite = np.isfinite(values)
+        cells = values[:: max(1, len(values) // MIN_SAMPLE_CELLS)]
+        cells = cells[np.isfinite(cells)]
+        if len(cells) < 3:
+            continue
+        with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
+            low, middle, high = quantiles(cells, (0.05, 0.5, 0.95))
+            distances = np.where(finite, np.abs(values - middle), 0.0)
+            others = distances[distances > 0]
+            spread = high - low or (median(others) if len(others) else 0.0)
+            place = int(distances.argmax())
+            times = float(distances[place] / spread)
+        if times > OUTLIER_DISTANCE:
+            where = table.where(name, place if rows is None else int(rows[place]))
+            text = f"{where} holds {values[place]:g}, {times:.2g} times as far from the median"
+            outliers.append(Outlier(name, times, f"{text} as nine cells in ten"))
+    return outliers

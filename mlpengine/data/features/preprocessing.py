@@ -1,0 +1,528 @@
+"""From a table to the arrays of a network, fitted on training rows and stored with the model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.errors import CallError, DataError, FormulaError, UsageError
+from mlpengine.core.fields import options_of
+from mlpengine.core.misuse import quoted
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import hint, plural
+from mlpengine.data.features.categories import Category, write_one_hots
+from mlpengine.data.features.column_kinds import FeatureKind, comma_text, kind_of
+from mlpengine.data.features.compiled import feature_loops
+from mlpengine.data.features.computed import (
+    ComputedColumn,
+    FormulaColumn,
+    computed_columns,
+    row_filter,
+    rows_that_fulfil,
+    used_columns,
+    with_columns,
+)
+from mlpengine.data.features.dataset import Dataset, Stream, TableFeatures
+from mlpengine.data.features.numbers import Numbers
+from mlpengine.data.features.options import Options
+from mlpengine.data.features.prepared import prepared_rows
+from mlpengine.data.features.saved_state import STATE_VERSION, checked_state
+from mlpengine.data.features.sources import Source, check_numeric, date_sources
+from mlpengine.data.features.summary import SummaryState, summary_of_rows
+from mlpengine.data.features.target_transform import suits_log
+from mlpengine.data.features.targets import (
+    Label,
+    NumberTarget,
+    Target,
+    check_target,
+    fit_target,
+    row_weights,
+    target_from_state,
+)
+from mlpengine.data.tables.cells import dates
+from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.stored import stored_file
+from mlpengine.data.tables.table import Column, Table
+from mlpengine.formula import Expr
+from mlpengine.settings.features import TaskName
+
+
+class Preprocessor:
+    """Fits on training rows, then turns any table with the same columns into arrays.
+
+    Its options are those of `FeatureSettings`, described there, and `dtype`, `reading` and
+    `periods` (`mlpengine.data.features.options.Options`).  `where` is a filter for the rows in use
+    (`rows_in_use`), which `fit` and `transform` do not apply.
+
+    With `encoding` "piecewise" numbers and dates of three or more values get further features:
+    how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
+    the first bin and 2 beyond the last at most). Quantiles of the training rows bound them, and
+    fewer where quantiles are equal. After standard and robust scaling, `clip` "smooth" maps numbers
+    into -3 to 3, so that no single cell decides a prediction.
+
+    A date is the time, the time since the date before it, and where it is in a day, a week and a
+    year, each by sine and cosine, unless all rows are at the same place.
+
+    The order of the features is: numbers, booleans and dates as in the table, the components of
+    their bins, their indicators, then the one-hot categories; those of over five codes that say
+    little of the target are small, not 1 (`Category.weigh`). A feature that is constant in training
+    is 0 everywhere.
+
+    Raises: DataError for invalid options.
+    """
+
+    def __init__(self, target: str | Sequence[str] = (), **options: Any) -> None:
+        if unknown := options.keys() - options_of(Options):
+            name = min(unknown)
+            said = hint(name, options_of(Options)) or f"; it has {', '.join(options_of(Options))}"
+            raise CallError(
+                f"Preprocessor: has no option {name!r} (got {quoted(options[name])}){said}; write "
+                "Preprocessor(target='price', drop=['id'])"
+            )
+        try:
+            self.options = Options(target, **options)  # type: ignore[arg-type]
+        except UsageError as error:
+            raise DataError(str(error)) from None
+        self.kinds: dict[str, FeatureKind] = {}
+        self.numbers: Numbers | None = None
+        self.categories: list[Category] = []
+        self.target: Target | None = None
+        self.computed: list[ComputedColumn] = []
+        self.row_filter: Expr | None = None
+        self.operands: dict[str, FormulaColumn] = {}
+        self.summary: SummaryState = {"rows": 0, "columns": {}}
+
+    def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
+        """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
+
+        Raises: DataError listing every column that cannot be used, or naming the first bad cell.
+        """
+        if not isinstance(table, Table):
+            raise CallError(
+                f"Preprocessor.fit: table must be a Table (got {quoted(table)}); write "
+                f"fit(read_table('data.csv')); mlpengine.fit takes data frames, too"
+            )
+        options = self.options
+        self._read_formulas(table.names)
+        table = with_columns(table, self.computed, rows)
+        special = [*options.target, *([options.weight] if options.weight else [])]
+        named = [*special, *options.drop, *options.categorical, *options.periods]
+        table.require(named, "the config")
+        skipped = {*special, *options.drop}
+        skipped |= {n for n in options.periods if not self._periods(table, n, rows)}
+        names = [name for name in table.names if name not in skipped]
+        if not names:
+            raise DataError(f"{table.source}: no column is left to learn from")
+        self.kinds = {name: self._kind(table, name) for name in names}
+        self._refuse_unusable(table)
+        if not table.n_rows or (rows is not None and not len(rows)):
+            raise DataError(f"{table.source}: there are no training rows")
+        if options.task == "auto":
+            check_target(table, options.target)
+        clip = options.clip == "smooth" and options.standardize in ("standard", "robust")
+        self.numbers = Numbers.fit(
+            table,
+            self._sources(table, rows),
+            options.standardize,
+            options.missing,
+            rows,
+            clip,
+            options.bins if options.encoding == "piecewise" else None,
+        )
+        picked = [name for name, kind in self.kinds.items() if kind == "category"]
+        self.categories = [
+            Category.fit(_part(table, [name], rows), name, options) for name in picked
+        ]
+        if options.target:
+            part = _part(table, options.target, rows)
+            log = options.transform_target == "log"
+            self.target = self._fitted_target(part, log=log)
+            truth = self.target.encode(part)
+            for category in self.categories:
+                category.weigh(_part(table, [category.column], rows), truth)
+            if options.transform_target == "auto" and self._log_is_better(table, rows):
+                self.target = self._fitted_target(part, log=True)
+        self.operands = {
+            name: FormulaColumn.of(table[name]) for name in used_columns(self.computed)
+        }
+        computed = {column.name for column in self.computed}
+        ranges = {n: r for n, r in self.numbers.ranges.items() if n not in computed}
+        self.summary = summary_of_rows(table, rows, ranges, self.categories)
+        return self
+
+    def _fitted_target(self, part: Table, *, log: bool) -> Target:
+        options = self.options
+        return fit_target(
+            part,
+            options.target,
+            None if options.task == "auto" else options.task,
+            options.standardize_target,
+            bounded=options.bound_predictions,
+            log=log,
+        )
+
+    def _log_is_better(self, table: Table, rows: Array | None) -> bool:
+        """Return whether a small model predicts the one target better by its logarithm."""
+        if not isinstance(self.target, NumberTarget) or len(self.options.target) > 1:
+            return False
+        y = table[self.options.target[0]].values
+
+        def features(some: Array) -> Array:
+            picked = some if rows is None else rows[some]
+            return np.asarray(self.transform(table, picked, targets=False).features)
+
+        return suits_log(y if rows is None else y[rows], features)
+
+    def _read_formulas(self, names: Sequence[str]) -> None:
+        self.computed = computed_columns(self.options.features, names)
+        for column in self.computed:
+            wrong = {*self.options.target} & {*column.reads}
+            if wrong:
+                text = f"features: {column.name}: must not read the target ({column.text})"
+                raise FormulaError(text)
+        if self.options.where is not None:
+            known = [*names, *(column.name for column in self.computed)]
+            self.row_filter = row_filter(self.options.where, known)
+
+    def rows_in_use(self, table: Table) -> Array | None:
+        """Return for each row whether `where` holds; None without `where` or its columns."""
+        if self.row_filter is None or not all(name in table for name in self.formula_columns):
+            return None
+        return rows_that_fulfil(self._own(table), self.row_filter, self.computed)
+
+    @property
+    def formula_columns(self) -> list[str]:
+        """The columns that computed columns and `where` read."""
+        filters = [] if self.row_filter is None else [self.row_filter]
+        return used_columns(self.computed, *filters)
+
+    def with_computed(self, table: Table) -> Table:
+        """Return a table with the computed columns, missing where a formula is not finite."""
+        return with_columns(self._own(table), self.computed, strict=False)
+
+    def _own(self, table: Table) -> Table:
+        """Return a table without columns that have the name of a computed one."""
+        names = {column.name for column in self.computed}
+        return table.drop(name for name in table.names if name in names) if names else table
+
+    def _kind(self, table: Table, name: str) -> FeatureKind:
+        if name in self.options.categorical:
+            return "category"
+        # a matrix holds numbers: do not read a file larger than memory once per column
+        known = table.block is not None and name in table.block.positions
+        return "number" if known else kind_of(table[name])
+
+    def _refuse_unusable(self, table: Table) -> None:
+        problems = []
+        for name, kind in self.kinds.items():
+            column = table[name]
+            if kind == "text":
+                levels, comma = len(column.distinct()), comma_text(column)
+                problems.append(
+                    f"{table.where(name)}: {plural(levels, 'different text')} in "
+                    f"{plural(table.n_rows, 'row')} cannot be learned from; "
+                    f"put it under drop, or under categorical{f'; {comma}' if comma else ''}"
+                )
+            elif kind == "mixed":
+                try:
+                    check_numeric(table, name)
+                except DataError as error:
+                    problems.append(str(error))
+        if problems:
+            raise DataError("\n".join(problems))
+
+    def _periods(self, table: Table, name: str, rows: Array | None) -> list[Source]:
+        """Return the periods of a date of which the training rows hold a whole one."""
+        if table[name].kind != "date" or name in self.options.categorical:
+            return []
+        values = table[name].values if rows is None else table[name].values[rows]
+        known = values[~np.isnan(values)]
+        span = np.ptp(known) if len(known) else 0.0
+        return [s for s in date_sources(table, [name]) if s.part and span >= s.length]
+
+    def _sources(self, table: Table, rows: Array | None) -> list[Source]:
+        dates = [name for name, kind in self.kinds.items() if kind == "date"]
+        only = {n: self._periods(table, n, rows) for n in self.options.periods if n in self.kinds}
+        by_column = {name: only.get(name) or [Source(name)] for name in self.kinds}
+        for source in date_sources(table, dates):
+            if source.minus or (source.part and source.column not in only):
+                by_column[source.column].append(source)
+        return [
+            source
+            for name, kind in self.kinds.items()
+            if kind != "category"
+            for source in by_column[name]
+        ]
+
+    def transform(
+        self, table: Table, rows: Array | None = None, *, targets: bool = True
+    ) -> Dataset:
+        """Return the arrays of the given rows of a table (all by default).
+
+        Columns may be in any order, and there may be others. Target and weights are None if the
+        table lacks their columns, or if `targets` is false.
+
+        Raises: DataError naming the columns that are missing, or the first cell that is unusable.
+        """
+        table = self._checked(table, rows)
+        picked = [category.column for category in self.categories]
+        part = _part(table, picked + (self._extra(table) if targets else []), rows)
+        n_rows = table.n_rows if rows is None else len(rows)
+        features = np.empty((n_rows, self.n_features), self.options.dtype)
+        self._write(table, [category.encode(part) for category in self.categories], features, rows)
+        return Dataset(features, *self._targets(part))
+
+    def features_of(self, table: Table) -> TableFeatures:
+        """Return the features of all rows of a table, which are computed when they are read.
+
+        Raises: DataError as `transform`; of bad cells in numbers when they are read.
+        """
+        return self._features_of(self._checked(table, None))
+
+    def on_demand(self, table: Table) -> Dataset:
+        """Return the same as `transform` of all rows, with features as `features_of` has them.
+
+        Raises: as `features_of`.
+        """
+        table = self._checked(table, None)
+        return Dataset(self._features_of(table), *self._targets(table))
+
+    def _features_of(self, table: Table) -> TableFeatures:
+        codes = [category.encode(table) for category in self.categories]
+        shape = table.n_rows, self.n_features
+        feature_loops(shape[0] * shape[1])  # before the first block
+
+        def write(rows: range, out: Array) -> None:
+            self._write(table, [own[rows.start : rows.stop] for own in codes], out, rows)
+
+        return TableFeatures(write, shape, np.dtype(self.options.dtype))
+
+    def _checked(self, table: Table, rows: Array | None) -> Table:
+        """Return a table with the computed columns, whose columns are those of training."""
+        table = with_columns(self._own(table), self.computed, rows)
+        self._check_columns(table)
+        return table
+
+    def _write(
+        self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
+    ) -> None:
+        """Write the features of some rows, for which there are the codes of each category."""
+        numbers = self.fitted_numbers
+        width = numbers.width
+        numbers.encode(table, out[:, :width], rows)
+        if self.categories:
+            write_one_hots(self.categories, codes, out[:, width:])
+
+    def unknown_texts(self, table: Table) -> dict[str, tuple[int, str]]:
+        """Return by column how many rows hold a text without a feature, and the first such text."""
+        unknown = {}
+        for category in self.categories:
+            rows = category.unknown_rows(table)
+            if len(rows):
+                unknown[category.column] = len(rows), table[category.column].cell(int(rows[0]))
+        return unknown
+
+    def stream(
+        self,
+        table: Table,
+        rows: Array | None = None,
+        *,
+        batch_size: int,
+        window: int = 64,
+    ) -> Dataset:
+        """Return the same as `transform`, with features that are read when they are gathered.
+
+        Features of a table with stored columns are written into a file beside those, of which
+        `window` blocks of 1 MB are in memory.
+
+        Raises: DataError unless the table has stored columns, or all features are numbers in one
+            matrix, such as an `.npy` file.
+        """
+        numbers = self.fitted_numbers
+        if stored_file(table) is not None:
+            return self._prepared(table, rows, batch_size, window)
+        self._check_columns(table)
+        block = table.block
+        if (
+            block is None
+            or self.categories
+            or self.computed
+            or not all(c in block.positions for c in self.columns)
+        ):
+            raise DataError(
+                f"{table.source}: only CSV, Parquet, and a matrix of numbers (.npy) without "
+                "computed columns can be streamed; set stream to false"
+            )
+        part = _part(table, self._extra(table), rows)
+        return Dataset(Stream(table, block, numbers, rows, batch_size), *self._targets(part))
+
+    def _prepared(self, table: Table, rows: Array | None, batch_size: int, window: int) -> Dataset:
+        table.require(self.columns, "the model", taken=self.options.target)
+        names = dict.fromkeys([*self.columns, *used_columns(self.computed)])
+        features = prepared_rows(
+            table.select(names),
+            rows,
+            self.state_dict(),
+            lambda part: np.asarray(self.transform(part, targets=False).features),
+            self.n_features,
+            window=window,
+            batch_size=batch_size,
+        )
+        return Dataset(features, *self._targets(_part(table, self._extra(table), rows)))
+
+    def _check_columns(self, table: Table) -> None:
+        table.require(self.columns, "the model", taken=self.options.target)
+        kinds: dict[str, str] = {name: one.kind for name, one in self.operands.items()}
+        for name, kind in (kinds | self.kinds).items():
+            column = table[name]
+            if kind == "date" and (row := self._undated_row(name, column)) is not None:
+                raise DataError(
+                    f"{table.where(name, row)}: a date is needed, spelled as in training "
+                    f"({column.cell(row)!r:.60}); correct the cell, or leave it empty"
+                )
+            if kind == "category" or column.kind == "text":
+                continue
+            if (kind == "date") != (column.kind == "date") and not column.missing.all():
+                wanted = "a date" if kind == "date" else "a number"
+                row = int(np.flatnonzero(~column.missing)[0])
+                raise DataError(
+                    f"{table.where(name, row)}: {wanted} is needed, as in training "
+                    f"({column.cell(row)!r:.60})"
+                )
+
+    def _undated_row(self, name: str, column: Column) -> int | None:
+        """Return the first row of a text column that is no date; None if there is none."""
+        if column.kind != "text":
+            return None
+        pattern = self.options.reading.date_pattern(name)
+        is_odd = [dates([level], frozenset(), pattern) is None for level in column.levels]
+        rows = np.flatnonzero(np.array([*is_odd, False])[column.values])
+        return int(rows[0]) if len(rows) else None
+
+    def _extra(self, table: Table) -> list[str]:
+        """Return the target and weight columns that the table has, targets all or none."""
+        targets = self.target.columns if self.target else []
+        columns = list(targets) if all(name in table for name in targets) else []
+        weight = self.options.weight
+        return columns + ([weight] if weight is not None and weight in table else [])
+
+    def _targets(self, part: Table) -> tuple[Array | None, Array | None]:
+        encoded = weights = None
+        if self.target is not None and all(name in part for name in self.target.columns):
+            encoded = self.target.encode(part)
+            if encoded.dtype.kind == "f":
+                encoded = encoded.astype(self.options.dtype)
+        if self.options.weight is not None and self.options.weight in part:
+            weights = row_weights(part, self.options.weight).astype(self.options.dtype)
+        return encoded, weights
+
+    @property
+    def fitted_numbers(self) -> Numbers:
+        """The features that are numbers.  Raises: DataError before `fit`."""
+        if self.numbers is None:
+            raise DataError(
+                "preprocessor: fit must be called first; write preprocessor.fit(table), then "
+                "preprocessor.transform(table)"
+            )
+        return self.numbers
+
+    @property
+    def task(self) -> TaskName | None:
+        """The task, None without a target."""
+        return self.target.task if self.target else None
+
+    @property
+    def classes(self) -> list[Label]:
+        """The labels by class number; empty unless the task is classification."""
+        return list(getattr(self.target, "classes", []))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that `transform` needs."""
+        computed = {column.name for column in self.computed}
+        return [
+            name for name in dict.fromkeys([*self.kinds, *self.operands]) if name not in computed
+        ]
+
+    @property
+    def text_columns(self) -> list[str]:
+        """Categories that training read as text: `read_table(text=...)` keeps their spelling."""
+        return [category.column for category in self.categories if category.text]
+
+    @property
+    def read_arguments(self) -> dict[str, Any]:
+        """The arguments of `read_table` that read a table as that of training was read."""
+        texts, plain = self.text_columns, ("number", "integer", "category")
+        numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
+        spelling = self.options.reading.to_dict()
+        return {"text": texts, "numbers": numbers, **spelling}
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The name of each column of the feature matrix."""
+        one_hot = [name for c in self.categories for name in c.names]
+        return self.fitted_numbers.names + one_hot
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the feature matrix."""
+        one_hot = sum(category.size for category in self.categories)
+        return self.fitted_numbers.width + one_hot
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs that the target needs: classes, or columns."""
+        return self.target.n_outputs if self.target else 0
+
+    @property
+    def constant(self) -> list[str]:
+        """Features that did not vary in training and are 0 everywhere."""
+        return self.fitted_numbers.constant
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON, which keeps every float exactly."""
+        options = vars(self.options)
+        return {
+            "version": STATE_VERSION,
+            "options": {
+                **{k: list(v) if isinstance(v, tuple) else v for k, v in options.items()},
+                "features": [[name, text] for name, text in self.options.features.items()],
+                "reading": self.options.reading.to_dict(),
+            },
+            "kinds": dict(self.kinds),
+            "numbers": self.fitted_numbers.state_dict(),
+            "categories": [category.state_dict() for category in self.categories],
+            "target": self.target.state_dict() if self.target else None,
+            "reads": self.formula_columns,
+            "operands": {name: asdict(operand) for name, operand in self.operands.items()},
+            "summary": self.summary,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Preprocessor":
+        """Return the fitted preprocessor that `state_dict` described.
+
+        Raises: CheckpointError if the state is not one that `state_dict` wrote; DataError for
+            options that are wrong.
+        """
+        state = checked_state(state)
+        options = state["options"]
+        preprocessor = cls(
+            **{**options, "reading": CsvDialect.from_dict(options.get("reading", {}))}
+        )
+        preprocessor.kinds = dict(state["kinds"])
+        preprocessor.numbers = Numbers.from_state(state["numbers"])
+        preprocessor.categories = [Category.from_state(one) for one in state["categories"]]
+        if state["target"] is not None:
+            preprocessor.target = target_from_state(state["target"])
+        preprocessor._read_formulas(state["reads"])
+        operands = state["operands"].items()
+        preprocessor.operands = {name: FormulaColumn(**one) for name, one in operands}
+        preprocessor.summary = state["summary"]
+        return preprocessor
+
+
+def _part(table: Table, names: Sequence[str], rows: Array | None) -> Table:
+    part = table.select(dict.fromkeys(names))
+    return part if rows is None or not names else part.rows(rows)

@@ -1,0 +1,194 @@
+"""The structure of a preprocessor's saved state, which is checked because files are not trusted."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal, NotRequired, TypedDict
+
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.structure import conform
+from mlpengine.data.features.column_kinds import FeatureKind
+from mlpengine.data.features.computed import FormulaColumn
+from mlpengine.data.features.options import Options
+from mlpengine.data.features.sources import DATE_PARTS, LIMIT
+from mlpengine.data.features.summary import SummaryState, check_summary
+from mlpengine.data.features.targets import Label
+
+STATE_VERSION = 1
+"""Of the state: no other one can be read."""
+
+
+class NumbersState(TypedDict):
+    """What `Numbers.state_dict` returns."""
+
+    sources: list[tuple[str, str, str]]
+    center: list[float]
+    factor: list[float]
+    fill: list[float]
+    flagged: list[int]
+    strict: bool
+    clip: bool
+    edges: list[list[float]]
+
+
+class CategoryState(TypedDict):
+    """What `Category.state_dict` returns."""
+
+    column: str
+    levels: list[str]
+    gaps: bool
+    strict: bool
+    text: bool
+    value: float
+
+
+class ClassState(TypedDict):
+    """What `ClassTarget.state_dict` returns."""
+
+    task: Literal["classification"]
+    columns: tuple[str]
+    classes: list[Label]
+
+
+class NumberState(TypedDict):
+    """What `NumberTarget.state_dict` returns."""
+
+    task: Literal["regression"]
+    columns: list[str]
+    center: list[float]
+    scale: list[float]
+    bounds: NotRequired[tuple[list[float], list[float]]]
+    log: NotRequired[Literal[True]]
+
+
+class MultiLabelState(TypedDict):
+    """What `MultiLabelTarget.state_dict` returns."""
+
+    task: Literal["multilabel"]
+    columns: list[str]
+
+
+class PreprocessorState(TypedDict):
+    """What `Preprocessor.state_dict` returns."""
+
+    version: int
+    options: Options
+    kinds: dict[str, FeatureKind]
+    numbers: NumbersState
+    categories: list[CategoryState]
+    target: ClassState | NumberState | MultiLabelState | None
+    reads: list[str]
+    operands: dict[str, FormulaColumn]
+    summary: SummaryState
+
+
+def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a preprocessor's state, whose structure is right and whose parts agree.
+
+    Its `features` are a list of pairs in files, which do not keep the order of mappings.
+
+    Raises: CheckpointError naming the first place that is wrong.
+    """
+    if isinstance(state, dict) and state.get("version") != STATE_VERSION:
+        raise CheckpointError(
+            f"preprocessing: must be of version {STATE_VERSION} (got {state.get('version')!r:.60})"
+        )
+    if isinstance(state, dict) and isinstance(options := state.get("options"), dict):
+        features = options.get("features")
+        if isinstance(features, list) and all(
+            isinstance(f, list) and len(f) == 2 for f in features
+        ):
+            features = {str(name): text for name, text in features}
+        state = {**state, "options": {**options, "features": features}}
+    conform(state, PreprocessorState, "preprocessing")
+    kinds, target = state["kinds"], state["target"]
+    _check_numbers(state["numbers"], kinds)
+    for category in state["categories"]:
+        _distinct(category["levels"], f"the levels of {category['column']!r}")
+        _demand(
+            0 < category["value"] <= 1, f"the value of {category['column']!r} must be in (0, 1]"
+        )
+    encoded = [category["column"] for category in state["categories"]]
+    _demand(
+        sorted(encoded) == sorted(name for name, kind in kinds.items() if kind == "category"),
+        "categories must be the columns of that kind",
+    )
+    if target is not None:
+        _check_target(target, kinds)
+    levels = {category["column"]: len(category["levels"]) for category in state["categories"]}
+    check_summary(state["summary"], levels, list(kinds))
+    computed = state["options"]["features"]
+    _demand(
+        all(kinds.get(name, "number") in ("number", "integer", "empty") for name in computed),
+        "options.features must be columns of numbers",
+    )
+    return state
+
+
+def _check_numbers(numbers: NumbersState, kinds: Mapping[str, FeatureKind]) -> None:
+    sources = numbers["sources"]
+    for name in ("center", "factor", "fill"):
+        _demand(
+            len(numbers[name]) == len(sources),
+            f"numbers.{name} must have one entry for each source",
+        )
+    edges = numbers["edges"]
+    _demand(len(edges) in (0, len(sources)), "numbers.edges must have one entry for each source")
+    _demand(
+        all(len(each) != 1 and all(a < b for a, b in pairwise(each)) for each in edges)
+        and all(abs(edge) <= LIMIT for each in edges for edge in each),
+        f"numbers.edges must be increasing numbers within {LIMIT:g}, none or two and more",
+    )
+    for column, part, minus in sources:
+        dates = (not part or part in DATE_PARTS) and (not minus or kinds.get(minus) == "date")
+        plain = not part and not minus
+        _demand(
+            column in kinds and (plain or (kinds[column] == "date" and dates)),
+            f"numbers.sources must be columns or parts of dates ({(column, part, minus)})",
+        )
+    usable = {name for name, kind in kinds.items() if kind not in ("category", "text", "mixed")}
+    _demand(
+        {source[0] for source in sources} == usable
+        and not any(kind in ("text", "mixed") for kind in kinds.values()),
+        "numbers.sources and categories must be the columns in kinds",
+    )
+    _distinct([tuple(source) for source in sources], "numbers.sources")
+    _distinct(numbers["flagged"], "numbers.flagged")
+    _demand(
+        all(0 <= number < len(sources) for number in numbers["flagged"]),
+        "numbers.flagged must be numbers of sources",
+    )
+
+
+def _check_target(target: Mapping[str, Any], kinds: Mapping[str, FeatureKind]) -> None:
+    columns = target["columns"]
+    _distinct(columns, "target.columns")
+    _demand(bool(columns), "target.columns must name a column")
+    _demand(not kinds.keys() & set(columns), "target.columns must not be among the features")
+    match target["task"]:
+        case "classification":
+            _distinct([str(label) for label in target["classes"]], "target.classes")
+            _demand(len(target["classes"]) > 1, "target.classes must be two or more")
+        case "regression":
+            low, high = target.get("bounds", (target["center"],) * 2)
+            each = columns, target["center"], target["scale"], low, high
+            _demand(
+                len({len(one) for one in each}) == 1,
+                "target.center, target.scale and target.bounds must have an entry a column",
+            )
+            _demand(
+                all(a <= b for a, b in zip(low, high, strict=True)), "target.bounds must be a range"
+            )
+            _demand(min(target["scale"]) > 0.0, "target.scale must be positive")
+            _demand(
+                not target.get("log") or ("bounds" in target and min(low) > 0.0),
+                "target.log needs positive target.bounds",
+            )
+
+
+def _distinct(values: list[Any], what: str) -> None:
+    _demand(len(set(values)) == len(values), f"{what} must be distinct")
+
+
+def _demand(true: bool, text: str) -> None:
+    if not true:
+        raise CheckpointError(f"preprocessing: {text}")

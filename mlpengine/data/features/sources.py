@@ -1,0 +1,177 @@
+"""Reading of a table's numeric features as float64, in slices of its rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row
+from mlpengine.data.tables.cells import WORDS
+from mlpengine.data.tables.table import Table
+
+LIMIT = np.float64(1e100)
+"""Numbers beyond this are refused: their squares would overflow the statistics.
+
+It is a number of NumPy, as comparing an array of float32 with one of Python would overflow.
+"""
+
+_DAY = 86_400.0
+PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
+"""The periods of dates: the length in seconds, and how far into its first one 1970 began: on a
+Thursday, with weeks from Monday.  Waves in them follow from here, in exports too."""
+
+DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
+"""The parts of a date that a `Source` may read."""
+
+Angles: TypeAlias = dict[tuple[str, str], Array]
+"""Angles in the period of a column, from which both of its waves follow."""
+
+_CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
+_ROWS_AT_ONCE = 256  # at least; each column takes a call, so more slices of many columns are one
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One numeric feature: a column as it is, the time since another, or a part of a date.
+
+    Parts are the sine and cosine of the position in a day, a week or a year.
+    """
+
+    column: str
+    part: str = ""
+    minus: str = ""
+
+    @property
+    def name(self) -> str:
+        """The feature's name."""
+        if self.minus:
+            return f"{self.column} - {self.minus}"
+        return f"{self.column} {self.part}".rstrip()
+
+    @property
+    def length(self) -> float:
+        """Seconds of the period of a part."""
+        return PERIODS[self.part.split()[0]][0]
+
+    def read(self, table: Table, rows: slice | Array, angles: Angles) -> Array:
+        """Return the raw float64 values of some rows, NaN where missing.
+
+        `angles` keeps those of the last period between calls for the same rows.
+        """
+        if self.part:
+            period, wave = self.part.split()
+            key = self.column, period
+            if key not in angles:
+                length, start = PERIODS[period]
+                angles.clear()
+                values = _floats(table, self.column, rows)
+                angles[key] = 2 * np.pi * (((values + start) % length) / length)
+            return np.sin(angles[key]) if wave == "sin" else np.cos(angles[key])
+        values = _floats(table, self.column, rows)
+        if self.minus:
+            return values - _floats(table, self.minus, rows)
+        return values
+
+
+def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
+    """Return the features of date columns: the time, its periods, and time between neighbors.
+
+    Periods in which the dates do not differ by an hour, a day or a month are left out.
+    """
+    sources = []
+    for position, name in enumerate(names):
+        sources.append(Source(name))
+        values = table[name].values
+        known = values[~np.isnan(values)]
+        for period, (length, start) in PERIODS.items():
+            steps = np.unique(((known + start) % length) // (length / 12))
+            if len(steps) > 1:
+                sources += [Source(name, f"{period} sin"), Source(name, f"{period} cos")]
+        if position:
+            sources.append(Source(name, minus=names[position - 1]))
+    return sources
+
+
+def read_slices(
+    table: Table, sources: Sequence[Source], strict: bool, rows: Array | None = None
+) -> Iterator[tuple[int, Array, Array | None]]:
+    """Yield (position, float64 values, mask of missing cells or None) for slices of the rows.
+
+    Raises: DataError for a column that is not numeric, an infinite cell, or, if `strict`, a
+        missing one.
+    """
+    for name in {source.column for source in sources}:
+        check_numeric(table, name)
+    count = table.n_rows if rows is None else len(rows)
+    size = max(1, _CHUNK // max(1, len(sources)))
+    at_once = size * -(-_ROWS_AT_ONCE // size)
+    for start in range(0, count, size):
+        if start % at_once == 0:
+            part = slice(start, min(start + at_once, count))
+            block = read_block(table, sources, part if rows is None else rows[part])
+        values = np.ascontiguousarray(block[start % at_once :][:size])
+        # one pass detects any invalid value: NaN fails every comparison
+        if values.size and values.max() <= LIMIT and values.min() >= -LIMIT:
+            yield start, values, None
+            continue
+        missing = np.isnan(values)
+        wrong = np.abs(values) > LIMIT
+        if strict:
+            wrong |= missing
+        if wrong.any():
+            row, i = (int(place) for place in np.argwhere(wrong)[0])
+            first = start + row if rows is None else int(rows[start + row])
+            raise _cell_error(table, sources[i].column, first, values[row, i])
+        yield start, values, missing
+
+
+def read_block(table: Table, sources: Sequence[Source], rows: slice | Array) -> Array:
+    """Return some rows of all features as one float64 matrix."""
+    block = table.block
+    if block is not None and all(source.column in block.positions for source in sources):
+        columns = [block.positions[source.column] for source in sources]
+        return block.matrix[rows][:, columns].astype(np.float64, order="C")
+    count = len(range(table.n_rows)[rows]) if isinstance(rows, slice) else len(rows)
+    values = np.empty((len(sources), count))
+    angles: Angles = {}
+    for column, source in zip(values, sources, strict=True):
+        column[:] = source.read(table, rows, angles)
+    return values.T
+
+
+def _floats(table: Table, name: str, rows: slice | Array) -> Array:
+    column = table.columns[name]
+    values = column.values[rows].astype(np.float64)
+    return np.full(len(values), np.nan) if column.kind == "text" else values
+
+
+def check_numeric(table: Table, name: str) -> None:
+    """Check that a column can be read as numbers.
+
+    Raises: DataError naming a cell that cannot, the one that differs from most others.
+    """
+    column = table[name]
+    if column.kind == "text" and not column.missing.all():
+        row = odd_row(column)
+        cell = "" if row is None else column.cell(row)
+        shown = "other rows hold text" if row is None else f"{cell!r:.60}"
+        comma = comma_text(column)
+        if {level.lower() for level in column.used_levels()} <= {*WORDS, "0", "1"}:
+            comma = "write true and false in all cells, or 1 and 0"
+        raise DataError(
+            f"{table.where(name, row)}: a number is needed ({shown}); correct the cell, or leave "
+            f"it empty{gap_advice(cell)}{f'; {comma}' if comma else ''}"
+        )
+
+
+def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
+    if np.isnan(value):
+        fix = "is missing (missing: error); fill it, or choose mean, median or indicator"
+        return DataError(f"{table.where(name, row)}: {fix}")
+    return DataError(
+        f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "
+        "cell, or leave it empty"
+    )

@@ -1,0 +1,108 @@
+"""Statistics of numeric features over the rows of a table, in two passes over its slices."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+from mlpengine.data.features.sources import Source, read_block, read_slices
+from mlpengine.data.tables.table import Table
+from mlpengine.settings.features import Filling, Scaling
+
+QUANTILE_ROWS = 1_000_000
+"""Number of evenly spaced rows from which the quantiles of longer columns are computed."""
+
+SAMPLE_NUMBERS = 1 << 25
+"""Maximum number of values in such a sample, over all features."""
+
+
+class Statistics:
+    """Mean, deviation, range and, on demand, quantiles of every feature, over the filled cells."""
+
+    def __init__(
+        self, table: Table, sources: Sequence[Source], strict: bool, rows: Array | None
+    ) -> None:
+        self.table, self.sources, self.rows = table, sources, rows
+        self.n_rows = table.n_rows if rows is None else len(rows)
+        width = len(sources)
+        self.count = np.zeros(width)
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+        total = np.zeros(width)
+        for _, values, missing in read_slices(table, sources, strict, rows):
+            self.count += len(values) if missing is None else len(values) - missing.sum(axis=0)
+            total += np.nansum(values, axis=0)
+            np.fmin(self.low, np.fmin.reduce(values, axis=0), out=self.low)
+            np.fmax(self.high, np.fmax.reduce(values, axis=0), out=self.high)
+        self.missing = self.count < self.n_rows
+        self.mean = total / np.maximum(self.count, 1)
+        squares = np.zeros(width)
+        for _, values, _ in read_slices(table, sources, strict, rows):
+            squares += np.nansum(np.square(values - self.mean), axis=0)
+        self.deviation = np.sqrt(squares / np.maximum(self.count, 1))
+
+    def quantiles(self, shares: Sequence[float]) -> Array:
+        """Return one row per share, one column per feature."""
+        result = np.zeros((len(shares), len(self.sources)))
+        for i, known in enumerate(self._known()):
+            if len(known):
+                result[:, i] = np.quantile(known, shares)
+        return result
+
+    def edges(self, bins: int, binned: Array) -> list[Array]:
+        """Return the distinct quantiles in equal steps from 0 to 1 of every feature.
+
+        There are none of a feature that is not `binned` or has fewer than 3 different values.
+        """
+        edges = [np.empty(0)] * len(self.sources)
+        for i, known in enumerate(self._known()):
+            if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
+                continue
+            # places in whole numbers: those of np.quantile round, and split a repeated value
+            below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
+            above = np.minimum(below + 1, len(known) - 1)
+            ordered = np.partition(known, np.union1d(below, above))
+            low, high = ordered[below], ordered[above]
+            edges[i] = np.unique(low + (high - low) * (beyond / bins))
+        return edges
+
+    def _known(self) -> Iterator[Array]:
+        """Yield the cells of each feature that are not missing, of long columns a sample."""
+        limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
+        sample = slice(0, self.n_rows, -(-self.n_rows // limit))
+        rows = sample if self.rows is None else self.rows[sample]
+        # a matrix is read once, columns one by one, so that only one is in memory
+        matrix = self.table.block is not None
+        for sources in [self.sources] if matrix else [[source] for source in self.sources]:
+            for column in read_block(self.table, sources, rows).T:
+                yield column[~np.isnan(column)]
+
+    def scale(self, scaling: Scaling) -> tuple[Array, Array]:
+        """Return center and spread of every feature."""
+        if scaling == "standard":
+            return self.mean, self.deviation
+        if scaling == "minmax":
+            known = self.count > 0
+            low = np.where(known, self.low, 0.0)
+            return low, np.where(known, self.high, 0.0) - low
+        if scaling == "robust":
+            lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
+            # where half of the cells are equal, half the range replaces the quartile range
+            known = self.count > 0
+            half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
+            return middle, np.where(upper > lower, upper - lower, half)
+        return np.zeros(len(self.sources)), np.ones(len(self.sources))
+
+    def filling(self, filling: Filling) -> Array:
+        """Return the value that replaces missing cells, for every feature."""
+        if isinstance(filling, int | float):
+            return np.full(len(self.sources), float(filling))
+        return self.quantiles((0.5,))[0] if filling == "median" else self.mean
+
+
+def standardized(x: Array) -> Array:
+    """Return features with mean 0 and deviation 1, or 0 where all rows are equal."""
+    wide = x.astype(np.float64)
+    wide -= wide.mean(axis=0)
+    deviation = wide.std(axis=0)
+    features: Array = wide / np.where(deviation > 0, deviation, 1.0)
+    return features

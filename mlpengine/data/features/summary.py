@@ -1,0 +1,110 @@
+"""What training saw of each column, as quantiles of numbers and shares of texts."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NotRequired, TypedDict
+
+import numpy as np
+
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.spec import Array
+from mlpengine.data.features.categories import Category
+from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.tables.table import Table
+
+DESCRIBED_ROWS = 10_000
+"""Number of evenly spaced training rows that are described."""
+
+QUANTILES = 16
+"""Steps between the quantiles of a number."""
+
+SUMMARY_COLUMNS = 1_000
+"""Columns that are described; of wider tables the first."""
+
+FAR, TAIL_FACTOR = 0.1, 1.5
+"""A number is far outside training if it is beyond its range by more than this share of it, and by
+more than this multiple of the part of it in which the last sixteenth of the rows lies: values that
+are rare but large are followed by larger ones."""
+
+
+class ColumnState(TypedDict):
+    """Of a column the share of missing cells, and what the others hold.
+
+    That are quantiles of numbers, from the smallest to the largest, or the shares of the levels of
+    a category, and at the end that of all other texts.
+    """
+
+    missing: float
+    quantiles: NotRequired[list[float]]
+    shares: NotRequired[list[float]]
+
+
+class SummaryState(TypedDict):
+    """The number of rows that were described, and the columns by name."""
+
+    rows: int
+    columns: dict[str, ColumnState]
+
+
+def summary_of_rows(
+    table: Table, rows: Array | None, ranges: Mapping[str, tuple[float, float]],
+    categories: Sequence[Category],
+) -> SummaryState:  # fmt: skip
+    """Describe training rows: columns of numbers with their range, and categories."""
+    count = table.n_rows if rows is None else len(rows)
+    chosen = evenly_spaced(count, DESCRIBED_ROWS)
+    levels = {category.column: category for category in categories}
+    names = [name for name in table.names if name in levels or name in ranges][:SUMMARY_COLUMNS]
+    sample = table.select(names).rows(chosen if rows is None else rows[chosen])
+    columns: dict[str, ColumnState] = {}
+    for name in names:
+        column = sample[name]
+        one: ColumnState = {"missing": float(column.missing.mean())}
+        if name in levels:
+            one["shares"] = shares_of(levels[name], sample).tolist()
+        else:
+            known = column.values[~column.missing].astype(np.float64)
+            places = np.rint(np.linspace(0, 1, QUANTILES + 1) * (len(known) - 1)).astype(np.int64)
+            if len(known):
+                quantiles = np.sort(known)[places]
+                quantiles[[0, -1]] = ranges[name]
+                one["quantiles"] = quantiles.tolist()
+        columns[name] = one
+    return {"rows": sample.n_rows, "columns": columns}
+
+
+def shares_of(category: Category, table: Table) -> Array:
+    """Return the share of each level, and of all other texts, among cells that are not missing."""
+    codes = category.encode(table)[~table[category.column].missing]
+    counts = np.bincount(codes, minlength=len(category.levels) + 1)[: len(category.levels) + 1]
+    shares: Array = counts / max(1, counts.sum())
+    return shares
+
+
+def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Sequence[str]) -> None:
+    """Check that a saved description fits the columns, and the number of levels of categories.
+
+    Raises: CheckpointError.
+    """
+    for name, one in summary["columns"].items():
+        quantiles, shares = one.get("quantiles", []), one.get("shares", [])
+        if not (
+            name in columns
+            and 0 <= one["missing"] <= 1
+            and all(a <= b for a, b in pairwise(quantiles))
+            and len(quantiles) in (0, QUANTILES + 1)
+            and len(shares) == (levels[name] + 1 if name in levels else 0)
+        ):
+            raise CheckpointError(f"preprocessing: summary must describe column {name!r}")
+
+
+def bounds(one: ColumnState) -> tuple[float, float]:
+    """Return the numbers beyond which a cell is far outside training."""
+    quantiles = one.get("quantiles")
+    if not quantiles or quantiles[0] == quantiles[-1]:  # the feature is 0 everywhere
+        return -LIMIT, LIMIT
+    space = FAR * (quantiles[-1] - quantiles[0])
+    below = max(space, TAIL_FACTOR * (quantiles[1] - quantiles[0]))
+    above = max(space, TAIL_FACTOR * (quantiles[-1] - quantiles[-2]))
+    return max(-LIMIT, quantiles[0] - below), min(LIMIT, quantiles[-1] + above)

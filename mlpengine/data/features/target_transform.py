@@ -1,0 +1,80 @@
+"""Whether networks should learn the logarithm of a target: a small model tells, out of fold."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.spec import Array
+from mlpengine.data.features.statistics import standardized
+
+PROBED_ROWS = 2_000
+"""The most training rows of which the small model learns."""
+
+SKEW = 1.0
+"""Skewness from which on logarithms of a target are tried."""
+
+GAIN = 0.03
+"""Least gain in root mean squared error, as a share, for which logarithms are learned."""
+
+PARTS, RANDOM_UNITS, FEWEST_ROWS = 5, 200, 50
+"""Parts that are predicted by the others, random hidden units and fewest rows of the model."""
+
+PROBE_PENALTIES = (10.0, 100.0, 1000.0, 10_000.0)
+
+
+def suits_log(y: Array, features: Callable[[Array], Array]) -> bool:
+    """Return whether a small model predicts the targets (rows,) better by their logarithm.
+
+    `features` returns those (some rows, features) of rows, by their numbers.
+    """
+    some = evenly_spaced(len(y), PROBED_ROWS)
+    return can_be_log(y[some]) and log_is_better(features(some), y[some])
+
+
+def can_be_log(y: Array) -> bool:
+    """Return whether targets (rows,) are positive, and skewed to the right."""
+    if len(y) < FEWEST_ROWS or not (y > 0).all():
+        return False
+    apart = y - y.mean()
+    deviation = float(apart.std())
+    return deviation > 0 and float(np.mean((apart / deviation) ** 3)) > SKEW
+
+
+def log_is_better(x: Array, y: Array) -> bool:
+    """Return whether predictions of targets (rows,) err less where their logarithm is learned.
+
+    The model is linear in the features (rows, features) and in random functions of them, max(0, a
+    weighted sum), with a squared penalty; errors are those out of fold, in the target's units.
+
+    Source: Rahimi and Recht 2008, "Weighted sums of random kitchen sinks", for the model.
+    """
+    rng = np.random.Generator(np.random.PCG64(0))
+    x = standardized(x)
+    weight = rng.standard_normal((x.shape[1], RANDOM_UNITS)) / np.sqrt(x.shape[1])
+    units = 5 * np.maximum(x @ weight + rng.standard_normal(RANDOM_UNITS), 0)  # penalized less
+    x, folds = np.hstack([x, units]), rng.permutation(len(y)) % PARTS
+    learned = np.stack([y, np.log(y)], axis=1)
+    squares = np.zeros((len(PROBE_PENALTIES), 2))
+    for k in range(PARTS):
+        rows, held = folds != k, folds == k
+        low, high = learned[rows].min(axis=0), learned[rows].max(axis=0)
+        for i, output in enumerate(_ridge(x[rows], learned[rows], x[held])):
+            predicted = np.clip(output, low, high)
+            predicted[:, 1] = np.exp(predicted[:, 1])
+            squares[i] += ((predicted - y[held, None]) ** 2).sum(axis=0)
+    itself, log = np.sqrt(squares.min(axis=0))
+    return bool(log < (1 - GAIN) * itself)
+
+
+def _ridge(x: Array, y: Array, new: Array) -> list[Array]:
+    """Return the outputs (new rows, targets) of the linear models of each penalty."""
+    mean, center = x.mean(axis=0), y.mean(axis=0)
+    x, new = x - mean, new - mean
+    if len(x) < x.shape[1]:
+        sizes, vectors = np.linalg.eigh(x @ x.T)
+        inner, outer = vectors.T @ (y - center), new @ x.T @ vectors
+    else:
+        sizes, vectors = np.linalg.eigh(x.T @ x)
+        inner, outer = vectors.T @ x.T @ (y - center), new @ vectors
+    return [outer @ (inner / (sizes + p)[:, None]) + center for p in PROBE_PENALTIES]

@@ -1,0 +1,421 @@
+"""Targets: conversion of columns to arrays, and of predictions to labels and units."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
+from mlpengine.data.features.column_kinds import (
+    are_codes,
+    comma_text,
+    gap_advice,
+    is_binary,
+    kind_of,
+    marked_number,
+    odd_row,
+    odd_target_row,
+    odd_texts,
+    task_of,
+)
+from mlpengine.data.tables.table import Column, Table, number_text
+from mlpengine.settings.features import Standardizing, TaskName
+
+Label = str | int | float | bool
+
+
+class Target(ABC):
+    """The target columns of one task, fitted on training rows."""
+
+    task: ClassVar[TaskName]
+    columns: list[str]
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Number of outputs that a network needs: classes, or columns."""
+
+    @abstractmethod
+    def encode(self, table: Table) -> Array:
+        """Return the targets of a table: int64 (n,) class numbers, or float64 (n, columns)."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+
+
+class ClassTarget(Target):
+    """One column of classes; class number i stands for `classes[i]`, in sorted order."""
+
+    task = "classification"
+
+    def __init__(self, column: str, classes: Sequence[Label]) -> None:
+        self.columns = [column]
+        self.classes = list(classes)
+
+    @classmethod
+    def fit(cls, table: Table, column: str) -> "ClassTarget":
+        """Collect the classes of a column.
+
+        Raises: DataError if a cell is missing or there is only one class.
+        """
+        _complete(table, column)
+        values = table[column]
+        if values.kind == "date":
+            raise DataError(f"{table.where(column)}: a date cannot be a class")
+        classes: list[Label] = [_label(values, value) for value in values.distinct()]
+        if len(classes) < 2:
+            raise DataError(
+                f"{table.where(column)}: at least two classes are needed (of "
+                f"{plural(table.n_rows, 'training row')} each holds {classes[0]!r})"
+            )
+        return cls(column, classes)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def encode(self, table: Table) -> Array:
+        """Return int64 class numbers.
+
+        Raises: DataError naming the first row whose label is missing or was not trained on.
+        """
+        (name,) = self.columns
+        _complete(table, name)
+        values = table[name]
+        known = {_text(label): number for number, label in enumerate(self.classes)}
+        distinct, place = np.unique(values.values, return_inverse=True)
+        numbers = np.array([known.get(_text(_label(values, value)), -1) for value in distinct])
+        codes = numbers[place].astype(np.int64)
+        if (codes < 0).any():
+            row = int(np.flatnonzero(codes < 0)[0])
+            raise DataError(
+                f"{table.where(name, row)}: {values.cell(row)!r:.60} is not one of the classes in "
+                f"the training rows ({', '.join(map(repr, self.classes[:10]))})"
+            )
+        return codes
+
+    def decode(self, codes: Array) -> list[Label]:
+        """Return the label of each class number."""
+        return [self.classes[code] for code in codes]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {"task": self.task, "columns": self.columns, "classes": self.classes}
+
+
+class NumberTarget(Target):
+    """One or more columns of numbers, scaled as (y - center) / scale.
+
+    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`,
+    which needs positive bounds, logarithms are scaled in place of y, that of the lowest bound where
+    y is less.
+    """
+
+    task = "regression"
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        center: Sequence[float],
+        scale: Sequence[float],
+        bounds: tuple[Sequence[float], Sequence[float]] | None = None,
+        *,
+        log: bool = False,
+    ) -> None:
+        self.columns = list(columns)
+        self.center = np.array(center, np.float64)
+        self.scale = np.array(scale, np.float64)
+        self.bounds = None if bounds is None else np.array(bounds, np.float64)
+        self.log = log
+
+    @classmethod
+    def fit(
+        cls,
+        table: Table,
+        columns: Sequence[str],
+        standardize: Standardizing,
+        *,
+        bounded: bool = False,
+        log: bool = False,
+    ) -> "NumberTarget":
+        """Take mean and standard deviation of each column, 0 and its mean, or 0 and 1.
+
+        They are those of its logarithm where `log` is set.  The bounds are the range of each
+        column, where it is `bounded`, and of logarithms.
+
+        Raises: DataError if a cell is missing, infinite or not a number, or not positive for `log`.
+        """
+        count = len(columns)
+        units = values = [_numbers(table, name) for name in columns]
+        if log:
+            together = np.stack(units, axis=1)
+            check_positive(together, lambda row, column: table.where(columns[column], row))
+            values = [np.log(column) for column in units]
+        center, scale = [0.0] * count, [1.0] * count
+        if standardize == "mean":
+            scale = [mean if mean > 0 else 1.0 for mean in (float(one.mean()) for one in values)]
+        elif standardize:
+            center = [float(column.mean()) for column in values]
+            scale = [float(column.std()) or 1.0 for column in values]
+        ends = [float(one.min()) for one in units], [float(one.max()) for one in units]
+        bounds = ends if bounded or log else None
+        return cls(columns, center, scale, bounds, log=log)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    def encode(self, table: Table) -> Array:
+        """Return scaled values, one column per target."""
+        return self.scaled(np.column_stack([_numbers(table, name) for name in self.columns]))
+
+    def scaled(self, values: Array) -> Array:
+        """Return targets (rows, columns) in their own units as networks learn them."""
+        if self.log and self.bounds is not None:
+            values = np.log(np.maximum(values, self.bounds[0]))
+        return np.ascontiguousarray((values - self.center) / self.scale)
+
+    def inverse(self, outputs: Array) -> Array:
+        """Return outputs of the network in the units of the target, in bounds, in float64."""
+        values = outputs.astype(np.float64)
+        values *= self.scale
+        values += self.center
+        if self.log:
+            with np.errstate(over="ignore"):  # bounds follow
+                np.exp(values, out=values)
+        if self.bounds is not None:
+            np.maximum(values, self.bounds[0], out=values)
+            np.minimum(values, self.bounds[1], out=values)
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {
+            "task": self.task,
+            "columns": self.columns,
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+            **({} if self.bounds is None else {"bounds": self.bounds.tolist()}),
+            **({"log": True} if self.log else {}),
+        }
+
+
+class MultiLabelTarget(Target):
+    """Several columns of 0 and 1, one for each label."""
+
+    task = "multilabel"
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = list(columns)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    def encode(self, table: Table) -> Array:
+        """Return zeros and ones, one column per label.
+
+        Raises: DataError naming the first cell that is neither.
+        """
+        for name in self.columns:
+            values = _numbers(table, name)
+            if not is_binary(table[name]):
+                row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
+                raise DataError(
+                    f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
+                    f"({table[name].cell(row)!r:.60})"
+                )
+        return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything about it, ready for JSON."""
+        return {"task": self.task, "columns": self.columns}
+
+
+def check_target(table: Table, columns: Sequence[str]) -> None:
+    """Check that the task of the target can be inferred from its cells.
+
+    Raises: DataError naming the text among numbers, or a column of texts that do not repeat.
+    """
+    if len(columns) != 1:
+        return
+    (name,) = columns
+    column = table[name]
+    row, comma = odd_target_row(column), comma_text(column)
+    if row is not None:
+        cell = column.cell(row)
+        raise DataError(
+            f"{table.where(name, row)}: the target must be a number, as in most rows "
+            f"({cell!r:.60}); correct or empty the cell{gap_advice(cell)}, or set task to "
+            f"classification{f'; {comma}' if comma else ''}"
+        )
+    if kind_of(column) == "text":
+        pair = marked_number(column)
+        if pair:
+            advice = marked_text(*pair)
+        elif are_codes(column.used_levels()):
+            advice = (
+                "whole numbers beyond 2**53, or with zeros before them, are texts; subtract one of "
+                "them from all, or leave out the zeros"
+            )
+        else:
+            advice = comma or "choose another column, or set task to classification"
+        count = plural(len(column.distinct()), "different text")
+        raise DataError(
+            f"{table.where(name)}: the target must be numbers or classes that repeat "
+            f"({count} in {plural(table.n_rows, 'row')}); {advice}"
+        )
+
+
+def marked_text(text: str, number: str) -> str:
+    """Return what to say about a column of numbers with marks, by one of them."""
+    return f"{text!r} is read as text, not as a number; write {number} (the unit in the header)"
+
+
+def fit_target(
+    table: Table,
+    columns: Sequence[str],
+    task: TaskName | None,
+    standardize: Standardizing,
+    *,
+    bounded: bool = False,
+    log: bool = False,
+) -> Target:
+    """Fit the target of a task, inferred from the columns (`task_of`) if it is None.
+
+    Predictions of numbers stay in the range of the targets where they are `bounded`; `log` has
+    networks learn their logarithms.
+
+    Raises: DataError if the columns do not suit the task.
+    """
+    table.require(columns, "the target")
+    for name in columns:
+        _complete(table, name)
+    chosen = task or task_of([table[name] for name in columns])
+    if chosen == "classification":
+        if len(columns) != 1:
+            raise DataError(
+                f"{table.source}: classification has one target column ({', '.join(columns)}); "
+                "for several yes/no columns use task multilabel"
+            )
+        return ClassTarget.fit(table, columns[0])
+    if chosen == "regression":
+        return NumberTarget.fit(table, columns, standardize, bounded=bounded, log=log)
+    target = MultiLabelTarget(columns)
+    target.encode(table)
+    return target
+
+
+def target_from_state(state: Mapping[str, Any]) -> Target:
+    """Return the target that `state_dict` described."""
+    if state["task"] == "classification":
+        return ClassTarget(state["columns"][0], state["classes"])
+    if state["task"] == "regression":
+        numbers = state["center"], state["scale"], state.get("bounds")
+        return NumberTarget(state["columns"], *numbers, log=state.get("log", False))
+    return MultiLabelTarget(state["columns"])
+
+
+def class_weights(codes: Array, n_classes: int) -> Array:
+    """Return a float64 weight per class, n / (classes * count), larger for rare classes.
+
+    A class without rows gets 0. The weights of all rows add up to the number of rows.
+    """
+    counts = np.bincount(codes, minlength=n_classes).astype(np.float64)
+    present = counts > 0
+    weights = np.zeros(n_classes)
+    weights[present] = len(codes) / (present.sum() * counts[present])
+    return weights
+
+
+def row_weights(table: Table, column: str) -> Array:
+    """Return the sample weights of a table.
+
+    Raises: DataError naming a weight that is missing, negative, not finite or a denormal float32.
+    """
+    values = _numbers(table, column, "the sample weight")
+    denormal = (values > 0) & (values < np.finfo(np.float32).tiny)
+    if denormal.any():
+        row = int(np.argmax(denormal))
+        raise DataError(
+            f"{table.where(column, row)}: sample weights must be 0 or at least 1.2e-38 "
+            f"({table[column].cell(row)})"
+        )
+    if (values < 0).any() or not values.sum() > 0:
+        row = int(np.argmin(values))
+        raise DataError(
+            f"{table.where(column, row)}: sample weights must be 0 or more, and some more than 0 "
+            f"({table[column].cell(row)})"
+        )
+    return values
+
+
+def _label(column: Column, value: Any) -> Label:
+    if column.kind == "text":
+        return column.levels[int(value)]
+    if column.kind == "boolean":
+        return bool(value)
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+def _text(label: Label) -> str:
+    """Return a label in the notation of cells, so that 1 and 1.0, True and true are one label."""
+    if isinstance(label, bool):
+        return number_text("boolean", float(label))
+    return label if isinstance(label, str) else number_text("number", float(label))
+
+
+def _complete(table: Table, name: str, role: str = "the target") -> None:
+    missing = np.flatnonzero(table[name].missing)
+    if len(missing):
+        others = f" and in {plural(len(missing) - 1, 'other row')}" if len(missing) > 1 else ""
+        raise DataError(
+            f"{table.where(name, int(missing[0]))}: {role} is missing here{others}; "
+            "fill the cells or delete the rows"
+        )
+
+
+def check_positive(values: Array, where: Callable[[int, int], str]) -> None:
+    """Check that targets (rows, columns) have logarithms.
+
+    Raises: DataError, led by ``where(row, column)``, for the first that has none.
+    """
+    if not (values > 0).all():
+        row, column = (int(place) for place in np.argwhere(~(values > 0))[0])
+        raise DataError(
+            f"{where(row, column)}: a target that is learned by its logarithm must be positive "
+            f"({values[row, column]:g}); set transform_target to none"
+        )
+
+
+def _numbers(table: Table, name: str, role: str = "the target") -> Array:
+    _complete(table, name, role)
+    column = table[name]
+    if column.kind not in ("number", "boolean"):
+        row: int | None
+        advice, row, odd = "write a date as days or seconds since some day", 0, odd_texts(column)
+        if column.kind == "text":
+            row = odd_row(column)
+        cell = odd[0] if row is None and odd else column.cell(row or 0)
+        if column.kind == "text":
+            advice = comma_text(column) or f"correct the cell{gap_advice(cell)}"
+            if role == "the target" and len(odd) == len(column.levels):
+                advice = "for classes write data.task: classification"
+        where = table.where(name, row)
+        raise DataError(f"{where}: {role} must be a number ({cell!r:.60}); {advice}")
+    values = column.values.astype(np.float64)
+    wrong = np.flatnonzero(~(np.abs(values) < 1e38))
+    if len(wrong):
+        raise DataError(
+            f"{table.where(name, int(wrong[0]))}: {role} must be finite and within float32 "
+            f"({values[wrong[0]]})"
+        )
+    return values

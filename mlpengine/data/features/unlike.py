@@ -1,0 +1,190 @@
+"""How far new rows are from those that training saw: texts, numbers, missing cells, drift."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural
+from mlpengine.data.features.compiled import ColumnCells, feature_loops
+from mlpengine.data.features.preprocessing import Preprocessor
+from mlpengine.data.features.summary import ColumnState, bounds, shares_of
+from mlpengine.data.tables.table import Column, Table, number_text
+
+ODDS = 4.0
+"""Standard deviations beyond which more missing cells than in training are no chance."""
+
+LISTED_COLUMNS = 20
+"""The most columns that have a line each for one thing that training did not see."""
+
+KS_LIMIT = 2.2
+"""Times sqrt(1/n + 1/m): a larger distance of two samples is no chance (1 in 8,000)."""
+
+
+class NewRows:
+    """Counts what is unlike training in rows that come table by table."""
+
+    def __init__(self, preprocessor: Preprocessor) -> None:
+        self._preprocessor = preprocessor
+        self._columns = preprocessor.summary["columns"]
+        self._trained_rows = preprocessor.summary["rows"]
+        self._rows = 0
+        self._texts: dict[str, tuple[int, str]] = {}
+        self._far: dict[str, tuple[int, str]] = {}
+        self._gaps: dict[str, int] = {}
+
+    def add(self, table: Table) -> "NewRows":
+        """Count the rows of a table."""
+        self._rows += table.n_rows
+        for name, (count, cell) in self._preprocessor.unknown_texts(table).items():
+            _count(self._texts, name, count, cell)
+        held = {n: table.columns[n] for n in self._columns if n in table}
+        measured = _measured(held)
+        for name, column in held.items():
+            lowest, largest, gaps = measured.get(name, (-np.inf, np.inf, None))
+            gaps = int(column.missing.sum() if gaps is None else gaps)
+            self._gaps[name] = self._gaps.get(name, 0) + gaps
+            low, high = bounds(self._columns[name])
+            if column.kind == "text" or (low <= lowest and largest <= high):
+                continue
+            far = np.flatnonzero((column.values < low) | (column.values > high))
+            if len(far):
+                _count(self._far, name, len(far), column.cell(int(far[0])))
+        return self
+
+    def lines(self) -> list[str]:
+        """Return a line for each thing that training did not see."""
+        texts = unknown_remarks(self._preprocessor, self._texts)
+        far = far_remarks(self._preprocessor, self._far)
+        gaps = []
+        for name, count in self._gaps.items():
+            share = self._columns[name]["missing"]
+            # of so few training rows a share of 0 may be one of 1 / rows (rule of succession)
+            likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
+            expected = self._rows * likely
+            if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
+                gaps.append(
+                    f"column {name!r}: {plural(count, 'cell')} of {self._rows:,} missing, more "
+                    f"than in training ({_percent(share)})"
+                )
+        return [
+            *_first(texts, "with texts that have no feature of their own"),
+            *_first(far, "with rows far outside those trained on"),
+            *_first(gaps, "with more missing cells than in training"),
+        ]
+
+
+def _first(lines: list[str], what: str) -> list[str]:
+    """Return the lines of the first columns, and how many more there are."""
+    more = len(lines) - LISTED_COLUMNS
+    return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
+
+
+def _measured(columns: Mapping[str, Column]) -> dict[str, tuple[float, float, float]]:
+    """Return smallest and largest number and missing cells of columns, if C computes them."""
+    plain = {
+        n: c.values for n, c in columns.items() if c.kind != "text" and ColumnCells.suit([c.values])
+    }
+    loops = feature_loops(sum(map(len, plain.values())))
+    if loops is None or not plain:
+        return {}
+    results = ColumnCells([*plain.values()]).measure(loops)
+    return dict(zip(plain, map(tuple, results.T.tolist()), strict=True))
+
+
+def unknown_remarks(
+    preprocessor: Preprocessor, unknown: Mapping[str, tuple[int, str]]
+) -> list[str]:
+    """Return a line for each column of `Preprocessor.unknown_texts`."""
+    options = preprocessor.options
+    why = f"new, or in fewer than {plural(options.min_count, 'training row')}"
+    if options.max_levels is not None:
+        why += f", or not among the {options.max_levels} most frequent"
+    return [
+        f"column {name!r}: {plural(count, 'row')} with a text that has no feature of its own, "
+        f"such as {text!r:.60} ({why})"
+        for name, (count, text) in unknown.items()
+    ]
+
+
+def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
+    """Return a line for each column with how many rows are far outside training, and a cell."""
+    columns = preprocessor.summary["columns"]
+    return [
+        f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {cell} "
+        f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
+        for name, (count, cell) in far.items()
+    ]
+
+
+def _count(counts: dict[str, tuple[int, str]], name: str, count: int, cell: str) -> None:
+    before, first = counts.get(name, (0, cell))
+    counts[name] = before + count, first
+
+
+def _range(one: ColumnState, is_date: bool) -> str:
+    ends = [one["quantiles"][place] for place in (0, -1)]
+    texts = [number_text("date", end) if is_date else f"{end:.6g}" for end in ends]
+    return " to ".join(texts)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+class Drift(NamedTuple):
+    """How far the cells of a column differ from those of training, 0 to 1.
+
+    `values` is the largest difference of the shares below any number (Kolmogorov and Smirnov) or of
+    the shares of a text, of the cells that are not missing; `missing` and `trained_missing` are the
+    shares of missing cells.  `is_odd` tells whether that is more than chance.
+    """
+
+    column: str
+    values: float
+    missing: float
+    trained_missing: float
+    is_odd: bool
+
+    @property
+    def value(self) -> float:
+        """The larger of the differences of values and of shares of missing cells."""
+        return max(self.values, abs(self.missing - self.trained_missing))
+
+
+def drifts(preprocessor: Preprocessor, table: Table) -> list[Drift]:
+    """Return the drift of each column of a table, the largest first."""
+    table.require(preprocessor.columns, "the model", taken=preprocessor.options.target)
+    levels = {category.column: category for category in preprocessor.categories}
+    columns = []
+    for name, one in preprocessor.summary["columns"].items():
+        column = table[name]
+        values = 0.0
+        known = int((~column.missing).sum())
+        if known and name in levels:
+            shares = shares_of(levels[name], table)
+            values = float(np.abs(shares - np.array(one["shares"])).max())
+        elif known and "quantiles" in one and column.kind != "text":
+            values = _distance(column, np.array(one["quantiles"]))
+        missing = float(column.missing.mean())
+        before = preprocessor.summary["rows"] * (1 - one["missing"])
+        limit = KS_LIMIT * np.sqrt(1 / max(known, 1) + 1 / max(before, 1))
+        spread = np.sqrt(max(one["missing"] * (1 - one["missing"]), 1e-12) / table.n_rows)
+        is_odd = values > limit or abs(missing - one["missing"]) > ODDS * spread
+        columns.append(Drift(name, values, missing, one["missing"], bool(is_odd)))
+    return sorted(columns, key=lambda drift: -drift.value)
+
+
+def _distance(column: Column, quantiles: Array) -> float:
+    """Return the largest difference of the shares below a number, as far as quantiles tell."""
+    known = np.sort(column.values[~column.missing].astype(np.float64))
+    places = np.unique(quantiles)
+    steps = len(quantiles) - 1
+    largest = 0.0
+    for side in ("left", "right"):
+        share = np.searchsorted(known, places, side) / len(known)
+        rank = np.searchsorted(quantiles, places, side)  # of training: between two quantiles
+        low, high = np.maximum(rank - 1, 0) / steps, np.minimum(rank, steps) / steps
+        largest = max(largest, float(np.maximum(low - share, share - high).max()))
+    return largest

@@ -1,0 +1,219 @@
+"""Conversion of text cells to numbers, dates, booleans or codes, in slices of one column."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.spec import Array
+
+MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
+"""Spellings of a missing cell; `missing=` of the reader replaces them."""
+
+FIRST_INEXACT = 2.0**53
+"""Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
+
+WORDS = {"true": 1.0, "false": 0.0}
+
+MAX_SPELLINGS = 2**4 + 2**5
+"""Number of spellings of true and false: each letter small or capital."""
+
+_DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:,\d+)?(?:[eE][+-]?\d+)?")
+_AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+
+
+_PADDED = re.compile(r"\s*0\d+\s*")
+_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
+_POINTS = re.compile(rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?: {_CLOCK})?")
+_TIME = re.compile(rf"{_CLOCK}(?: ?(?P<half>[AaPp])[Mm])?")
+_FIRST_DAY = {"year": 1970, "month": 1, "day": 1}
+
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+
+CENTURY_ENDS = 69
+"""Years of two digits from this one on are of the 20th century, as POSIX's strptime has it."""
+
+
+def parse_numbers(
+    cells: Sequence[str], missing: frozenset[str], *, padded: bool = True
+) -> Array | None:
+    """Return the cells as float64 with NaN where missing, or None if one is not a number.
+
+    A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
+    allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them,
+    and neither are, unless `padded`, whole ones with a leading zero, which are codes.
+    """
+    values = _floats(cells) if missing == MISSING else None
+    if values is None:  # spellings of one's own may be numbers, such as -99
+        cells = ["nan" if cell.strip() in missing else cell for cell in cells]
+        values = _floats(cells)
+    if values is None:
+        return None
+    joined = "".join(cells)
+    if "_" in joined or not joined.isascii():
+        return None
+    if not padded and any(map(_PADDED.fullmatch, cells)):
+        return None
+    large = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
+    if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
+        return None
+    return values
+
+
+def _floats(cells: Sequence[str]) -> Array | None:
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+
+
+def dates(
+    cells: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
+) -> Array | None:
+    """Return dates as seconds since 1970, UTC if they have no offset, or None.
+
+    They are those of ISO 8601, dd.mm.yyyy with or without a time, and those of `pattern`, whose
+    groups are called year, month, day, hour, minute and second; or `short`, a year of two digits,
+    `name`, of a month, and `half`, of the day.  Times without a date are of the first day of 1970;
+    no other dates may stand among them.
+    """
+    values = np.empty(len(cells), np.float64)
+    known: dict[str, float] = {}
+    for row, raw in enumerate(cells):
+        cell = raw.strip()
+        if cell not in known:
+            seconds = np.nan if cell in missing else _seconds(cell, pattern)
+            if seconds is None:
+                return None
+            known[cell] = seconds
+        values[row] = known[cell]
+    are_times = {_TIME.fullmatch(cell) is not None for cell in known.keys() - missing}
+    return None if len(are_times) == 2 else values
+
+
+def _seconds(cell: str, pattern: re.Pattern[str] | None) -> float | None:
+    try:
+        moment = _moment(cell, pattern)
+        return None if moment is None else moment.timestamp()
+    except (OverflowError, ValueError):
+        return None
+
+
+def _moment(cell: str, pattern: re.Pattern[str] | None) -> datetime | None:
+    if _DATE.fullmatch(cell):
+        moment = datetime.fromisoformat(cell)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    for form in (_POINTS, _TIME, pattern) if cell.isascii() else ():
+        if form is not None and (match := form.fullmatch(cell)):
+            return datetime(**(_FIRST_DAY | _parts(match)), tzinfo=UTC)
+    return None
+
+
+def _parts(match: re.Match[str]) -> dict[str, Any]:
+    """Return the arguments of `datetime`.  Raises: ValueError for no name of a month, or 13 pm."""
+    texts = {name: text for name, text in match.groupdict().items() if text is not None}
+    half, name, short = (texts.pop(key, "") for key in ("half", "name", "short"))
+    parts = {key: int(text) for key, text in texts.items()}
+    if short:
+        parts["year"] = int(short) + (1900 if int(short) >= CENTURY_ENDS else 2000)
+    if name:
+        matches = [i for i, month in enumerate(MONTHS, 1) if month.startswith(name.lower())]
+        (parts["month"],) = matches
+    if half:
+        if not 1 <= parts["hour"] <= 12:
+            raise ValueError(f"{parts['hour']} {half}m")
+        parts["hour"] = parts["hour"] % 12 + 12 * (half in "pP")
+    return parts
+
+
+class Codes:
+    """Text as int32 codes: each new spelling gets the next code, missing cells get -1."""
+
+    def __init__(self, missing: frozenset[str]) -> None:
+        self.missing = missing
+        self.known: dict[str, int] = {}
+        self.levels: list[str] = []
+
+    def __call__(self, cells: Sequence[str]) -> Array:
+        """Return the codes of these cells; new spellings get new codes."""
+        known, missing, levels = self.known, self.missing, self.levels
+        for cell in set(cells).difference(known):
+            text = cell.strip()
+            if text in missing:
+                known[cell] = -1
+            elif text in known:
+                known[cell] = known[text]
+            else:
+                known[cell] = known[text] = len(levels)
+                levels.append(text)
+        return np.fromiter(map(known.__getitem__, cells), np.int32, len(cells))
+
+
+def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Renumber codes so that the levels are sorted, independent of the order of the rows."""
+    order = sorted(range(len(levels)), key=levels.__getitem__)
+    rank = np.empty(len(levels) + 1, np.int32)
+    rank[order] = np.arange(len(levels), dtype=np.int32)
+    rank[-1] = -1
+    return rank[codes], tuple(map(levels.__getitem__, order))
+
+
+def booleans(levels: Sequence[str]) -> list[float] | None:
+    """Return 0 or 1 per level if the levels are spellings of true and false, else None."""
+    if len(levels) > MAX_SPELLINGS:
+        return None
+    values = [WORDS.get(level.lower()) for level in levels]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) and known else None
+
+
+def spelled_numbers(
+    levels: Sequence[str], decimal: str | None, thousands: str | None
+) -> list[float] | str | None:
+    """Return levels as numbers written like 1,5 or with groups of digits; None if one is not one.
+
+    `1,234` may be 1.234 or 1234: if every level with a comma looks like that and neither `decimal`
+    nor `thousands` settles it, the level itself is returned for the message. With `decimal` "."
+    a comma may only separate groups of three digits.
+    """
+    if thousands is not None or decimal == ".":
+        groups = thousands or ","
+        point = decimal or ("," if groups == "." else ".")
+        return _grouped(levels, point, groups)
+    with_comma = [level for level in levels if "," in level]
+    if not with_comma or not all(map(_DECIMAL_COMMA.fullmatch, levels)):
+        return None
+    if decimal is None and all(map(_AMBIGUOUS.fullmatch, with_comma)):
+        return with_comma[0]
+    return [float(level.replace(",", ".")) for level in levels]
+
+
+def _grouped(levels: Sequence[str], point: str, groups: str) -> list[float] | None:
+    """Return levels with groups of three digits as numbers, or None if a level is not one."""
+    if any(map(_PADDED.fullmatch, levels)):
+        return None
+    group = {" ": "[ \u00a0\u202f]", "'": "['\u2019]"}.get(groups, f"[{groups}]")
+    grouped = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:{group}\d{{3}})+(?![\d{groups}]).*")
+    values = []
+    for level in levels:
+        text = re.sub(group, "", level) if grouped.fullmatch(level) else level
+        if point == "," and "." in text:
+            return None
+        text = text.replace(point, ".")
+        if not is_number(text):
+            return None
+        values.append(float(text))
+    return values
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, as `parse_numbers` reads it."""
+    return parse_numbers([text], frozenset()) is not None

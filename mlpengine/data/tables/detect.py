@@ -1,0 +1,227 @@
+"""How a file spells its cells, inferred from all of them: encoding, numbers, dates, gaps."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.wording import plural
+from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables._csv import AmbiguousError
+from mlpengine.data.tables._files import opener, readable, require_file
+from mlpengine.data.tables._lines import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.data.tables.dialect import DEFAULT, NUMBER_MARKS, CsvDialect, DecimalMark
+from mlpengine.data.tables.progress import OnProgress
+from mlpengine.data.tables.reader import DATASETS, read_table, table_format
+from mlpengine.data.tables.table import Table
+
+GAPS = frozenset(
+    {"-", "--", "---", ".", "..", "*", "x", "n.a.", "n.a", "na", "n/a", "n/d", "n.d.", "nd", "nil"}
+    | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
+    | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
+)
+"""Spellings of a missing cell, in lower case, that a few cells among numbers or dates may have."""
+
+MAX_GAPS = 3
+"""Number of different spellings of a gap in one column."""
+
+_DATE = re.compile(
+    r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
+    r"(?:(,? )\d{1,2}:\d{2}(:\d{2})?( ?[AaPp][Mm])?)?"
+)
+"""A date of three parts, the first mark, the second one, and the marks and parts of a time."""
+
+_PARTS = {"d": "day", "m": "month", "y": "year"}
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A table, how it was read, and a line for each thing that a person should know of that."""
+
+    table: Table
+    reading: CsvDialect
+    notes: list[str]
+
+
+def detect(
+    source: str,
+    *,
+    target: Sequence[str] = (),
+    group: str | None = None,
+    progress: OnProgress | None = None,
+) -> Detected:
+    """Read a table and infer how its cells are spelled.
+
+    Neither a class of a `target` nor a `group` is taken for a missing cell.
+
+    Raises: DataError for a file that cannot be read.
+    """
+    is_csv = source not in DATASETS or os.path.isfile(source)
+    require_file(source)
+    if not is_csv or table_format(source):
+        return Detected(read_table(source, progress=progress), DEFAULT, [])
+    reading, notes = DEFAULT, []
+    try:
+        table = read_table(source, progress=progress)
+    except EncodingError:
+        encoding = _encoding(source)
+        reading = replace(reading, text_encoding=encoding)
+        notes.append(f"the text is not UTF-8 and read as {encoding}; look at names with accents")
+        table, reading = _settled(source, reading, notes)
+    except AmbiguousError:
+        table, reading = _settled(source, reading, notes)
+    header = _header(source, reading)
+    if header.delimiter != ",":
+        reading = replace(reading, delimiter=header.delimiter)
+    if "" in header.names:
+        notes.append("the first column has no name and numbers the rows; it is left out")
+    if header.empty:
+        notes.append("the last column has no name and no values; it is left out")
+    proposed = _proposals(table, reading, notes, target, group)
+    if proposed != reading:
+        again = read_table(source, **proposed.to_dict())
+        if _is_worse(again, table):
+            proposed = replace(proposed, decimal=reading.decimal, thousands=reading.thousands)
+            again = read_table(source, **proposed.to_dict())
+        table = again
+    return Detected(table, proposed, notes)
+
+
+def _is_worse(table: Table, before: Table) -> bool:
+    """Return whether a column that was numbers is text now."""
+    return any(
+        column.kind == "number" and table[name].kind == "text"
+        for name, column in before.columns.items()
+    )
+
+
+def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table, CsvDialect]:
+    """Read a file in which 1,234 may have two meanings: other numbers tell which, or the reader."""
+    try:
+        return read_table(source, **reading.to_dict()), reading
+    except AmbiguousError as error:
+        decimal: DecimalMark = "," if _header(source, reading).delimiter == ";" else "."
+        chosen = replace(reading, decimal=decimal)
+        means = "1.234" if decimal == "," else "1234"
+        other = "." if decimal == "," else ","
+        notes.append(f"{error}; read as 1,234 = {means} (else set data.decimal: {other!r})")
+        return read_table(source, **chosen.to_dict()), chosen
+
+
+def _header(source: str, reading: CsvDialect) -> Any:
+    with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
+        return read_header(TextSource(stream, source), reading.delimiter)
+
+
+def _encoding(source: str) -> str:
+    """Return the encoding of a file that is not UTF-8."""
+    with readable(source), opener(source)() as stream:
+        content = stream.read()
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    if wide := wide_encoding(content):
+        return wide
+    try:
+        content.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
+
+
+def _proposals(
+    table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str], group: str | None
+) -> CsvDialect:
+    """Return the reading with what the columns of texts imply."""
+    if table.decimal_commas and reading.decimal is None:
+        reading = replace(reading, decimal=",")
+    formats: dict[str, str] = {}
+    texts = {name: column for name, column in table.columns.items() if column.kind == "text"}
+    values = {*texts[group].used_levels()} if group in texts else set()
+    for name in sorted(texts, key=lambda name: name not in target):
+        levels = texts[name].used_levels()
+        gaps = [level for level in levels if level.lower() in GAPS and level not in values]
+        cells = [level for level in levels if level not in gaps]
+        known = list(dict.fromkeys(formats.values()))
+        fitting = next(_spellings(cells, reading, known), None) if cells else None
+        if fitting is not None and len(gaps) <= MAX_GAPS:
+            if form := fitting.date_format:
+                formats[name] = str(form)
+                if form not in known:
+                    notes.append(f"column {name!r}: dates are read as {form}")
+            reading = replace(fitting, date_format=None)
+            reading = replace(reading, na_values=(*dict.fromkeys([*reading.na_values, *gaps]),))
+            continue
+        if name in target:
+            values |= {*levels}
+        if cells and len(forms := _date_formats(cells)) > 1:
+            parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
+            notes.append(
+                f"column {name!r}: {cells[0]!r} can have {parts} first; to use it as a date set "
+                f"data.date_format to {' or '.join(forms)}"
+            )
+    for name, column in texts.items():
+        if gaps := [level for level in column.used_levels() if level in reading.na_values]:
+            rows = np.isin(column.values, [column.levels.index(gap) for gap in gaps])
+            spelled = " or ".join(map(repr, gaps))
+            cells_text = plural(int(rows.sum()), "cell")
+            notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
+    if len({*formats.values()}) > 1:
+        return replace(reading, date_format=formats)
+    return replace(reading, date_format=next(iter(formats.values()), None))
+
+
+def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
+    """Yield the readings under which all of these texts are numbers or dates, the nearest first.
+
+    `known` are the formats of dates of other columns.
+    """
+    none: frozenset[str] = frozenset()
+    if _cells.parse_numbers(cells, none, padded=False) is not None:
+        yield reading
+    if _cells.dates(cells, none) is not None:
+        yield reading
+    yield from (replace(reading, date_format=form) for form in known if _fits(cells, form))
+    for decimal, thousands in [(reading.decimal, reading.thousands), *NUMBER_MARKS]:
+        if reading.decimal not in (None, decimal) or reading.thousands not in (None, thousands):
+            continue
+        if isinstance(_cells.spelled_numbers(cells, decimal, thousands), list):
+            yield replace(reading, decimal=decimal, thousands=thousands)
+    if len(forms := _date_formats(cells)) == 1:
+        yield replace(reading, date_format=forms[0])
+
+
+def _date_formats(cells: list[str]) -> list[str]:
+    """Return the formats, of the form of the first text, under which all texts are dates."""
+    match = _DATE.fullmatch(cells[0].strip())
+    if match is None:
+        return []
+    first, mark, second, other, last, blank, seconds, half = match.groups()
+    clock = f"{blank}HH:MM{':SS' if seconds else ''}" if blank else ""
+    clock += half.replace(half.strip(), "AM") if half else ""
+    year = "yyyy" if len(last) == 4 else "yy"
+    if first.isalpha():
+        orders = [("month", "dd", year)]
+    elif second.isalpha():
+        orders = [("dd", "month", year)]
+    elif mark in " " or other != mark:
+        return []
+    elif len(first) == 4:
+        orders = [("yyyy", "mm", "dd")]
+    else:
+        orders = [("dd", "mm", year), ("mm", "dd", year)]
+        orders += [("yy", "mm", "dd")] if year == "yy" else []
+    forms = [f"{one}{mark}{two}{other}{three}{clock}" for one, two, three in orders]
+    return [form for form in forms if _fits(cells, form)]
+
+
+def _fits(cells: list[str], form: str) -> bool:
+    """Return whether all texts are dates of this format."""
+    try:
+        pattern = CsvDialect(date_format=form).date_pattern("")
+    except DataError:  # digits with nothing between them
+        return False
+    return _cells.dates(cells, frozenset(), pattern) is not None

@@ -1,0 +1,145 @@
+"""How the cells of a text table are spelled: its encoding, delimiter, numbers, dates and gaps."""
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias, get_args
+
+from mlpengine.core.errors import CallError, DataError
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.wording import hint
+from mlpengine.data.tables.cells import MISSING
+
+Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
+DecimalMark: TypeAlias = Literal[".", ","]
+Thousands: TypeAlias = Literal[",", ".", " ", "'"]
+
+NUMBER_MARKS: tuple[tuple[DecimalMark | None, Thousands | None], ...] = (
+    *((None, None), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")),
+)
+"""Marks of decimals and thousands that numbers may have, the commonest first."""
+
+DELIMITERS: tuple[str, ...] = get_args(Delimiter)
+_TOKENS = {
+    "yyyy": r"(?P<year>\d{4})",
+    "yy": r"(?P<short>\d{2})",
+    "month": r"(?P<name>[A-Za-z]{3,9})",
+    "mm": r"(?P<month>\d{1,2})",
+    "dd": r"(?P<day>\d{1,2})",
+    "HH": r"(?P<hour>\d{1,2})",
+    "MM": r"(?P<minute>\d{2})",
+    "SS": r"(?P<second>\d{2})",
+    "AM": r"(?P<half>[AaPp])[Mm]",
+}
+_TOKEN = re.compile("|".join(_TOKENS))
+
+
+@dataclass(frozen=True)
+class CsvDialect:
+    """How to read the cells of CSV, and of text columns in memory.
+
+    A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
+    Without `decimal`, a column in which 1,234 could be either is refused.
+
+    Args:
+        delimiter: Delimiter of CSV; by default inferred from the file.
+        decimal: Decimal mark; by default 1.5 and 1,5 are both read.
+        thousands: Mark between groups of three digits, if there is one.
+        text_encoding: Encoding of the file, such as cp1252 or utf-16.
+        na_values: Spellings of a missing cell besides NA, N/A, NaN, null, None, ?.
+        date_format: Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy,
+            dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ.
+
+    Raises: DataError for a value that is none of these.
+    """
+
+    delimiter: Delimiter | None = None
+    decimal: DecimalMark | None = None
+    thousands: Thousands | None = None
+    text_encoding: str = "utf-8"
+    na_values: tuple[str, ...] = ()
+    date_format: str | dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("delimiter", self.delimiter, DELIMITERS)
+        _one_of("decimal", self.decimal, get_args(DecimalMark))
+        _one_of("thousands", self.thousands, get_args(Thousands))
+        if self.thousands and self.thousands == (self.decimal or "."):
+            raise DataError(f"thousands: must differ from decimal (both {self.thousands!r})")
+        try:
+            codecs.lookup(self.text_encoding)
+            "".encode(self.text_encoding)
+        except (LookupError, ValueError, TypeError):
+            raise DataError(
+                f"text_encoding: must be one that Python knows, such as utf-8, cp1252 or utf-16 "
+                f"({self.text_encoding!r})"
+            ) from None
+        _ = self._date_patterns
+
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        """All spellings of a missing cell."""
+        return MISSING | frozenset(value.strip() for value in self.na_values)
+
+    def date_pattern(self, column: str) -> re.Pattern[str] | None:
+        """Return what dates of a column match by `date_format`; None if it has none."""
+        return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
+
+    @cached_property
+    def _date_patterns(self) -> dict[str, re.Pattern[str]]:
+        """What dates match, by column, or under an empty name for all."""
+        if self.date_format is None:
+            return {}
+        if isinstance(self.date_format, dict):
+            return {name: _date_pattern(form) for name, form in self.date_format.items()}
+        return {"": _date_pattern(self.date_format)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options that are not the defaults, ready for JSON."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value != getattr(DEFAULT, name)
+        }
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
+        """Return what `to_dict` returned.  Raises: DataError."""
+        given: dict[str, Any] = dict(options)
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in given if name not in known]:
+            name, value = unknown[0], given[unknown[0]]
+            raise CallError(
+                f"table: has no option {name!r} (got {value!r:.60}){hint(name, known)}; the "
+                f"options of text are {', '.join(known)}; write "
+                "read_table('data.csv', delimiter=';')"
+            )
+        if "na_values" in given:
+            given["na_values"] = tuple(given["na_values"])
+        return cls(**given)
+
+
+def _date_pattern(form: str) -> re.Pattern[str]:
+    tokens = _TOKEN.findall(form)
+    apart = "month" in tokens or re.search(r"[a-z][^A-Za-z0-9]+[a-z]", form)
+    parts = (("yyyy", "yy"), ("month", "mm"), ("dd",))
+    one_of_each = all(sum(tokens.count(token) for token in part) == 1 for part in parts)
+    whole = one_of_each and ("AM" not in tokens or "HH" in tokens)
+    if not (whole and apart) or len(set(tokens)) < len(tokens):
+        raise DataError(
+            "date_format: needs yyyy, mm and dd with something between them, and HH with AM, "
+            f"such as mm/dd/yyyy, dd-month-yy or mm/dd/yyyy HH:MM AM ({form!r})"
+        )
+    return re.compile(_TOKEN.sub(lambda token: _TOKENS[token[0]], re.escape(form)))
+
+
+def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        listed = ", ".join(map(repr, known))
+        raise DataError(f"{name}: must be one of {listed} ({value!r})")
+
+
+DEFAULT = CsvDialect()
+"""What a file alone determines."""

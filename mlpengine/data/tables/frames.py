@@ -1,0 +1,238 @@
+"""Tables from what Python programs hold: data frames, columns by name, rows by name, arrays."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.buffers import with_missing
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.data.tables._csv import CsvOptions, text_column
+from mlpengine.data.tables.cells import FIRST_INEXACT
+from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.table import Column, Table, column_of, number_text
+
+_FIRST_DAY = date(1970, 1, 1)
+_GAPS = ("NAType", "NaTType")
+"""Names of the types of pandas' missing cells, whose comparisons have no truth value."""
+
+
+def as_table(
+    data: Any,
+    *,
+    names: Sequence[str] | None = None,
+    source: str = "table",
+    text: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    **spelling: Any,
+) -> Table:
+    """Return data as a table: a data frame, columns or rows by name, or a matrix.
+
+    A data frame is that of pandas, polars or pyarrow; columns are a mapping of names to sequences,
+    rows a list of mappings of the same names, and a mapping of names to single cells is one row.
+    `names` are the columns of a matrix, and the only ones that every row must have, if they are
+    given; an empty list is a table of them without rows. Text is read as `read_table` reads CSV,
+    with the same arguments: numbers, dates and true/false are recognized unless the column is among
+    `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts unless it is among
+    `numbers`. None, NaN, NaT and what is masked are missing cells.
+
+    >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
+    Table('table', 2 rows, 2 columns)
+
+    Raises: DataError for anything else, and for a cell of no known type.
+    """
+    if isinstance(data, Table):
+        return data
+    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers)
+    if isinstance(data, str | bytes | os.PathLike):
+        raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
+    if isinstance(data, Mapping):
+        columns = {str(name): values for name, values in data.items()}
+        if columns and all(map(is_cell, columns.values())):
+            columns = {name: [value] for name, value in columns.items()}
+    elif _is_frame(data):
+        columns = _frame_columns(data, source)
+    elif isinstance(data, Sequence) and not data:
+        if names is None:
+            raise DataError(f"{source}: at least one row is needed (got an empty list)")
+        columns = {name: [] for name in names}
+    elif isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        columns = _columns_of_rows(data, names, source)
+    else:
+        return _matrix(data, names, source)
+    if not columns:
+        raise DataError(f"{source}: columns are needed (got none)")
+    return Table(
+        {name: _column(values, name, source, options) for name, values in columns.items()}, source
+    )
+
+
+def is_cell(value: Any) -> bool:
+    """Return whether a value is a single cell and not a column of cells."""
+    return isinstance(value, str | bytes) or not hasattr(value, "__len__")
+
+
+def categorical_columns(data: Any) -> list[str]:
+    """Return the columns of a data frame that have a categorical dtype."""
+    if isinstance(data, Mapping) or not _is_frame(data) or not hasattr(data, "columns"):
+        return []
+    return [str(name) for name in data.columns if _is_categorical(data[name])]
+
+
+def _is_frame(data: Any) -> bool:
+    """Return whether it is a data frame.  Raises: DataError for one that has no rows yet."""
+    if type(data).__name__ == "LazyFrame":
+        raise DataError("table: must hold its rows (got a LazyFrame); write table.collect()")
+    return hasattr(data, "columns") or hasattr(data, "column_names")
+
+
+def _is_categorical(values: Any) -> bool:
+    return str(getattr(values, "dtype", "")).lower().startswith(("category", "categorical", "enum"))
+
+
+def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
+    given = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    names = list(map(str, given))
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise DataError(f"{source}: every column needs a name of its own ({', '.join(twice)})")
+    return {name: frame[key] for name, key in zip(names, given, strict=True)}
+
+
+def _columns_of_rows(
+    rows: Sequence[Mapping[Any, Any]], names: Sequence[str] | None, source: str
+) -> dict[str, Any]:
+    known = dict.fromkeys(name for row in rows for name in row)
+    needed = [name for name in known if names is None or str(name) in names]
+    for number, row in enumerate(rows, 1):
+        if lacking := [name for name in needed if name not in row]:
+            raise DataError(
+                f"{source}: row {number}: {', '.join(map(repr, lacking))} must be there, as in "
+                f"other rows (it has {', '.join(map(repr, row)) or 'nothing'}); None is a missing "
+                "cell"
+            )
+    return {str(name): [row.get(name) for row in rows] for name in known}
+
+
+def _matrix(data: Any, names: Sequence[str] | None, source: str) -> Table:
+    try:
+        matrix = np.asarray(with_missing(data))
+    except ValueError as error:
+        raise DataError(f"{source}: rows must have equal lengths ({error})") from None
+    if matrix.dtype.kind not in "biuf" or matrix.ndim != 2:
+        raise DataError(
+            f"{source}: a data frame, columns by name, rows by name or a matrix of numbers is "
+            f"needed (got {type(data).__name__} of {matrix.dtype}, shape {matrix.shape})"
+        )
+    if names is not None and matrix.shape[1] != len(names):
+        raise DataError(
+            f"{source}: a matrix needs a column for each of {', '.join(map(repr, names[:20]))} "
+            f"(got {matrix.shape[1]} for {len(names)})"
+        )
+    return Table.from_arrays(matrix, names=names, source=source)
+
+
+def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
+    where = f"{source}: column {name!r}"
+    if isinstance(values, Column):
+        return values
+    if isinstance(values, list | tuple):
+        nested = {kind for kind in set(map(type, values)) if not issubclass(kind, str | bytes)}
+        nested = {kind for kind in nested if hasattr(kind, "__len__")}
+        for row, cell in enumerate(values if nested else ()):
+            if type(cell) in nested and getattr(cell, "shape", True) != ():
+                raise _no_cell(cell, where, row)
+    values = with_missing(values)
+    array = np.asarray(values)
+    if array.ndim == 0:
+        text = "as many cells as in other columns are needed"
+        raise DataError(f"{where}: {text} (one, {values!r:.40})")
+    if array.ndim != 1:
+        raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
+    kind = array.dtype.kind
+    given_as_float = kind == "f" and isinstance(values, np.ndarray)  # NumPy has rounded nothing
+    if kind in "iuf" and not (name in options.numbers or given_as_float):
+        with np.errstate(over="ignore"):  # beyond float16
+            kind = "O" if ((array >= FIRST_INEXACT) | (array <= -FIRST_INEXACT)).any() else kind
+    if kind in "biufM":
+        return column_of(array, where)
+    as_text = name in options.text or _is_categorical(values)
+    ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
+    cells = next((way() for way in ways if way is not None), None) or array.tolist()
+    if isinstance(values, list | tuple):
+        cells = list(values)  # NumPy would turn numbers beside text into text
+    return _of_cells(cells, name, where, as_text, options)
+
+
+def _of_cells(
+    cells: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
+) -> Column:
+    """Return a column of Python objects, in the kind that all of them are."""
+    gaps = [_is_missing(cell) for cell in cells]
+    known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
+    missing = np.array(gaps, bool)
+    if all(isinstance(cell, bool | np.bool_) for cell in known):
+        return Column(_spread(known, missing), "boolean" if known else "number")
+    whole = [cell for cell in known if isinstance(cell, int | np.integer)]
+    is_exact = name in options.numbers or all(abs(int(cell)) < FIRST_INEXACT for cell in whole)
+    if is_exact and all(isinstance(cell, int | float | Decimal | np.number) for cell in known):
+        try:
+            return Column(_spread(known, missing))
+        except OverflowError:
+            raise DataError(f"{where}: numbers must fit into float64") from None
+    if all(isinstance(cell, date) for cell in known):
+        return Column(_spread([_seconds(cell) for cell in known], missing), "date")
+    if all(isinstance(cell, time) for cell in known):  # on the first day, as in CSV
+        moments = [datetime.combine(_FIRST_DAY, cell) for cell in known]
+        return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
+    if all(isinstance(cell, timedelta) for cell in known):
+        return Column(_spread([cell.total_seconds() for cell in known], missing))
+    texts = [_text(cell, where, row) for row, cell in enumerate(cells)]
+    return text_column(texts, name, where, options, as_text)
+
+
+def _spread(known: Sequence[Any], missing: Array) -> Array:
+    values = np.full(len(missing), np.nan)
+    values[~missing] = np.fromiter(map(float, known), np.float64, len(known))
+    return values
+
+
+def _is_missing(cell: Any) -> bool:
+    if cell is None or type(cell).__name__ in _GAPS:
+        return True
+    return isinstance(cell, float) and isnan(cell)
+
+
+def _seconds(moment: date) -> float:
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _text(cell: Any, where: str, row: int) -> str:
+    """Return a cell as CSV would hold it."""
+    if isinstance(cell, str):
+        return cell
+    if _is_missing(cell):
+        return ""
+    if isinstance(cell, bool | np.bool_):
+        return number_text("boolean", float(cell))
+    if isinstance(cell, int | np.integer):
+        return str(cell)
+    if isinstance(cell, float | np.number):
+        return number_text("number", float(cell))
+    if isinstance(cell, date | Decimal):
+        return str(cell)
+    raise _no_cell(cell, where, row)
+
+
+def _no_cell(cell: Any, where: str, row: int) -> DataError:
+    return DataError(
+        f"{where}, row {row + 1}: a number, boolean, date or text is needed "
+        f"({type(cell).__name__} {cell!r:.40})"
+    )

@@ -1,0 +1,314 @@
+"""Columns of a table in a file, read from it when they are used: for tables larger than memory.
+
+A file of columns is written once from a CSV or Parquet file and used by later runs.  Its name has
+a digest of the source's path, size and time of change and of how it is read.
+"""
+
+import json
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeAlias
+from weakref import finalize
+
+import numpy as np
+
+from mlpengine.core import system
+from mlpengine.core.files import (
+    locked,
+    make_directory,
+    read_file,
+    write_all,
+    write_atomically,
+    writing,
+)
+from mlpengine.core.spec import Array
+from mlpengine.data.tables.table import Column, ColumnKind, Table
+
+FILE_VERSION = 1
+MAP_GRANULARITY = mmap.ALLOCATIONGRANULARITY
+COLUMNS, ROWS, DESCRIPTION, LOCK, PART = ".columns", ".rows", ".json", ".lock", ".part"
+_PREPARED = re.compile(r".*-[0-9a-f]{16}\.(columns|rows)\.lock")
+"""The name of the lock beside a prepared file; it stays where the file could not be written."""
+
+Segment: TypeAlias = tuple[int, int]
+"""Offset and number of bytes of some values in a file."""
+
+
+class OpenFile:
+    """A file that is open for reading as long as something refers to it, even if it is removed."""
+
+    def __init__(self, path: Path) -> None:
+        with writing(path, "read"):
+            self.descriptor = system.open_file(path, os.O_RDONLY)
+        self.path, self.size = path, os.fstat(self.descriptor).st_size
+        finalize(self, os.close, self.descriptor)
+
+    def values(self, dtype: np.dtype[Any], offset: int, count: int) -> Array:
+        """Return values of the file as a read-only array that is mapped, not read."""
+        if not count:
+            return np.empty(0, dtype)
+        size = count * dtype.itemsize
+        mapped = mmap.mmap(self.descriptor, size, offset=offset, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype)
+
+
+class StoredColumn(Column):
+    """A column whose values are mapped from a file each time that they are used."""
+
+    __slots__ = ("_count", "_dtype", "_offset", "file")
+    file: OpenFile
+    _offset: int
+    _count: int
+    _dtype: np.dtype[Any]
+
+    def __init__(
+        self,
+        file: OpenFile,
+        offset: int,
+        count: int,
+        dtype: str,
+        kind: ColumnKind,
+        levels: Sequence[str],
+    ) -> None:
+        for name, value in (
+            ("file", file), ("_offset", offset), ("_count", count), ("_dtype", np.dtype(dtype)),
+            ("kind", kind), ("levels", tuple(levels)),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    @property
+    def values(self) -> Array:
+        """The values, mapped from the file."""
+        return self.file.values(self._dtype, self._offset, self._count)
+
+
+def stored_file(table: Table) -> OpenFile | None:
+    """Return the file that the columns of a table are in; None for a table in memory."""
+    files = (one.file for one in table.columns.values() if isinstance(one, StoredColumn))
+    return next(files, None)
+
+
+class Spill:
+    """Takes the values of columns as they are read, block by block, into one file.
+
+    A second file takes the finished columns, one after the other.  Of those that are `skipped` no
+    cell is kept.
+    """
+
+    def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
+        self.path, self.skipped = path, skipped
+        self._values, self._columns = -1, -1
+        with writing(path):
+            self._columns = system.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self._end, self.rows = 0, 0
+        self.described: dict[str, dict[str, Any]] = {}
+
+    def restart(self) -> None:
+        """Forget the values that were written, as the file is read again."""
+        self._close_values()
+        temporary = self.path.with_name(f"{self.path.name}.values{PART}")
+        with writing(temporary):
+            self._values = system.open_unnamed(temporary)
+        self._written = 0
+
+    def write(self, values: Array) -> Segment:
+        """Write values of a column; return where they are."""
+        data = np.ascontiguousarray(values).view(np.uint8).data
+        with writing(self.path):
+            write_all(self._values, data)
+        segment = self._written, len(data)
+        self._written += len(data)
+        return segment
+
+    def read(self, segments: Sequence[Segment], dtype: np.dtype[Any]) -> Array:
+        """Return the values of a column, of all its segments."""
+        out = np.empty(sum(size for _, size in segments) // dtype.itemsize, dtype)
+        view, start = out.view(np.uint8).data, 0
+        with writing(self.path, "read"):
+            for offset, size in segments:
+                read_exactly(self._values, view[start : start + size], offset)
+                start += size
+        return out
+
+    def keep(self, name: str, column: Column) -> None:
+        """Write a finished column."""
+        values = np.ascontiguousarray(column.values)
+        start = -(-self._end // MAP_GRANULARITY) * MAP_GRANULARITY
+        with writing(self.path):
+            os.lseek(self._columns, start, os.SEEK_SET)
+            write_all(self._columns, values.view(np.uint8).data)
+        self._end, self.rows = start + values.nbytes, len(values)
+        self.described[name] = {
+            "offset": start,
+            "count": len(values),
+            "dtype": values.dtype.str,
+            "kind": column.kind,
+            "levels": column.levels,
+        }
+
+    def skip(self, name: str) -> None:
+        """Note a column of which no cell is kept."""
+        self.described[name] = {}
+
+    def close(self) -> None:
+        """Have the finished columns on disk and close the files."""
+        self._close_values()
+        if self._columns >= 0:
+            descriptor, self._columns = self._columns, -1
+            with writing(self.path):
+                os.fsync(descriptor)
+                os.close(descriptor)
+
+    def _close_values(self) -> None:
+        if self._values >= 0:
+            descriptor, self._values = self._values, -1
+            os.close(descriptor)
+
+
+def read_exactly(descriptor: int, view: memoryview, offset: int) -> None:
+    """Fill a view with bytes of a file.  Raises: OSError if the file is too short."""
+    start = 0
+    while start < len(view):
+        count = system.read_into(descriptor, view[start:], offset + start)
+        if not count:
+            raise OSError(None, "the file is shorter than when it was written")
+        start += count
+
+
+Reader: TypeAlias = Callable[[str, Spill], Table]
+"""Reads a file into a spill; returns a table without columns, with the places of its rows."""
+
+
+def stored_table(
+    path: Path, directory: Path, how: Mapping[str, Any], read: Reader, skip: frozenset[str]
+) -> Table:
+    """Return a table whose columns are in a file below `directory`, which is written if need be.
+
+    `how` is everything that decides what `read` makes of the file at `path`. All cells of the
+    columns `skip` are missing.
+
+    Raises: DataError as the reader; RunError if the file cannot be written.
+    """
+    state = path.stat()
+    given = {
+        "version": FILE_VERSION,
+        "source": os.path.abspath(path),
+        "size": state.st_size,
+        "changed": state.st_mtime_ns,
+        "skipped": sorted(skip),
+        **how,
+    }
+    target = directory / f"{path.stem[:60]}-{short_digest(given)}{COLUMNS}"
+    with preparing(target):
+        if read_description(target) is None:
+            _write(path, target, given, read, skip)
+        return _opened(target, str(path))
+
+
+def _write(
+    path: Path, target: Path, given: Mapping[str, Any], read: Reader, skip: frozenset[str]
+) -> None:
+    """Read a file block by block and write its columns, whole or not at all."""
+    spill = Spill(part_of(target), skip)
+    try:
+        table = read(str(path), spill)
+        if table.origin is not None:
+            spill.keep("", Column(table.origin))  # a name that no column has
+        spill.close()
+        description = {
+            "columns": spill.described,
+            "rows": spill.rows,
+            "first_line": table.first_line,
+            "decimal_commas": table.decimal_commas,
+            "given": given,
+        }
+        complete_file(target, description)
+    finally:
+        spill.close()
+        part_of(target).unlink(missing_ok=True)
+
+
+def _opened(target: Path, source: str) -> Table:
+    description = json.loads(read_file(target.with_suffix(DESCRIPTION)))
+    file = OpenFile(target)
+    gaps = Column(np.broadcast_to(np.nan, description["rows"]))
+    columns = {
+        name: StoredColumn(
+            file, one["offset"], one["count"], one["dtype"], one["kind"], one["levels"]
+        )
+        if one
+        else gaps
+        for name, one in description["columns"].items()
+    }
+    origin = columns.pop("", None)
+    table = Table(
+        columns,
+        source,
+        first_line=description["first_line"],
+        origin=None if origin is None else origin.values,
+    )
+    table.decimal_commas = description["decimal_commas"]
+    return table
+
+
+def short_digest(given: Mapping[str, Any]) -> str:
+    """Return a short name for plain data."""
+    return sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def part_of(target: Path) -> Path:
+    """Return the name of a file while it is being written."""
+    return target.with_name(target.name + PART)
+
+
+def complete_file(target: Path, description: Mapping[str, Any]) -> None:
+    """Give a file that is written its name, and then its description, which makes it valid."""
+    with writing(target):
+        system.replace(part_of(target), target)
+        description = {**description, "bytes": target.stat().st_size}
+    write_atomically(target.with_suffix(DESCRIPTION), json.dumps(description).encode())
+
+
+def read_description(target: Path) -> dict[str, Any] | None:
+    """Return the description of a file that is whole, else None."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        description: dict[str, Any] = json.loads(target.with_suffix(DESCRIPTION).read_bytes())
+        if description["bytes"] == target.stat().st_size:
+            return description
+    return None
+
+
+@contextmanager
+def preparing(target: Path) -> Iterator[None]:
+    """Keep other processes from writing a file."""
+    make_directory(target.parent)
+    with locked(target.with_name(target.name + LOCK), wait=True):
+        yield
+
+
+def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
+    """Remove the prepared files of a directory, except those that are being written.
+
+    Returns the size of each file that was removed, and the number of those in use.
+    """
+    removed, in_use = {}, 0
+    locks = sorted(directory.iterdir()) if directory.is_dir() else []
+    for lock in locks:
+        if not _PREPARED.fullmatch(lock.name):
+            continue
+        with writing(lock, "removed"), locked(lock, wait=False, remove=True) as is_free:
+            if not is_free:
+                in_use += 1
+                continue
+            target = lock.with_suffix("")
+            for path in (target, part_of(target)):
+                if path.exists():
+                    removed[path] = path.stat().st_size
+                    path.unlink()  # not on Windows, if a run uses it
+            target.with_suffix(DESCRIPTION).unlink(missing_ok=True)
+    return removed, in_use

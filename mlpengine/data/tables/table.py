@@ -1,0 +1,344 @@
+"""Tables in memory: named columns of numbers or of coded text, and their origin."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+from unicodedata import normalize
+
+import numpy as np
+
+from mlpengine.core.buffers import with_missing
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import nearest, plural
+from mlpengine.data.tables.dialect import DELIMITERS
+
+ColumnKind = Literal["number", "boolean", "date", "text"]
+
+MAX_COLUMNS = 100_000
+"""Maximum number of columns: a wider file is damaged or hostile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    `values` holds numbers with NaN where a cell is missing (booleans as 0 and 1, dates as
+    seconds since 1970), or, when `kind` is "text", int32 codes into `levels`, -1 where missing.
+    """
+
+    values: Array
+    kind: ColumnKind = "number"
+    levels: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> Array:
+        """One bool per row: whether the cell is missing."""
+        if self.kind == "text":
+            return self.values < 0
+        if self.values.dtype.kind == "f":
+            return np.isnan(self.values)
+        return np.zeros(len(self.values), bool)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is a column of numbers, all of them whole."""
+        if self.kind != "number":
+            return False
+        if self.values.dtype.kind != "f":
+            return True
+        present = self.values[np.isfinite(self.values)]
+        return bool(len(present) and (present == np.floor(present)).all())
+
+    def distinct(self) -> Array:
+        """Return the distinct values (or codes) that occur, sorted, without the missing one."""
+        if self.kind == "text":
+            return np.flatnonzero(np.bincount(self.values[self.values >= 0])).astype(np.int32)
+        ordered = np.sort(self.values[~self.missing])  # many times faster than np.unique
+        distinct: Array = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+        return distinct
+
+    def used_levels(self) -> list[str]:
+        """Return the levels that occur, in their order."""
+        return [self.levels[code] for code in self.distinct()]
+
+    def take(self, rows: Array | slice) -> "Column":
+        """Return the column at these rows."""
+        return Column(self.values[rows], self.kind, self.levels)
+
+    def cell(self, row: int) -> str:
+        """Return one cell as text, empty if it is missing."""
+        value = self.values[row]
+        if self.kind == "text":
+            return self.levels[value] if value >= 0 else ""
+        return "" if value != value else number_text(self.kind, float(value))
+
+
+def number_text(kind: ColumnKind, value: float) -> str:
+    """Return a value of a number, boolean or date column in its usual notation."""
+    if kind == "boolean":
+        return "true" if value else "false"
+    if kind == "date":
+        moment = np.datetime64(round(value * 1e6), "us")
+        return str(moment.astype("datetime64[s]") if value == round(value) else moment)
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+class Block(NamedTuple):
+    """A matrix, possibly memory-mapped, of which columns of a table are views."""
+
+    matrix: Array
+    positions: dict[str, int]
+
+
+class Table:
+    """Columns of equal length in order, read from `source`; never changed once built.
+
+    `first_line` is the line of row 0 in the file, if each row has a line; `origin` holds the
+    numbers of the rows in the source, if these are not all rows.
+
+    Attributes:
+        decimal_commas: whether a column of the file that was read has numbers written like 1,5.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        source: str = "table",
+        *,
+        first_line: int | None = None,
+        origin: Array | None = None,
+        block: Block | None = None,
+    ) -> None:
+        self.columns = dict(columns)
+        self.source = source
+        self.first_line = first_line
+        self.origin = origin
+        self.block = block
+        self.decimal_commas = False
+        if len(self.columns) > MAX_COLUMNS:
+            raise DataError(
+                f"{source}: at most {MAX_COLUMNS:,} columns are read ({len(self.columns):,})"
+            )
+        lengths = {name: len(column.values) for name, column in self.columns.items()}
+        self.n_rows = next(iter(lengths.values()), 0)
+        for name, length in lengths.items():
+            if length != self.n_rows:
+                raise DataError(
+                    f"{source}: columns must have equal lengths "
+                    f"({self.names[0]!r} has {self.n_rows}, {name!r} has {length})"
+                )
+
+    @property
+    def names(self) -> list[str]:
+        """The column names in order."""
+        return list(self.columns)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns
+
+    def __getitem__(self, name: str) -> Column:
+        self.require([name])
+        return self.columns[name]
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        size = f"{plural(self.n_rows, 'row')}, {plural(len(self.columns), 'column')}"
+        return f"Table({self.source!r}, {size})"
+
+    def require(
+        self, names: Iterable[str], purpose: str = "", *, taken: Collection[str] = ()
+    ) -> None:
+        """Check that these columns exist.
+
+        Raises: DataError naming every missing column and the nearest name that exists, which is
+            neither one of the others nor `taken`, such as the target.
+        """
+        wanted = dict.fromkeys(names)
+        if wanted.keys() <= self.columns.keys():
+            return  # before anything that takes a time by the columns of the table
+        problems = []
+        free = [name for name in self.names if name not in wanted and name not in taken]
+        for name in wanted:
+            if name not in self.columns:
+                near = None if self.header_hint else nearest(name, free)
+                if near and normalize("NFC", near) == normalize("NFC", name):  # they look alike
+                    problems.append(f"{name!a} (it has {near!a}, another Unicode form of it)")
+                    continue
+                free = [other for other in free if other != near]
+                problems.append(f"{name!r}" + (f" (did you mean {near!r}?)" if near else ""))
+        have = ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
+        hint = self.header_hint
+        what = f"{purpose} needs column" if purpose else "no column"
+        raise DataError(f"{self.source}: {what} {', '.join(problems)}; it has {have}{hint}")
+
+    @property
+    def header_hint(self) -> str:
+        """What may be wrong with a header in which columns are not found, or ""."""
+        if self.first_line is None:
+            return ""
+        first = self.names[0]
+        marks = [mark for mark in DELIMITERS if mark in first]
+        if len(self.names) == 1 and marks:
+            return f"; its header is one cell, {first!r:.60}: set data.delimiter: {marks[0]!r}"
+        numbers = sum(name.lstrip("+-").replace(".", "", 1).isdigit() for name in self.names)
+        if 2 * numbers < len(self.names):
+            return ""
+        return "; its first line looks like data: add a header line that names the columns"
+
+    def select(self, names: Iterable[str]) -> "Table":
+        """Return a table of these columns, in this order."""
+        wanted = list(names)
+        self.require(wanted)
+        columns = {name: self.columns[name] for name in wanted}
+        return Table(
+            columns,
+            self.source,
+            first_line=self.first_line,
+            origin=self.origin,
+            block=self.block,
+        )
+
+    def drop(self, names: Iterable[str]) -> "Table":
+        """Return a table without these columns."""
+        gone = set(names)
+        self.require(gone)
+        return self.select(name for name in self.columns if name not in gone)
+
+    def rows(self, index: Array) -> "Table":
+        """Return a table of these rows (row numbers or a mask)."""
+        columns = {name: column.take(index) for name, column in self.columns.items()}
+        if self.origin is not None:
+            origin = self.origin[index]
+        else:  # row numbers are not copied: there may be as many as memory holds
+            origin = np.flatnonzero(index) if index.dtype == bool else index
+        return Table(columns, self.source, first_line=self.first_line, origin=origin)
+
+    @property
+    def numbering(self) -> str:
+        """The unit of `row_numbers`: "line" of the file if that is known, else "row"."""
+        return "row" if self.first_line is None else "line"
+
+    def row_numbers(self) -> Array:
+        """Return the number of each row for users: its line in the file, or counted from 1."""
+        rows = np.arange(self.n_rows) if self.origin is None else self.origin
+        return rows + (1 if self.first_line is None else self.first_line)
+
+    def place(self, row: int) -> str:
+        """Return the place of a row, for a message: its line in the file if that is known."""
+        number = row if self.origin is None else int(self.origin[row])
+        return f"{self.numbering} {number + (self.first_line or 1)}"
+
+    def where(self, name: str, row: int | None = None) -> str:
+        """Return the start of a message about a column, and about one row of it if given."""
+        place = "" if row is None else f"{self.place(row)}, "
+        return f"{self.source}: {place}column {name!r}"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: object,
+        y: object = None,
+        *,
+        names: Sequence[str] | None = None,
+        source: str = "array",
+    ) -> "Table":
+        """Return a table of the columns of `x`, then of `y`, without copying numbers.
+
+        Columns are called "x0", "x1", ... unless `names` are given; `y` is called "y", or
+        "y0", "y1", ... if it has several columns.
+
+        Raises: DataError unless both are 1-D or 2-D arrays of equal length.
+        """
+        features = np.asarray(with_missing(x))
+        columns = _matrix_columns(features, "x", names, source)
+        block = None
+        if features.ndim == 2 and features.dtype.kind in "iuf":
+            block = Block(features, {name: i for i, name in enumerate(columns)})
+        if y is not None:
+            array = np.asarray(with_missing(y))
+            labels = ["y"] if array.ndim == 1 else None
+            targets = _matrix_columns(array, "y", labels, source)
+            for name in columns.keys() & targets.keys():
+                raise DataError(f"{source}: names: {name!r} is what a column of y is called")
+            columns |= targets
+        return cls(columns, source, block=block)
+
+    def join(self, other: "Table") -> "Table":
+        """Return a table with the columns of both, row by row.
+
+        Raises: DataError if they share a name or differ in length.
+        """
+        shared = sorted(set(self.names) & set(other.names))
+        if shared:
+            raise DataError(f"{self.source}, {other.source}: both have columns {shared}")
+        return Table(
+            self.columns | other.columns,
+            self.source,
+            first_line=self.first_line,
+            origin=self.origin,
+            block=self.block,
+        )
+
+
+_DATE_RANGE = np.array([-290_000, 290_000], "datetime64[Y]").astype("datetime64[us]")
+"""The first and the last date that is read; 64 bits of microseconds hold 2,277 years more."""
+
+
+def column_of(values: Array, where: str) -> Column:
+    """Return a 1-D array of numbers, booleans, text or dates as a column.
+
+    Raises: DataError for any other dtype.
+    """
+    kind = values.dtype.kind
+    if kind == "b":
+        return Column(values.astype(np.float64), "boolean")
+    if kind in "iuf":
+        return Column(values)
+    if kind == "M":
+        held = ~np.isnat(values)
+        seconds = np.where(held, np.inf, np.nan)
+        if np.can_cast(values.dtype, _DATE_RANGE.dtype, "safe"):  # a finer unit holds fewer years
+            first, last = _DATE_RANGE.astype(values.dtype)
+            held = (values >= first) & (values <= last)
+        seconds[held] = values[held].astype(_DATE_RANGE.dtype).astype(np.float64) / 1e6
+        return date_column(seconds, where)
+    if kind in "UT" or (kind == "O" and all(isinstance(value, str) for value in values)):
+        levels, codes = np.unique(values, return_inverse=True)
+        return Column(codes.astype(np.int32), "text", tuple(map(str, levels)))
+    raise DataError(f"{where}: numbers, booleans, dates or text are needed (dtype {values.dtype})")
+
+
+def date_column(seconds: Array, where: str) -> Column:
+    """Return seconds since 1970, NaN where missing, as a column of dates.
+
+    Raises: DataError for a date that 64 bits of microseconds cannot hold.
+    """
+    wrong = np.flatnonzero(np.abs(seconds) >= 2.0**63 / 1e6)
+    if len(wrong):
+        raise DataError(f"{where}: row {wrong[0] + 1}: dates must lie within 290,000 years of 1970")
+    return Column(seconds, "date")
+
+
+def _matrix_columns(
+    matrix: Array, prefix: str, names: Sequence[str] | None, source: str
+) -> dict[str, Column]:
+    if matrix.ndim not in (1, 2) or 0 in matrix.shape[1:]:
+        raise DataError(f"{source}: {prefix} must be 1-D, or 2-D with columns ({matrix.shape})")
+    columns = matrix[:, None] if matrix.ndim == 1 else matrix
+    if columns.shape[1] > MAX_COLUMNS:
+        raise DataError(
+            f"{source}: at most {MAX_COLUMNS:,} columns are read ({columns.shape[1]:,})"
+        )
+    labels = [f"{prefix}{i}" for i in range(columns.shape[1])] if names is None else list(names)
+    if len(labels) != columns.shape[1] or len(set(labels)) != len(labels):
+        raise DataError(
+            f"{source}: one distinct name per column is needed "
+            f"({len(set(labels))} distinct names for {plural(columns.shape[1], 'column')})"
+        )
+    return {
+        name: column_of(columns[:, i], f"{source}: column {name!r}")
+        for i, name in enumerate(labels)
+    }

@@ -1,0 +1,245 @@
+"""What differs between systems is asked of one module, which keeps its promises on each."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import mlpengine
+import mlpengine_cli
+from mlpengine.core import system
+from mlpengine.training.checkpoint import Checkpoints
+
+PACKAGES = tuple(Path(m.__path__[0]) for m in (mlpengine, mlpengine_cli))
+DIFFERS = re.compile(
+    r"sys\.platform|os\.name\b|platform\.system\(|hasattr\((os|signal|sys|time|mmap)\b"
+    r"|getattr\((os|signal|time|mmap)\b|import (fcntl|msvcrt|resource|termios|winreg)\b"
+    r"|\bO_[A-Z]*(FOLLOW|CLOEXEC|DIRECTORY|BLOCK|BINARY|TEMPORARY)|\bSIG(HUP|BREAK|KILL|USR)"
+    r"|os\.(setsid|killpg|fork|getuid|mkfifo|fchmod|p(read|write)v?)\b"
+    r"|os\.(sched|memfd|pidfd|posix)_|[\"']/(proc|sys|dev)/"
+)
+
+
+def asked(text):
+    """Return what a module asks of the system."""
+    return sorted({match.group() for match in DIFFERS.finditer(text)})
+
+
+def test_no_other_module_asks_for_the_system():
+    files = [path for root in PACKAGES for path in root.rglob("*.py")]
+    answers = {path.name: asked(path.read_text(encoding="utf-8")) for path in files}
+    assert [name for name, words in answers.items() if words] == ["system.py"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if sys.platform == "win32":',
+        'if os.name != "posix":',
+        'platform.system() == "Darwin"',
+        'hasattr(os, "memfd_create")',
+        'getattr(signal, "SIGHUP", None)',
+        "import fcntl",
+        "os.O_RDONLY | os.O_NOFOLLOW",
+        "os.O_NONBLOCK",
+        "os.pread(file, 1, 0)",
+        "os.sched_getaffinity(0)",
+        "os.setsid()",
+        "signal.SIGKILL",
+        'open("/proc/self/status")',
+    ],
+)
+def test_a_module_that_asks_is_noticed(line):
+    assert asked(line)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Give a function that opens the file `name` of an empty directory; close what it opened."""
+    descriptors = []
+
+    def call(name="file", flags=os.O_RDWR | os.O_CREAT, **options):
+        descriptors.append(system.open_file(tmp_path / name, flags, **options))
+        return descriptors[-1]
+
+    yield call
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_bytes_are_written_as_they_are(opened, tmp_path):
+    content = b"a\nb\r\n\x1ac\n"
+    os.write(opened(), content)
+    assert (tmp_path / "file").read_bytes() == content
+    assert os.read(opened(flags=os.O_RDONLY), 100) == content
+
+
+def test_a_read_at_an_offset_leaves_the_position(opened):
+    file = opened()
+    os.write(file, b"0123456789")
+    os.lseek(file, 2, os.SEEK_SET)
+    view = bytearray(4)
+    assert system.read_at(file, 3, 6) == b"678"
+    assert system.read_into(file, memoryview(view), 7) == 3
+    assert bytes(view) == b"789\0"
+    assert os.read(file, 2) == b"23"
+
+
+def test_threads_read_one_file_at_their_offsets(opened):
+    file, wrong = opened(), []
+    os.write(file, b"".join(bytes([i]) * 1000 for i in range(100)))
+
+    def read(first):
+        places = range(first, 100, 4)
+        wrong.extend(i for i in places if {*system.read_at(file, 1000, 1000 * i)} != {i})
+
+    threads = [Thread(target=read, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_one_of_two_has_the_lock(opened):
+    first, second = opened(), opened()
+    assert system.lock(first)
+    assert not system.lock(second, wait=False)
+    os.write(second, b"a lock keeps nobody from reading and writing")
+    assert system.read_at(second, 100, 0).startswith(b"a lock")
+
+
+HOLDER = """\
+import os, sys
+from pathlib import Path
+from mlpengine.core import system
+file = system.open_file(Path(sys.argv[1]), os.O_RDWR | os.O_CREAT)
+print(system.lock(file, wait=sys.argv[2] == "wait"), flush=True)
+sys.stdin.read()
+"""
+
+
+def holder(path, how="now"):
+    """Start a process that locks a file until its standard input is closed."""
+    command = [sys.executable, "-c", HOLDER, str(path), how]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_the_lock_of_a_killed_process_is_free(opened, tmp_path):
+    with holder(tmp_path / "file") as process:
+        assert process.stdout.readline() == "True\n"
+        assert not system.lock(opened(), wait=False)
+        process.kill()
+    assert system.lock(opened())  # waits until the system has released it
+
+
+def test_a_process_waits_for_the_lock(opened, tmp_path):
+    file = system.open_file(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    assert system.lock(file)
+    with holder(tmp_path / "file", "wait") as waiting, holder(tmp_path / "file") as refused:
+        assert refused.communicate("")[0] == "False\n"
+        os.close(file)
+        assert waiting.stdout.readline() == "True\n"
+        waiting.communicate("")
+
+
+def test_a_file_without_a_name_is_gone_when_it_is_closed(tmp_path):
+    file = system.open_unnamed(tmp_path / "values")
+    os.write(file, b"values")
+    assert system.read_at(file, 10, 0) == b"values"
+    os.close(file)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_is_removed_with_its_file(tmp_path, opened):
+    path = tmp_path / "lock"
+    system.close_and_remove(system.open_file(path, os.O_RDWR | os.O_CREAT), path)
+    assert not path.exists()
+
+
+def test_a_file_replaces_another_one(tmp_path):
+    (tmp_path / "new").write_bytes(b"new")
+    (tmp_path / "old").write_bytes(b"old")
+    with system.opened_directory(tmp_path) as (start, directory):
+        system.replace(start / "new", start / "old", directory)
+    assert (tmp_path / "old").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["old"]
+
+
+READER = """\
+import sys, time
+with open(sys.argv[1], "rb") as file:
+    print("open", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_rename_waits_for_a_process_that_reads_the_file(tmp_path, monkeypatch):
+    (tmp_path / "new").write_bytes(b"new")
+    (tmp_path / "old").write_bytes(b"old")
+    command = [sys.executable, "-c", READER, str(tmp_path / "old")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline().startswith(b"open")
+        monkeypatch.setattr(system.time, "sleep", lambda _: process.communicate(b"\n"))
+        system.replace(tmp_path / "new", tmp_path / "old")
+        assert (tmp_path / "old").read_bytes() == b"new"
+
+
+def test_a_checkpoint_that_is_read_is_removed_with_the_next(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    first = checkpoints.save(1, {}, {}, best=False)
+    with first.open("rb"):
+        for step in range(2, 5):
+            checkpoints.save(step, {}, {}, best=False)
+    checkpoints.save(5, {}, {}, best=False)
+    assert [path.name[5:14] for path in checkpoints.paths()] == ["000000004", "000000005"]
+
+
+WORKER = """\
+import signal, sys
+from mlpengine.core import system
+def stop(number, frame):
+    print("stopped", flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGINT, stop)
+system.start_worker()
+print("ready", flush=True)
+while True:
+    for i in range(10**6):
+        pass
+"""
+
+
+def test_a_worker_is_interrupted():
+    with subprocess.Popen([sys.executable, "-c", WORKER], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline().split() == [b"ready"]
+        system.interrupt(process.pid)
+        assert process.stdout.readline().split() == [b"stopped"]
+    assert process.returncode == 7
+
+
+def test_signals_that_end_a_command():
+    assert system.EXIT_CODES[signal.SIGINT] == 130
+    assert system.EXIT_CODES[signal.SIGTERM] == 143
+    assert all(isinstance(number, signal.Signals) for number in system.EXIT_CODES)
+
+
+def test_every_core_in_use_is_one_of_the_machine():
+    assert system.usable_cores() <= set(range(os.cpu_count() or 1))
+    system.use_cores(system.usable_cores())
+
+
+def test_a_command_is_split_at_spaces_that_are_not_quoted():
+    path = sys.executable  # with backslashes on Windows
+    assert system.words_of(f'{path} "{path}" -m  x') == [path, path, "-m", "x"]
+    with pytest.raises(ValueError, match="quotation"):
+        system.words_of(f'"{path}')
+
+
+def test_a_process_whose_parent_lives_is_no_orphan():
+    assert not system.is_orphan(os.getppid())

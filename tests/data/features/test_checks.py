@@ -1,0 +1,418 @@
+import json
+
+import numpy as np
+import pytest
+
+from mlpengine.core.errors import DataError
+from mlpengine.data.features import find_leak, profile
+from mlpengine.data.features.categories import codes_into
+from mlpengine.data.features.duplicates import duplicate_rows, same_columns
+from mlpengine.data.features.leaks import (
+    Labels,
+    exact_sum,
+    find_leaks,
+    neighbors,
+    share_of_classes,
+    share_of_groups,
+    share_of_squares,
+)
+from mlpengine.data.features.outliers import find_outliers
+from mlpengine.data.tables import DATASETS, Column, Table, read_table
+
+N = 600
+G = np.random.default_rng(0)
+Y = G.gamma(3.0, 4.0, N)
+SPEED = G.integers(1, 15, N) * 1.0
+CLASSES = G.choice(3, N, p=[0.6, 0.3, 0.1])
+
+
+def coded(column: Column) -> tuple[np.ndarray, int]:
+    distinct = column.distinct()
+    return codes_into(distinct, column), len(distinct)
+
+
+def text(codes: np.ndarray, prefix: str = "t") -> Column:
+    count = int(codes.max()) + 1
+    return Column(codes.astype(np.int32), "text", tuple(f"{prefix}{i}" for i in range(count)))
+
+
+def wrong_in(codes: np.ndarray, share: float) -> np.ndarray:
+    wrong = G.random(len(codes)) < share
+    return np.where(wrong, G.integers(0, 3, len(codes)), codes)
+
+
+def gappy(values: np.ndarray) -> np.ndarray:
+    return np.where(G.random(N) < 0.2, np.nan, values)
+
+
+RECODED = {
+    "copy": (Column(Y), Y, "regression"),
+    "another unit": (Column(Y * 1.8 + 32), Y, "regression"),
+    "monotone code": (Column(np.exp(Y / 4)), Y, "regression"),
+    "falling code": (Column(1 / Y), Y, "regression"),
+    "copy with gaps": (Column(gappy(Y)), Y, "regression"),
+    "code": (text(2 - CLASSES), CLASSES, "classification"),
+    "code as a number": (Column(CLASSES * 3.0 - 1), CLASSES, "classification"),
+    "gap": (Column(np.where(CLASSES == 0, np.nan, 1.0 * CLASSES)), CLASSES, "classification"),
+}
+"""Columns that are the target in another coding."""
+
+SUSPECTS = {
+    "noisy copy": (Column(Y + G.normal(0, 0.5, N)), Y, "regression"),
+    "whole numbers": (Column(np.round(Y)), Y, "regression"),
+    "total": (Column(Y + G.exponential(2.0, N) * (G.random(N) < 0.6)), Y, "regression"),
+    "one cause": (Column(SPEED), SPEED**3 + G.normal(0, 1.0, N), "regression"),
+    "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
+    "code with errors": (text(np.where(np.arange(N) < 3, 1, CLASSES)), CLASSES, "classification"),
+    "finer code": (text(CLASSES * 2 + G.integers(0, 2, N)), CLASSES, "classification"),
+}
+"""Columns that explain nearly all of it, and may be honest."""
+
+HONEST = {
+    "strong line": (Column(Y + G.normal(0, 3.0, N)), Y, "regression"),
+    "strong and of another size": (Column(100 * (Y + G.exponential(1.5, N))), Y, "regression"),
+    "noise": (Column(G.normal(size=N)), Y, "regression"),
+    "constant": (Column(np.ones(N)), Y, "regression"),
+    "row names": (text(np.arange(N)), Y, "regression"),
+    "many small groups": (text(np.arange(N) // 2), Y, "regression"),
+    "good code": (text(wrong_in(CLASSES, 0.1)), CLASSES, "classification"),
+    "class names of rows": (text(np.arange(N)), CLASSES, "classification"),
+    "ids of rows": (Column(np.arange(N) * 1.0), CLASSES, "classification"),
+    "mostly empty copy": (
+        Column(np.where(np.arange(N) < 500, np.nan, Y)), Y, "regression",
+    ),
+    "constant in a sorted file": (Column(np.arange(N) // N * 1.0), np.sort(Y), "regression"),
+    "ties in a sorted file": (
+        Column(np.repeat(np.arange(150.0), 4)[G.permutation(N)]), np.sort(Y), "regression",
+    ),
+    "infinite": (Column(np.where(np.arange(N) == 5, np.inf, G.random(N))), Y, "regression"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*RECODED, *SUSPECTS])
+def test_leaks_are_flagged(name):
+    leak = find_leak("column", *(RECODED | SUSPECTS)[name])
+    assert leak is not None
+    assert leak.column == "column"
+    assert 0.9 <= leak.share <= 1
+    assert leak.is_target == (name in RECODED)
+
+
+BILL = {name: np.round(G.gamma(2.0, scale, N), 2) for name, scale in [("fare", 5), ("tip", 2)]}
+BILL |= {"tolls": np.where(G.random(N) < 0.2, 5.5, 0.0), "noise": np.round(G.normal(0, 3, N), 2)}
+SUMS = {
+    "sum": (BILL["fare"] + BILL["tip"], {"fare": 1, "tip": 1}),
+    "sum and a constant": (BILL["fare"] + BILL["tip"] + 3.3, {"fare": 1, "tip": 1}),
+    "difference": (BILL["fare"] - BILL["tip"] - BILL["tolls"], {"fare": 1, "tip": -1, "tolls": -1}),
+    "sum with an error": (BILL["fare"] + BILL["tip"] + (np.arange(N) == 77), {}),
+    "weighted sum": (BILL["fare"] + 0.5 * BILL["tip"], {}),
+    "noise": (BILL["fare"] + BILL["tip"] + G.normal(0, 0.01, N), {}),
+    "product": (BILL["fare"] * BILL["tip"], {}),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_exact_sums(name):
+    target, signs = SUMS[name]
+    columns = {key: Column(values) for key, values in BILL.items()}
+    columns["both"] = Column(BILL["noise"] - 2 * BILL["tip"])  # columns that depend on each other
+    assert exact_sum(columns | {"constant": Column(np.ones(N))}, target) == signs
+    found = profile(Table({**columns, "y": Column(target)}), "y")
+    assert {leak.column for leak in found.leaks if leak.is_target} == set(signs)
+    assert set(signs) <= found.drop.keys()
+
+
+def test_every_way_to_a_sum_is_a_leak():
+    rides = {"member": G.poisson(9, N), "guest": G.poisson(2, N), "hour": G.integers(0, 24, N)}
+    rides |= {"copy": rides["member"] + 4, "young": (young := G.poisson(3, N))}
+    rides |= {"older": rides["member"] - young}
+    columns = {name: Column(values * 1.0) for name, values in rides.items()}
+    target = rides["member"] + rides["guest"] * 1.0
+    found = profile(Table({**columns, "rides": Column(target)}), "rides")
+    assert found.drop.keys() == {"member", "guest", "copy", "young", "older"}
+    assert "adds up to the target (member + guest)" in found.drop["member"]
+
+
+def test_a_table_that_is_nothing_but_a_sum_keeps_its_columns():
+    columns = {name: Column(BILL[name]) for name in ("fare", "tip")}
+    found = profile(Table({**columns, "y": Column(BILL["fare"] + BILL["tip"])}), "y")
+    assert [leak.column for leak in found.suspects] == ["fare", "tip"]
+    assert found.drop == {}
+
+
+def test_more_columns_than_rows_are_no_sum():
+    g = np.random.default_rng(3)
+    columns = {f"x{i}": Column(g.integers(0, 3, 30) * 1.0) for i in range(60)}
+    assert exact_sum(columns, g.integers(0, 3, 30) * 1.0) == {}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_columns_are_not(name):
+    assert find_leak("column", *HONEST[name]) is None
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_many_columns_at_once_and_one_by_one_give_the_same_leaks(task):
+    answer = Y if task == "regression" else CLASSES
+    known = {
+        name: column
+        for name, (column, target, of_task) in (RECODED | SUSPECTS | HONEST).items()
+        if of_task == task and (target is Y or target is CLASSES)
+    }
+    noise = {f"noise {i}": Column(G.normal(size=N).round(i % 4)) for i in range(30)}
+    near = {f"near {i}": Column(Y + G.normal(0, i / 10, N)) for i in range(30)}
+    table = Table({**known, **noise, **near, "rising": Column(np.exp(Y))})
+    each = [find_leak(name, table[name], answer, task) for name in table.names]
+    leaks = [leak for leak in each if leak]
+    together = find_leaks(table, table.names, answer, task)
+    assert [leak for leak in together if "adds up" not in leak.reason] == leaks
+    assert len(leaks) > 5
+
+
+def test_few_rows_and_one_target_value_say_nothing():
+    assert find_leak("column", Column(Y[:19]), Y[:19], "regression") is None
+    assert find_leak("column", Column(Y), np.ones(N), "regression") is None
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_shipped_data_have_no_leaks(name):
+    assert profile(read_table(name), DATASETS[name]).leaks == []
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_shares_match_their_definition(many):
+    column = Column(G.permutation(400) * 1.0) if many else text(G.integers(0, 8, 400))
+    target, values = G.integers(0, 3, 400), G.normal(size=400)
+    near = neighbors(column, *coded(column))
+    right = errors = 0.0
+    for place, row in enumerate(near.order):
+        if many:
+            others = np.abs(column.values - column.values[row]) <= 10
+        else:
+            others = column.values == column.values[row]
+        assert others.sum() == near.stop[place] - near.start[place]
+        others[row] = False
+        right += np.bincount(target[others], minlength=3).argmax() == target[row]
+        errors += (values[row] - values[others].mean()) ** 2
+    counts = np.bincount(target)
+    share = (right - counts.max()) / (400 - counts.max())
+    codes, _ = coded(column)
+    of_groups = share_of_groups(codes, Labels.of(target))
+    known = share_of_classes(target[near.order], counts) if many else of_groups
+    assert known == pytest.approx(share)
+    spread = ((values - values.mean()) ** 2).sum()
+    assert share_of_squares(near, values) == pytest.approx(1 - errors / spread)
+
+
+@pytest.mark.parametrize(("groups", "classes"), [(1, 2), (8, 3), (150, 2), (300, 5), (400, 30)])
+def test_shares_of_groups_match_those_of_neighbors(groups, classes):
+    for trial in range(20):
+        rng = np.random.default_rng(trial)
+        values, target = rng.integers(-1, groups, 400), rng.integers(0, classes, 400) ** 2
+        target[values < groups // 2] = 0
+        counts = np.bincount(target)
+        right = 0
+        for row in range(400):
+            others = np.bincount(target[values == values[row]], minlength=len(counts))
+            others[target[row]] -= 1  # its own
+            right += (others if others.any() else counts).argmax() == target[row]
+        share = (right - counts.max()) / (400 - counts.max())
+        codes, _ = coded(text(values))
+        assert share_of_groups(codes, Labels.of(target)) == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize("kinds", [2, 3, 30, 900])
+def test_columns_that_tell_classes_are_examined_one_by_one(kinds):
+    """Bounds that do not grow with the number of classes never exclude a leak."""
+    rng = np.random.default_rng(kinds)
+    classes = rng.integers(0, kinds, 1800).astype(np.float64)
+    noise = {f"noise {i}": Column(rng.normal(size=1800)) for i in range(5)}
+    order = Column(classes + rng.random(1800) * 0.9)  # neighbors have the class
+    table = Table({**noise, "order": order})
+    leaks = find_leaks(table, table.names, classes, "classification")
+    assert [leak.column for leak in leaks] == (["order"] if kinds < 900 else [])
+
+
+def test_values_are_compared_without_being_spelled_out(monkeypatch):
+    def refuse(kind, value):
+        raise AssertionError(f"{value!r} is written as text")
+
+    monkeypatch.setattr("mlpengine.data.features.categories.number_text", refuse)
+    values = G.normal(size=N)
+    assert same_columns(Table({"a": Column(np.round(values)), "b": Column(-np.round(values))})) == {
+        "b": "a"
+    }
+    assert len(neighbors(Column(values), *coded(Column(values))).order) == N
+
+
+def test_many_small_classes_are_one_line():
+    codes = np.append(np.arange(50) % 25, 3)
+    found = profile(Table({"x": text(np.arange(51)), "y": text(codes)}), "y")
+    lines = [line for line in found.warnings() if "class" in line]
+    assert lines == [
+        "25 of 25 classes have fewer than 10 rows, such as 't0' with 2; consider merging them"
+    ]
+    assert found.lines()[-2:] == ["  class t19: 2 rows", "  5 other classes"]
+
+
+def test_duplicates():
+    columns = {"a": Column(np.array([0.0, -0.0, np.nan, np.nan, 1, 0])),
+               "b": text(np.array([0, 0, 1, 1, 0, 1]))}  # fmt: skip
+    assert duplicate_rows(Table(columns)) == 2
+    assert duplicate_rows(Table({"a": Column(np.arange(9.0))})) == 0
+    swapped = {"a": Column(np.array([1.0, 2.0])), "b": Column(np.array([2.0, 1.0]))}
+    assert duplicate_rows(Table(swapped)) == 0
+
+
+def test_columns_that_tell_the_same():
+    codes = np.arange(N) % 4
+    columns = {
+        "a": Column(codes * 2.5),
+        "renamed": text(3 - codes),
+        "almost": text(np.where(np.arange(N) == 9, 0, codes)),
+        "gaps": Column(np.where(codes == 2, np.nan, codes)),
+        "id": Column(np.arange(N) * 1.0),
+        "other id": Column(np.arange(N) * 2.0),
+        "constant": Column(np.ones(N)),
+    }
+    assert same_columns(Table(columns)) == {"renamed": "a", "gaps": "a"}
+
+
+def messy_table() -> Table:
+    rare = np.where(np.arange(N) < 3, 1, 0)
+    return Table(
+        {
+            "id": Column(np.arange(N) + 1.0),
+            "name": text(np.arange(N), "name "),
+            "same": Column(np.full(N, 4.0)),
+            "empty": Column(np.full(N, np.nan)),
+            "gappy": Column(np.where(np.arange(N) % 3, np.nan, Y)),
+            "damaged": Column(np.arange(N, dtype=np.int32), "text", (*map(str, range(N - 1)), "x")),
+            "code": text(1 - rare),
+            "twin": text(np.arange(N) % 7),
+            "sibling": Column(np.arange(N) % 7 * 0.5),
+            "fine": Column(Y.copy()),
+            "y": text(rare, "class "),
+        },
+        "messy",
+    )
+
+
+def test_a_profile_tells_everything():
+    found = profile(messy_table(), "y")
+    assert found.task == "classification"
+    assert found.classes == {"class 0": N - 3, "class 1": 3}
+    assert [leak.column for leak in found.leaks] == ["code"]
+    assert list(found.drop) == ["id", "name", "same", "empty", "damaged", "code"]
+    text = "\n".join(found.lines() + found.warnings())
+    assert "'code'" not in "\n".join(found.warnings(["code"]))
+    for part in (
+        "messy: 600 rows, 11 columns",
+        "column 'same': constant (4)",
+        "column 'id': row numbers",
+        "column 'gappy': 400 of 600 cells are missing",
+        "column 'code': it is the target in another coding",
+        "column 'sibling': has the same information as 'twin'",
+        "class 'class 1': only 3 rows",
+        "class 0 (597), class 1 (3)",
+    ):
+        assert part in text
+    assert json.loads(json.dumps(found.as_dict()))["n_rows"] == N
+
+
+def test_long_tables_are_sampled_for_leaks_only(monkeypatch):
+    monkeypatch.setattr("mlpengine.data.features.checks.LEAK_ROWS", 100)
+    found = profile(Table({"code": text(2 - CLASSES), "y": text(CLASSES)}), "y")
+    assert sum(found.classes.values()) == N
+    assert [leak.column for leak in found.leaks] == ["code"]
+
+
+def test_profiles_without_and_with_odd_targets():
+    table = messy_table()
+    assert profile(table).task is None
+    assert profile(table, ["fine", "gappy"]).leaks == []
+    assert profile(table, ["fine", "gappy"]).target_missing == 400
+    assert profile(table.rows(np.arange(5, 100)), "y").classes == {"class 0": 95}
+    assert profile(table, "name", task="regression").leaks == []
+    gaps = profile(table, "gappy")
+    assert gaps.target_missing == 400
+    assert "target: missing in 400 rows; left out" in "\n".join(gaps.warnings())
+    with pytest.raises(DataError, match="the target needs column 'z'"):
+        profile(table, "z")
+    twice = Table({name: column.take(np.arange(N) // 2) for name, column in table.columns.items()})
+    assert "300 of 600 rows repeat an earlier row" in "\n".join(profile(twice).warnings())
+
+
+OUTLIERS = {
+    "one cell": (lambda x: x, 1e25, True),
+    "negative": (lambda x: x, -1e9, True),
+    "far, but not impossible": (lambda x: x, 1e5, False),
+    "nine in ten are equal": (lambda x: x * (np.arange(1000) % 30 == 0), 1e12, True),
+    "whole numbers": (np.round, 1e15, True),
+    "a heavy tail": (lambda x: np.exp(3 * x), np.exp(3 * 4.9), False),
+    "a missing cell": (lambda x: x, np.nan, False),
+    "constant but for one": (np.ones_like, 1e9, False),
+}
+
+
+@pytest.mark.parametrize("name", OUTLIERS)
+def test_a_cell_far_from_all_others_is_named(name):
+    shape, cell, far = OUTLIERS[name]
+    values = shape(np.random.default_rng(0).normal(size=1000))
+    values[700] = cell
+    values[3] = np.nan
+    table = Table({"a": Column(values), "t": Column(np.arange(1000.0) % 7)}, "t.csv", first_line=2)
+    warning = next((line for line in profile(table, "t").warnings() if " holds " in line), "")
+    assert warning.startswith(f"t.csv: line 702, column 'a' holds {cell:g}") == far
+    odd = find_outliers(table, table.names, np.arange(600, 1000))
+    assert [(o.column, o.text.split(", ")[:2]) for o in odd] == (
+        [("a", warning.split(", ")[:2])] if far else []
+    )
+
+
+def test_columns_of_float32_are_profiled_without_a_word():
+    """Before, comparing them with the largest number that is taken warned of an overflow."""
+    rows = np.c_[SPEED, Y].astype(np.float32)
+    assert profile(Table.from_arrays(rows, names=["speed", "y"]), "y").warnings() == []
+
+
+@pytest.mark.parametrize("code", [-9, -999, 99, -9_999.0])
+def test_a_number_that_may_be_a_missing_cell_is_named(code):
+    """Before, init, check and train said nothing of it."""
+    cells = np.where(np.arange(60) % 20 == 3, code, np.linspace(1, 5, 60))
+    line = profile(Table({"a": Column(cells)})).warnings()[0]
+    assert line.startswith(f"column 'a': 3 cells hold {code:g}, the others 1 to 5; if that is")
+    assert f"set data.na_values: ['{code:g}']" in line
+
+
+def test_a_date_that_may_be_a_missing_cell_is_named(tmp_path):
+    days = [f"{2020 + i % 3}-05-{1 + i % 28:02}" if i % 9 else "9999-12-31" for i in range(60)]
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["d,y", *(f"{day},{i}" for i, day in enumerate(days))])
+    )
+    ((name, text),) = profile(read_table(tmp_path / "t.csv")).spelling_texts()
+    assert name == "d"
+    assert text.startswith("7 cells hold 9999-12-31, the others 2020-05-02 to 2022-05-27; if that")
+
+
+def test_numbers_like_those_of_missing_cells_may_be_others():
+    cells = {
+        "once": np.where(np.arange(60) == 3, -999, np.linspace(1, 5, 60)),
+        "percent": np.arange(60) % 25 * 4.0 + 3,  # 99 twice, beside 95
+        "one more": np.repeat([96.0, 97, 98, 99], 15),
+        "a distance": np.where(np.arange(60) % 20 == 3, 999.0, np.arange(60) * 9),
+        "none": np.full(60, np.nan),
+        "few": np.repeat([-9.0, 1, 2], 20),
+    }
+    for name, column in cells.items():
+        assert profile(Table({name: Column(column)})).spelling_texts() == [], name
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_rows_that_are_all_there_twice_make_no_column_the_target(task):
+    """Before, any column of different numbers was dropped as the target in another coding."""
+    y = Y[:80] if task == "regression" else np.arange(80.0)
+    columns = {"a": G.permutation(80) + 0.5, "copy": -y, "b": SPEED[:80]}
+    table = Table({name: Column(np.tile(values, 2)) for name, values in columns.items()})
+    leaks = find_leaks(table, table.names, np.tile(y, 2), task)
+    assert [leak.column for leak in leaks if leak.is_target] == ["copy"]

@@ -1,0 +1,309 @@
+import csv
+import gzip
+import io
+import runpy
+from concurrent.futures import ThreadPoolExecutor
+
+import csv_fuzz
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traced import traced
+
+from mlpengine.core.errors import DataError
+from mlpengine.data.tables import Table, _csv, _lines, read_blocks, read_table
+from mlpengine.data.tables._lines import sniff
+
+DAY = "2020-02-03"
+MIDNIGHTS = f"{DAY}T00:00:00,{DAY}T00:00:00"
+
+
+def read(content, **options):
+    return read_table(
+        io.BytesIO(content if isinstance(content, bytes) else content.encode()), **options
+    )
+
+
+def cells(table: Table) -> dict[str, list[str]]:
+    return {
+        name: [column.cell(row) for row in range(table.n_rows)]
+        for name, column in table.columns.items()
+    }
+
+
+GOOD = {
+    "comma": ("a,b\n1,2\n3,4\n", "a:number:1,3 b:number:2,4"),
+    "semicolon": ("a;b\n1;2\n3;4\n", "a:number:1,3 b:number:2,4"),
+    "tab": ("a\tb\n1\t2\n", "a:number:1 b:number:2"),
+    "one column": ("a\n1\n2\n", "a:number:1,2"),
+    "no last newline": ("a,b\n1,2", "a:number:1 b:number:2"),
+    "windows": ("a,b\r\n1,x\r\n2,y\r\n", "a:number:1,2 b:text:x,y"),
+    "old mac": ("a,b\r1,x\r2,y\r", "a:number:1,2 b:text:x,y"),
+    "byte order mark": (b"\xef\xbb\xbfa,b\n1,2\n", "a:number:1 b:number:2"),
+    "quoted": ('"a","b"\n"1","x"\n', "a:number:1 b:text:x"),
+    "blanks": ("a, b\n 1 , x\n2, y \n", "a:number:1,2 b:text:x,y"),
+    "blank lines": ("\n\na,b\n1,2\n\n3,4\n\n", "a:number:1,3 b:number:2,4"),
+    "exponents": ("a\n1e-3\n+2E3\n-.5\n", "a:number:0.001,2000,-0.5"),
+    "infinities": ("a\ninf\n-Infinity\n1\n", "a:number:inf,-inf,1"),
+    "missing numbers": ("a,b\n1,\nNA,2\n?,3\nnull,4\n", "a:number:1,,, b:number:,2,3,4"),
+    "missing text": ("a,b\nx,1\nNone,2\n,3\n", "a:text:x,, b:number:1,2,3"),
+    "all missing": ("a,b\n,1\n,2\n", "a:number:, b:number:1,2"),
+    "booleans": ("a,b\ntrue,False\nFALSE,True\n", "a:boolean:true,false b:boolean:false,true"),
+    "dates": ("a\n2020-02-03\n2020-02-03 04:05:06\n", f"a:date:{DAY}T00:00:00,{DAY}T04:05:06"),
+    "offsets": ("a\n2020-02-03T00:00Z\n2020-02-03T01:00:00+01:00\n", "a:date:" + MIDNIGHTS),
+    "impossible date": ("a\n2020-02-30\n2020-02-03\n", "a:text:2020-02-30,2020-02-03"),
+    "decimal comma": ("a;b\n1,5;x\n-2,25;y\n3;z\n", "a:number:1.5,-2.25,3 b:text:x,y,z"),
+    "text among numbers": ("a\n1\nx\n2\n", "a:text:1,x,2"),
+    "underscore is text": ("a\n1_0\n2\n", "a:text:1_0,2"),
+    "other digits are text": ("a\n\u0661\n2\n", "a:text:\u0661,2"),
+    "long ids are text": ("a\n9007199254740993\n1\n", "a:text:9007199254740993,1"),
+    "large floats are numbers": ("a\n1e30\n1\n", "a:number:1e+30,1"),
+    "counted names": ("0,1,2\n5,6,7\n", "0:number:5 1:number:6 2:number:7"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_reads_what_people_write(name):
+    content, expected = GOOD[name]
+    table = read(content)
+    found = " ".join(
+        f"{column}:{table[column].kind}:{','.join(values)}"
+        for column, values in cells(table).items()
+    )
+    assert found.rstrip(",") == expected.rstrip(",")
+
+
+def test_quoted_cells_hold_delimiters_quotes_and_line_breaks():
+    table = read('a,b\n"x, ""y""\nz",1\nplain,2\n')
+    assert cells(table)["a"] == ['x, "y"\nz', "plain"]
+    assert [table.place(row) for row in (0, 1)] == ["line 2", "line 4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "expected"),
+    [
+        ({"delimiter": ";"}, "a,b;c\n1;2\n", {"a,b": ["1"], "c": ["2"]}),
+        ({"decimal": ","}, "a;b\n1,234;1\n", {"a": ["1.234"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n1,234;1\n", {"a": ["1234"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n-1,234,567.5;1\n", {"a": ["-1234567.5"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n1,5;1\n", {"a": ["1,5"], "b": ["1"]}),
+        ({"decimal": "."}, "a;b\n12,34,567;0,123\n", {"a": ["12,34,567"], "b": ["0,123"]}),
+        ({"missing": ["-99"]}, "a,b\n-99,1\n2,3\n", {"a": ["", "2"], "b": ["1", "3"]}),
+        ({"missing": ["-99"]}, "a,b\nNA,1\n", {"a": ["NA"], "b": ["1"]}),
+        ({"text": ["a"]}, "a,b\n01,1\ntrue,2\n", {"a": ["01", "true"], "b": ["1", "2"]}),
+    ],
+)
+def test_options(options, content, expected):
+    assert cells(read(content, **options)) == expected
+
+
+BAD = {
+    "empty": (b"", "is empty; a header and rows are needed"),
+    "only blank lines": (b"\n\n", "is empty"),
+    "header only": (b"a,b\n", "has a header and no rows"),
+    "not utf-8": (b"a,b\n1,2\n3,caf\xe9\n", "line 3: must be UTF-8 (byte 0xe9 at offset 13)"),
+    "utf-16": ("a,b\n1,2\n".encode("utf-16"), "looks like UTF-16: save it as UTF-8"),
+    "cut character": (b"a,b\n1,x\xc3", "must be UTF-8"),
+    "short row": (b"a,b\n1,2\n3\n", "line 3: 2 cells are needed, as in the header (1 found)"),
+    "long row": (b"a,b\n1,2\n3,4,5\n", "line 3: 2 cells are needed"),
+    "decimal commas": (
+        b"a,b\n1,2\n3,45,2\n",
+        "cells that hold ','; if 3,45 is a number with a decimal comma, separate cells by ';'",
+    ),
+    "long text row": (b"a,b\nx,y\nz,u,v\n", "line 3: 2 cells are needed"),
+    "twice": (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
+    "no name": (b"a,,b\n1,2,3\n", "column 2 has no name"),
+    "no name, last": (b"a,b,\n1,2,\n3,4,5\n", "column 3 has no name, but line 3 has a value"),
+    "no name, after a line break": (
+        b'a,b,,\n1,"2\n",,\n3,4,,\n5,6,,x\n',
+        "column 4 has no name, but record 3 has a value there; name the column or delete it",
+    ),
+    "nul byte": (b"a,b\n1,\0\n", "line 2: holds a NUL byte"),
+    "open quote": (b'a,b\n1,"x\n2,3\n', "a quoted cell is never closed"),
+    "text after a quote": (b'a,b\n1,"x"y\n', "text follows a closing quote"),
+    "open quote in the header": (b'a,"b\n1,2\n', "line 2: unexpected end of data"),
+    "no header": (b"1.5,2.5\n3,4\n", "must name the columns, but holds only numbers"),
+    "a million columns": (
+        b"c," * 999_999 + b"c\n1\n",
+        "at most 100,000 columns are read (1,000,000)",
+    ),
+    "a million cells in a row": (b"a,b\n" + b"1," * 1_000_000, "line 2: 2 cells are needed"),
+    "a huge cell": (b'a,b\n1,"' + b"x\n" * (9 << 20) + b'"\n', "field larger than field limit"),
+    "a huge line": (b"a,b\n1," + b"x" * (1 << 24), "line 2: is longer than"),
+    "comma or thousand": (
+        b'a,b\n1,"1,234"\n',
+        "line 2, column 'b': '1,234' can mean 1234 or 1.234",
+    ),
+}
+
+
+def test_the_limit_of_the_csv_module_is_that_of_the_process():
+    """Before, an import raised it for all; threads put it back when the last one has read."""
+    before = csv.field_size_limit(1_000)
+    try:
+        runpy.run_path(_lines.__file__)
+        assert csv.field_size_limit() == 1_000
+        long = b'a,b\n1,"' + b"x" * 200_000 + b'"\n'
+        with ThreadPoolExecutor(4) as pool:
+            tables = list(pool.map(read, [long] * 8))
+        assert [len(table["b"].levels[0]) for table in tables] == [200_000] * 8
+        assert csv.field_size_limit() == 1_000
+        with pytest.raises(DataError):
+            read(b'a,b\n1,"x"y\n')
+        assert csv.field_size_limit() == 1_000
+    finally:
+        csv.field_size_limit(before)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refuses_with_the_place_and_the_fix(name):
+    content, message = BAD[name]
+    if "a million" in name:
+        caught, peak = traced(pytest.raises, DataError, read, content)
+        assert peak < 512 << 20
+    else:
+        with pytest.raises(DataError) as caught:
+            read(content)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("standard input: ")
+
+
+def test_remarks_above_the_header_are_lines_to_delete():
+    """Before, the advice was to quote the commas of the header."""
+    with pytest.raises(DataError, match=r"line 3: 1 cell is needed.*delete lines above the header"):
+        read("# measured by hand\n# in May\na,b\n1,2\n")
+
+
+@pytest.mark.parametrize(("cell", "told"), [("4.55", False), ("4.550", True), ("4", True)])
+def test_a_decimal_point_beside_it_is_no_decimal_comma(cell, told):
+    with pytest.raises(DataError, match=r"\(3 found\); quote cells that hold ','") as caught:
+        read(f"a,b\n1,2\n{cell},68,16\n")
+    assert ("decimal comma" in str(caught.value)) is told
+
+
+def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):
+    generator = np.random.default_rng(0)
+    numbers = generator.normal(60, 9, (60_000, 7)).round(2).tolist()
+    words = generator.choice(["Ideal", "Premium", "Good"], (60_000, 3)).tolist()
+    rows = (
+        "{},{},{},{},{},{},{},{},{},{}\n".format(*a, *b)
+        for a, b in zip(numbers, words, strict=True)
+    )
+    path = tmp_path / "t.csv"
+    # long against the blocks that are cut at once, which are larger where cells are cut in C
+    path.write_text("a,b,c,d,e,f,g,h,i,j\n" + 4 * "".join(rows))
+    size = path.stat().st_size
+    del numbers, words, rows
+    table, peak = traced(read_table, path)
+    assert table.n_rows == 240_000
+    assert peak < 3 * size
+
+
+def test_types_that_break_late_are_read_again():
+    start = "".join(f"{i},2020-01-01,{i}\n" for i in range(40_000))
+    table = read("n,d,k\n" + start + "x,y,5\n")
+    assert [table[name].kind for name in table.names] == ["text", "text", "number"]
+    assert table["n"].cell(7) == "7"
+    assert table["d"].cell(40_000) == "y"
+    assert table.place(40_000) == "line 40002"
+
+
+def test_slices_meet_without_a_seam():
+    # mixed numbers and text, longer than a slice, with line breaks inside cells at the seams
+    rows = [(i, f"t{i % 7}\n" if i % 1000 == 0 else "u") for i in range(40_000)]
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows([("n", "t"), *rows])
+    table = read(buffer.getvalue())
+    np.testing.assert_array_equal(table["n"].values, np.arange(40_000.0))
+    assert table["t"].cell(7000) == "t0"
+    assert table["t"].cell(7001) == "u"
+
+
+@pytest.mark.parametrize(
+    ("lines", "delimiter"),
+    [
+        (["a;c\n", "1,5;2,5\n", "2,5;3,5\n"], ";"),
+        (["a\n", "1\n"], ","),
+        (["a;b,c\n", "1\n"], ","),
+        (['"a;b"\t"c"\n', "1\t2\n"], "\t"),
+        ([], ","),
+    ],
+)
+def test_sniffing(lines, delimiter):
+    assert sniff(lines) == delimiter
+
+
+def test_gzip_and_damage(tmp_path):
+    content = b"a,b\n" + b"1,2\n" * 1000
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(content, mtime=0))
+    assert read_table(path).n_rows == 1000
+    path.write_bytes(gzip.compress(content, mtime=0)[:-12])
+    with pytest.raises(DataError, match="damaged or cut short"):
+        read_table(path)
+    path.write_bytes(b"not gzip")
+    with pytest.raises(DataError, match="not packed with gzip"):
+        read_table(path)
+    path.write_bytes(gzip.compress(b"a,b\n" + b"0,0\n" * 3_000_000, mtime=0))
+    with pytest.raises(DataError, match="unpack it yourself"):
+        read_table(path)
+
+
+texts = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cs"]), max_size=8
+)
+
+
+@pytest.mark.no_cover
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=8), st.sampled_from(",;\t"))
+def test_text_agrees_with_the_csv_module(rows, delimiter):
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=delimiter, quoting=csv.QUOTE_ALL)
+    writer.writerows([("a", "b", "c"), *rows])
+    table = read(buffer.getvalue(), delimiter=delimiter, missing=[], text=["a", "b", "c"])
+    assert list(zip(*cells(table).values(), strict=True)) == [
+        tuple(cell.strip() for cell in row) for row in rows
+    ]
+
+
+@pytest.mark.no_cover
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=20))
+def test_floats_survive(values):
+    table = read("a\n" + "".join(f"{value!r}\n" for value in values), text=[])
+    if table["a"].kind == "number":
+        np.testing.assert_array_equal(table["a"].values, values)
+    else:
+        raise AssertionError(f"{values} read as {table['a'].kind}")
+
+
+def test_mutated_files_are_read_or_refused():
+    outcomes = csv_fuzz.fuzz(300)
+    assert outcomes["read"] > 30
+    assert outcomes["used"] > 15
+    assert outcomes["refused"] > 30
+
+
+def test_the_fuzzer_notices_a_crash(monkeypatch):
+    def crash(table, target):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(csv_fuzz, "use", crash)
+    with pytest.raises(ZeroDivisionError):
+        csv_fuzz.fuzz(50)
+
+
+def test_blocks_of_many_columns_have_as_many_rows(monkeypatch):
+    """Each takes calls for each column: with blocks of so many bytes their number grew with it."""
+    monkeypatch.setattr(_csv, "_CHUNK", 1 << 12)
+    monkeypatch.setattr(_csv, "_CHUNK_ROWS", 64)
+    for columns in (100, 800):
+        row = ",".join(["1.25"] * columns)
+        content = "\n".join([",".join(f"c{i}" for i in range(columns)), *[row] * 256, ""])
+        rows = [table.n_rows for table in read_blocks(io.BytesIO(content.encode()))]
+        assert sum(rows) == 256
+        assert len(rows) <= 4
+    monkeypatch.setattr(_csv, "_WIDE_CHUNK", 1 << 15)  # but no more bytes than these
+    assert len([*read_blocks(io.BytesIO(content.encode()))]) > 4
