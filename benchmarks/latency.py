@@ -57,7 +57,7 @@ def ours(model: mlpengine.Model, row: dict[str, Any]) -> Calls:
     }
     try:
         compiled = model.mlp.compile(1)
-    except mlpengine.core.errors.CompileError as error:
+    except mlpengine.CompileError as error:
         print(f"mlp.compile: left out ({error})")
     else:
         calls["mlp.compile()(features), network alone"] = lambda: compiled(features)

@@ -148,9 +148,9 @@ def test_models_with_names_are_linked_into_one_program(compiler, tmp_path):
 def test_names_are_c_identifiers_and_of_c_alone(tmp_path):
     network = mlpengine.Mlp([2, 1])
     for name in ("", "two words", "größe", "1st"):
-        with pytest.raises(mlpengine.core.errors.UsageError, match="name must be a C identifier"):
+        with pytest.raises(mlpengine.UsageError, match="name must be a C identifier"):
             export(network, tmp_path / "net.c", name=name)
-    with pytest.raises(mlpengine.core.errors.UsageError, match="name is for the format c"):
+    with pytest.raises(mlpengine.UsageError, match="name is for the format c"):
         export(network, tmp_path / "net.npz", name="net")
     assert [*tmp_path.iterdir()] == []
 

@@ -111,7 +111,7 @@ def test_a_warm_start_goes_on(kind):
     cold = clone(model).set_params(warm_start=False).fit(X, y)
     np.testing.assert_array_equal(cold.mlp_.params.flat, before)
     if kind is MlpClassifier:
-        with pytest.raises(mlpengine.core.errors.DataError, match="warm_start keeps the classes"):
+        with pytest.raises(mlpengine.DataError, match="warm_start keeps the classes"):
             model.fit(X, np.where(Y == "rare", "new", "usual"))
 
 
@@ -250,7 +250,7 @@ def test_wrong_options_list_the_choices(name):
     options, text = WRONG[name]
     model = MlpClassifier(**(FEW | options))
     for learn in (model.fit, partial(model.partial_fit, classes=["rare", "usual"])):
-        with pytest.raises((UsageError, mlpengine.core.errors.DtypeError)) as error:
+        with pytest.raises((UsageError, mlpengine.DtypeError)) as error:
             learn(X, Y)
         assert text in str(error.value)
         assert not hasattr(model, "classes_")
@@ -279,7 +279,7 @@ def test_after_an_error_an_estimator_is_as_before(name):
     call, text = LATER[name]
     model = MlpClassifier(folds=2, importances=True, **(FEW | {"early_stopping": True})).fit(X, Y)
     before, expected = {**vars(model)}, model.predict_proba(X)
-    with pytest.raises(mlpengine.core.errors.UsageError) as error:
+    with pytest.raises(mlpengine.UsageError) as error:
         call(model)
     assert text in str(error.value)
     model.set_params(**{key: before[key] for key in model.get_params()})
@@ -316,15 +316,13 @@ def test_a_fit_that_goes_on_needs_targets_of_the_same_form(kind, first):
     (other,) = TARGETS.keys() - {first}
     model = kind(warm_start=True, **FEW).fit(X, TARGETS[first] * 1)
     for learn in (model.fit, model.partial_fit):
-        with pytest.raises(
-            mlpengine.core.errors.DataError, match=r"columns of the first fit|one label"
-        ):
+        with pytest.raises(mlpengine.DataError, match=r"columns of the first fit|one label"):
             learn(X, TARGETS[other] * 1)
 
 
 @pytest.mark.parametrize("classes", [[], ["rare"], [0.0, 1.0, np.nan]])
 def test_classes_are_two_labels_or_more(classes):
-    with pytest.raises(mlpengine.core.errors.DataError, match="classes must be two or more labels"):
+    with pytest.raises(mlpengine.DataError, match="classes must be two or more labels"):
         MlpClassifier(**FEW).partial_fit(X, Y, classes)
 
 

@@ -115,7 +115,7 @@ WRONG_TABLES = {
 @pytest.mark.parametrize("name", WRONG_TABLES)
 def test_what_is_no_table_is_refused_in_words(name):
     data, text = WRONG_TABLES[name]
-    with pytest.raises(mlpengine.core.errors.DataError) as error:
+    with pytest.raises(mlpengine.DataError) as error:
         as_table(data)
     assert text in str(error.value)
 
@@ -135,14 +135,10 @@ def test_rows_to_predict_hold_what_the_model_needs(penguins):
     assert model.predict([]).shape == (0,)
     assert model.predict_proba([]).shape == (0, len(model.classes))
     name = model.columns[1]
-    with pytest.raises(
-        mlpengine.core.errors.DataError, match=f"predict: row 2: '{name}' must be there"
-    ):
+    with pytest.raises(mlpengine.DataError, match=f"predict: row 2: '{name}' must be there"):
         model.predict([rows[0], {n: cell for n, cell in rows[1].items() if n != name}])
     for number in (1, 2):
-        with pytest.raises(
-            mlpengine.core.errors.DataError, match=rf"'{name}', row 1: .* \(list \[1.0\]\)"
-        ):
+        with pytest.raises(mlpengine.DataError, match=rf"'{name}', row 1: .* \(list \[1.0\]\)"):
             model.predict([rows[0] | {name: [1.0]}, rows[1]][:number])
     more = model.predict([rows[0], rows[1] | {"note": "of one row only"}])
     assert more.tolist() == model.predict(rows[:2]).tolist()
@@ -280,9 +276,7 @@ def test_kinds_of_answers():
     assert model.classes == ["p", "q"]
     model, _ = mlpengine.fit(frame.assign(p=frame.u + 5, q=frame.v), ["p", "q"], **few)
     assert model.predict(frame).shape == (80, 2)
-    with pytest.raises(
-        mlpengine.core.errors.UsageError, match="predict_proba: a model of classes is needed"
-    ):
+    with pytest.raises(mlpengine.UsageError, match="predict_proba: a model of classes is needed"):
         model.predict_proba(frame)
 
 
@@ -304,13 +298,9 @@ def test_unknown_texts_are_counted_in_one_line(penguins, caplog):
 def test_a_table_without_a_column_is_refused(penguins):
     model, rows = penguins
     row = {k: v for k, v in rows[0].items() if k != "island"} | {"iland": "Dream"}
-    with pytest.raises(
-        mlpengine.core.errors.DataError, match=r"'island' \(did you mean 'iland'\?\)"
-    ):
+    with pytest.raises(mlpengine.DataError, match=r"'island' \(did you mean 'iland'\?\)"):
         model.predict(row)
-    with pytest.raises(
-        mlpengine.core.errors.DataError, match="a matrix needs a column for each of"
-    ):
+    with pytest.raises(mlpengine.DataError, match="a matrix needs a column for each of"):
         model.predict(np.zeros((2, 3)))
 
 
@@ -390,7 +380,7 @@ BAD_FITS = {
 def test_mistakes_in_the_settings_are_named(name):
     settings, text = BAD_FITS[name]
     frame = pd.DataFrame({"x": range(30), "price": range(30)})
-    with pytest.raises(mlpengine.core.errors.UsageError) as error:
+    with pytest.raises(mlpengine.UsageError) as error:
         mlpengine.fit(frame, **({"target": "price"} | settings))
     assert text in str(error.value)
 

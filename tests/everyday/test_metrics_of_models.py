@@ -120,15 +120,15 @@ def test_the_pinball_loss_measures_every_regression(loss, frame, tmp_path, capsy
     told = json.loads(capsys.readouterr().out)["data"]
     assert told["pinball_0.9"] == pytest.approx(expected, rel=1e-4)
     for wrong in ("pinball_1.5", "pinball_x", "pinbal_0.9"):
-        with pytest.raises(mlpengine.core.errors.UsageError, match="pinball_LEVEL"):
+        with pytest.raises(mlpengine.UsageError, match="pinball_LEVEL"):
             model.evaluate(features, metrics=[wrong])
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):
     features = frame[["a", "b", "c", "price"]]
     stop = {"early_stopping": {"monitor": "largest_gab"}}
-    with pytest.raises(mlpengine.core.errors.ConfigError, match="did you mean 'largest_gap'"):
+    with pytest.raises(mlpengine.ConfigError, match="did you mean 'largest_gap'"):
         mlpengine.fit(features, "price", training=stop)
     for name in ("r2", "loss", "accuracy"):
-        with pytest.raises(mlpengine.core.errors.UsageError, match="another one has this name"):
+        with pytest.raises(mlpengine.UsageError, match="another one has this name"):
             mlpengine.metric()(type("", (), {"__name__": name, "__module__": "x"})())
