@@ -1,7 +1,7 @@
 """Pieces of NumPy code: constants, masks, and functions for which NumPy has no fast version.
 
-A piece yields bound calls (see `mlpengine.core.spec`).  Unless stated otherwise, `out` may be the buffer
-of its first array and shares no memory with the others.
+A piece yields bound calls (see `mlpengine.core.spec`).  Unless stated otherwise, `out` may be the
+buffer of its first array and shares no memory with the others.
 """
 
 from functools import lru_cache
