@@ -50,7 +50,7 @@ BOUND_AT_ONCE = 8
 
 _BOUND = (
     *("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound"),
-    *("_moments", "_give_back"),
+    "_moments",
 )
 """Attributes that a copy makes for itself."""
 
@@ -222,7 +222,6 @@ class Optimizer(KnownAttributes, ABC):
         self.schedule, self.decay_schedule = schedule, decay_schedule
         self.scheduled_decay(0)  # which checks the schedule
         self._progress = _Progress(0, self.scheduled_lr(0))
-        self._give_back: Call | None = None
         self._moments: dict[str, Array] = {
             name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
         }
@@ -273,25 +272,13 @@ class Optimizer(KnownAttributes, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         moments = state.pop("moments")
         vars(self).update(state)
-        self._give_back = None
         self._moments = {name: aligned(moment) for name, moment in moments.items()}
         self._bind_buffers()
 
     @property
     def moments(self) -> dict[str, Array]:
         """Flat vectors by name, which may be read and written between steps."""
-        self.take_moments_back()
         return self._moments
-
-    def lend_moments(self, give_back: Call) -> None:
-        """Let another backend change copies of the moments; `give_back` copies them back."""
-        self._give_back = give_back
-
-    def take_moments_back(self) -> None:
-        """End the lending of the moments; called before they are read or written."""
-        if self._give_back is not None:
-            give_back, self._give_back = self._give_back, None
-            give_back()
 
     @property
     def steps(self) -> int:
@@ -414,7 +401,6 @@ class Optimizer(KnownAttributes, ABC):
 
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
-        self.take_moments_back()
         progress = self._progress
         steps = progress.steps
         if steps and steps % self.flush_every == 0:
