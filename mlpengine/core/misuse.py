@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar, Union, get_args,
 import numpy as np
 
 from mlpengine.core.errors import CallError, UsageError
-from mlpengine.core.wording import hint, nearest, plural, suggestion
+from mlpengine.core.wording import hint, nearest, plural, quoted, suggestion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -300,17 +300,3 @@ def _kind(said: Any) -> tuple[type, str] | None:
     if isinstance(said, type) and _is_ours(said.__module__):
         return said, f"of the class {said.__name__}"
     return None
-
-
-def quoted(value: object) -> str:
-    """Return a value as a message quotes it: an array by dtype and shape, a class by its name."""
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if isinstance(shape := getattr(value, "shape", None), tuple):
-        return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
-    text, name = repr(value), type(value).__name__
-    if " object at 0x" in text:
-        return f"{name}(...)"
-    if len(text) <= 60:
-        return text
-    return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."

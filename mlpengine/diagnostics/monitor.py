@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable, replay
-from mlpengine.core.misuse import KnownAttributes, called_as
+from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
@@ -94,7 +94,6 @@ class Diagnostics(KnownAttributes, Uncopyable):
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
 
-    @called_as("Diagnostics(mlp)")
     def __init__(
         self,
         mlp: Network,

@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import CallError, DataError, UsageError
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, ArrayLike, floating
-from mlpengine.core.wording import hint, plural, suggestion
+from mlpengine.core.wording import hint, plural, quoted, suggestion
 from mlpengine.data.features import fold_rows, split_rows
 from mlpengine.data.features.compiled import feature_loops
 from mlpengine.data.features.leaks import find_leaks
@@ -233,7 +233,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _range: tuple[list[float], list[float]] | None
     _log: bool
 
-    @called_as("{name}(hidden=[64, 64], epochs=50)")
     @with_parameters
     def __init__(
         self,

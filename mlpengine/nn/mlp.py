@@ -8,10 +8,9 @@ import numpy as np
 
 from mlpengine.core.buffers import unmasked
 from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
-from mlpengine.core.misuse import called_as, quoted
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.core.structure import conform
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
@@ -89,7 +88,6 @@ class Mlp(TabularNetwork):
         "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
     }
 
-    @called_as("{name}([4, 8, 3]), the numbers of inputs, hidden units and outputs")
     def __init__(
         self,
         sizes: Sequence[int],
@@ -203,7 +201,6 @@ class Mlp(TabularNetwork):
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
-    @called_as("mlp.initialize_from(x, seed=0)")
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 
@@ -282,7 +279,6 @@ class Mlp(TabularNetwork):
             "parametrization": self.parametrization,
         }
 
-    @called_as("mlp.linear(projection, weight, bias)")
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 

@@ -1,6 +1,5 @@
 """All ops, grouped by module."""
 
-from mlpengine.core.misuse import answer_misfits
 from mlpengine.ops._elementwise import Activation, Elementwise
 from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops.activations import (
@@ -162,5 +161,3 @@ __all__ = [
     "Where",
     "losses_of",
 ]
-
-answer_misfits(LOSSES.values(), text="abs(y - t)")

@@ -11,8 +11,9 @@ from mlpengine.core.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, ShapeError
 from mlpengine.core.fields import check_fields
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import needs_arguments, quoted, refuse_arguments
+from mlpengine.core.misuse import refuse_arguments
 from mlpengine.core.spec import Array, ArrayLike, Call, Calls, Spec, call
+from mlpengine.core.wording import quoted
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
@@ -115,7 +116,6 @@ class Loss(GradOp):
         Raises: IndexRangeError.
         """
 
-    @needs_arguments("loss(output, target), or loss(scratch.output, y, grads.d_output)")
     def __call__(
         self,
         output: Array,

@@ -17,9 +17,9 @@ from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.core.fields import Given, NonNegative, fitting, options_of
-from mlpengine.core.misuse import KnownAttributes, called_as, needs_arguments, quoted
+from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, Call, Calls, Spec, call
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
     floor,
@@ -377,7 +377,6 @@ class Optimizer(KnownAttributes, ABC):
             decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
         return rates, decays
 
-    @needs_arguments("optimizer.step(mlp, grads), after mlp.backward(scratch, grads)")
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""
         try:

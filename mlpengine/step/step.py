@@ -24,7 +24,7 @@ from mlpengine.core.errors import (
     UsageError,
 )
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.named import (
     NamedRows,
     as_rows,
@@ -36,7 +36,7 @@ from mlpengine.core.named import (
 )
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.core.system import call_in_forks
-from mlpengine.core.wording import differing, nearest, plural
+from mlpengine.core.wording import differing, nearest, plural, quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
@@ -171,7 +171,6 @@ class TrainingStep(KnownAttributes):
             cls = NamedStep
         return super().__new__(cls)
 
-    @called_as(STEP_EXAMPLE)
     def __init__(
         self,
         mlp: Network,
@@ -645,7 +644,6 @@ class TrainingStep(KnownAttributes):
             "clip": self.clip.state_dict() if self.clip else {},
         }
 
-    @called_as("step.load_state_dict(other.state_dict()); step.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`, or change nothing.
 
@@ -673,14 +671,12 @@ class TrainingStep(KnownAttributes):
                 self.clip.load_state_dict(state["clip"])
             self.mlp.rng.seed = state["dropout"]["seed"]
 
-    @called_as("step.save('step.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
         arrays, plain = pack(self.state_dict())
         if self.ranks is None or self.ranks.rank == 0:
             write_tensors(path, arrays, {"step": plain, "mlp": self.mlp.to_dict()})
 
-    @called_as("step.load('step.safetensors')")
     def load(self, path: str | Path) -> None:
         """Continue exactly from what `save` wrote, with a step of the same settings.
 

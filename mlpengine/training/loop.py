@@ -17,10 +17,10 @@ import numpy as np
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.named import need_names
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, suggestion
+from mlpengine.core.wording import html_table, quoted, suggestion
 from mlpengine.data.features import Batches
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
 from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
@@ -187,7 +187,6 @@ class Loop(KnownAttributes, Uncopyable):
     }
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
-    @called_as(LOOP_EXAMPLE)
     def __init__(
         self,
         step: TrainingStep,
