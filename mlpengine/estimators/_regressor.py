@@ -1,6 +1,6 @@
 """The regressor."""
 
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -43,10 +43,6 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     """
 
     _kind = "regression"
-    _elsewhere: ClassVar = {
-        **MlpEstimator._elsewhere,
-        "predict_proba": "MlpClassifier has it; of numbers write predict_interval(X, level=0.9)",
-    }
 
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]

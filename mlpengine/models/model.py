@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import conform
 from mlpengine.core.wording import html_table, plural
@@ -55,7 +54,7 @@ class TrainingRecord(TypedDict):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(KnownAttributes):
+class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
@@ -71,15 +70,6 @@ class Model(KnownAttributes):
     `record` tells of the training, if it is known (`TrainingRecord`).
     `Mlp.load` reads the file of a single network, too.
     """
-
-    _elsewhere: ClassVar = {
-        "score": "write model.evaluate(table)",
-        "fit": "write mlpengine.fit(table, target='y', start=model)",
-        "distill": "write mlpengine.distill(table, target='y', predict=model)",
-        "transform": "write model.features(model.table(table))",
-        "summary": "print(model) says what it is, and `mlpengine summary` more",
-        "feature_importances_": "`mlpengine explain` computes them",
-    }
 
     mlp: TabularNetwork
     preprocessor: Preprocessor

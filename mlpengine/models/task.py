@@ -12,7 +12,6 @@ from mlpengine.core.buffers import hides_entries, unmasked
 from mlpengine.core.errors import CallError, DataError, ShapeError, UsageError
 from mlpengine.core.fields import Count, fitting
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted, suggestion
@@ -158,7 +157,7 @@ class Scored:
 Metric = Callable[[Scored], float]
 
 
-class Task(KnownAttributes, ABC):
+class Task(ABC):
     """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
 
     headline: tuple[str, ...]

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from mlpengine.core.buffers import quiet_runner, zeros
 from mlpengine.core.errors import ShapeError, TapeError, UsageError
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array, Call, Spec
@@ -48,7 +47,7 @@ class GradientMemory:
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
 
 
-class Gradients(KnownAttributes):
+class Gradients:
     """Buffers that `Network.backward` overwrites; make it with `Network.gradients`.
 
     A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
@@ -60,12 +59,6 @@ class Gradients(KnownAttributes):
         flat: (parameters,), one vector.
         views: the views of it by parameter name.
     """
-
-    _elsewhere: ClassVar = {
-        "clip_grad_norm_": "write grads.clip_global_norm_params(1.0)",
-        "clip_grad_value_": "write grads.clip_global_norm_params(1.0), which scales all alike",
-        "zero_grad": "none is needed, backward overwrites the gradients",
-    }
 
     def __init__(
         self,

@@ -63,30 +63,8 @@ class Mlp(TabularNetwork):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
-    _settable = frozenset()
     file_key: ClassVar = "mlp"
     linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
-    _elsewhere: ClassVar = {
-        "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
-        "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
-        "training": "predict leaves dropout out, and so does mlp.scratch(32, training=False)",
-        "eval": "none is needed, predict leaves dropout out",
-        **dict.fromkeys(("to", "cuda", "cpu"), "all runs on the processor; leave it out"),
-        **dict.fromkeys(("evaluate", "score"), "write loss(mlp.predict(x), y)"),
-        **dict.fromkeys(
-            ("summary", "modules"), "print(mlp) shows it, and mlp.layers has the parts"
-        ),
-        **dict.fromkeys(("named_parameters", "get_weights"), "write mlp.state_dict()"),
-        **dict.fromkeys(("add", "append"), "sizes are given at once, Mlp([4, 8, 3])"),
-        "set_weights": "write mlp.load_state_dict(state)",
-        "predict_proba": "predict returns logits; MlpClassifier has it",
-        "requires_grad_": "write mlp.freeze([0])",
-        "zero_grad": "none is needed, backward overwrites the gradients",
-        **dict.fromkeys(
-            ("weight", "bias", "coefs_", "intercepts_"), "write mlp.weights and mlp.biases"
-        ),
-        "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
-    }
 
     def __init__(
         self,

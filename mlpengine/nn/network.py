@@ -9,7 +9,6 @@ import numpy as np
 from mlpengine.core.buffers import unmasked, write_into
 from mlpengine.core.errors import ShapeError, TapeError, UsageError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import refuse_arguments
 from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.core.wording import quoted
@@ -118,8 +117,8 @@ class Network(Recordable):
         try:
             own = scratch.mlp is self
         except AttributeError:
-            refuse_arguments(self.forward, x, scratch)
-            raise
+            text = f"forward: scratch must be a Scratch (got {quoted(scratch)})"
+            raise UsageError(text) from None
         if not own:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if isinstance(scratch.input, NamedRows):
@@ -147,8 +146,12 @@ class Network(Recordable):
         try:
             bound = grads.bind(scratch)
         except AttributeError:
-            refuse_arguments(self.backward, scratch, grads)
-            raise
+            if isinstance(scratch, Scratch) and isinstance(grads, Gradients):
+                raise
+            raise UsageError(
+                "backward: needs a Scratch and Gradients "
+                f"(got {quoted(scratch)} and {quoted(grads)})"
+            ) from None
         bound.run()
 
     def predict(self, x: Any) -> Any:

@@ -318,6 +318,11 @@ class Recordable(Saved):
 
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """
+        if not isinstance(state, Mapping):
+            raise CheckpointError(
+                f"parameters: state must be a mapping of arrays by name (got {quoted(state)}); "
+                f"{type(self).__name__}.load(path) reads a file"
+            )
         arrays = {name: np.asarray(value) for name, value in state.items()}
         check_arrays(self.params.specs, arrays)
         for name, array in arrays.items():

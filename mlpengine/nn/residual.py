@@ -58,7 +58,6 @@ class Residual(TabularNetwork):
     layer norm in place of batch norm.
     """
 
-    _settable = frozenset()
     linear_option: ClassVar = LinearOption("linear", "linear", 0.0)
 
     def __init__(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.structure import conform
 from mlpengine.core.wording import quoted
@@ -36,7 +35,7 @@ class _Unsaved(NamedTuple):
     text: str
 
 
-class Saved(KnownAttributes):
+class Saved:
     """A network that files describe by its class and the arguments that it was made with."""
 
     params: Flat

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlpengine.core.errors import ShapeError, TapeError
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array
@@ -15,7 +14,7 @@ from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization
 
 
-class Scratch(KnownAttributes):
+class Scratch:
     """Buffers of one forward pass; make it with `Network.scratch`, one for each thread.
 
     A copy has separate buffers with the same contents; a deep copy also copies the network.

@@ -14,7 +14,6 @@ import numpy as np
 
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import NumericalError, ShapeError, UsageError
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.placement import ALIGNMENT
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.core.wording import quoted
@@ -39,7 +38,7 @@ N = TypeVar("N", bound=Network)
 _log = logging.getLogger("mlpengine")
 
 
-class Population(KnownAttributes, Sequence[N]):
+class Population(Sequence[N]):
     """Networks of the class and settings of `mlp`, with their parameters in one block.
 
     Member k has the bits of ``Mlp(..., seed=seeds[k])``, or of another class, made with the options
@@ -56,6 +55,8 @@ class Population(KnownAttributes, Sequence[N]):
     """
 
     def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
+        if not isinstance(mlp, Network):
+            raise UsageError(f"population: mlp must be a network (got {quoted(mlp)})")
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds
@@ -136,7 +137,7 @@ class Population(KnownAttributes, Sequence[N]):
         return f"Population({len(self)} of {self[0]!r})"
 
 
-class PopulationStep(KnownAttributes):
+class PopulationStep:
     """A training step for each member of a population: its own rows, optimizer and buffers.
 
     A member has the bits of a `TrainingStep` of its own with the same settings, whatever the number

@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from weakref import WeakSet
 from zlib import crc32
 
@@ -24,7 +24,6 @@ from mlpengine.core.errors import (
     UsageError,
 )
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.named import (
     NamedRows,
     as_rows,
@@ -103,7 +102,7 @@ class _Result:
     """Whether a thread is making steps."""
 
 
-class TrainingStep(KnownAttributes):
+class TrainingStep:
     """A training step of one network, loss and optimizer, bound to its buffers once.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
@@ -149,17 +148,6 @@ class TrainingStep(KnownAttributes):
     """
 
     _target: Any = None
-
-    _settable = frozenset()
-    _elsewhere: ClassVar = {
-        "fit": "write step(x, y) for each batch",
-        "lr": "write step.optimizer.lr",
-        "train": "write step(x, y) for each batch",
-        "backward": "write step(x, y), which also updates the parameters",
-        "train_on_batch": "write step(x, y)",
-        "zero_grad": "none is needed, each step overwrites the gradients",
-        "predict": "write step.mlp.predict(x)",
-    }
 
     def __new__(cls, mlp: Any = None, loss: Any = None, *_: Any, **__: Any) -> Any:
         """Return the step for one array of inputs and outputs, or that for arrays by name."""

@@ -9,7 +9,6 @@ import numpy as np
 from mlpengine.core.buffers import refuse_second_call, unmasked, write_into, zeros
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
@@ -20,7 +19,7 @@ from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
 
-class Program(KnownAttributes):
+class Program:
     """A tape bound to memory: values, gradients, and the calls that compute them.
 
     After binding, `forward` and `backward` allocate nothing that grows with the data.

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.core.wording import suggestion
 from mlpengine.ops import BatchNorm, Dropout, GradOp, Normal, Philox, RunningStatistics
@@ -62,7 +61,7 @@ class RecordedLayer(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Tape(KnownAttributes):
+class Tape:
     """A straight-line computation, recorded once and then bound to memory by `Program`.
 
     Example:
