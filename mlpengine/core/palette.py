@@ -1,4 +1,4 @@
-"""Colors and words that the report, the pictures and the dashboard share."""
+"""Colors and words of the report."""
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56B4E9")
 DARK = ("#56B4E9", "#F28E2B", "#3DC79B", "#E59ECA", "#F0E442", "#FFFFFF")

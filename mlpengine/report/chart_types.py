@@ -1,6 +1,6 @@
 """A chart as data: its axes and what is drawn on them.
 
-`svg` renders it for pages, and `pictures` for files.
+`svg` renders it for pages.
 """
 
 from collections.abc import Iterable, Sequence
