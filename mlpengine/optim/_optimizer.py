@@ -29,8 +29,8 @@ from mlpengine.optim._denormals import (
     threshold,
 )
 from mlpengine.optim._formulas import UpdateFormulas
-from mlpengine.optim._groups import Group, find_ranges
 from mlpengine.optim._state import State, matching_state
+from mlpengine.optim.parameter_groups import Group, find_ranges
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.tape.flat import Flat
 

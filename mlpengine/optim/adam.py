@@ -5,8 +5,8 @@ from typing import Any, TypedDict, Unpack
 
 from mlpengine import formula
 from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.optim.parameter_groups import Group
 from mlpengine.optim.scalar_functions import power, sqrt
 from mlpengine.optim.schedules import ScheduleLike
 

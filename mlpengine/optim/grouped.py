@@ -9,8 +9,8 @@ import numpy as np
 from mlpengine.backends.update import Update
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call
-from mlpengine.optim._groups import check_group
 from mlpengine.optim._optimizer import HasParams, Optimizer
+from mlpengine.optim.parameter_groups import check_group
 
 
 class GroupedOptimizer(Optimizer):
