@@ -24,8 +24,7 @@ from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import CallError, ConfigError, DataError, UsageError
-from mlpengine.core.misuse import called_as, quoted
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
@@ -97,7 +96,6 @@ class FitResult(Result):
     decided: list[str] = field(default_factory=list)
 
 
-@called_as(FIT_EXAMPLE)
 def fit(
     table: Any,
     /,
@@ -151,7 +149,6 @@ def fit(
     return _measured(data, trainer, fitted, decided)
 
 
-@called_as(DISTILL_EXAMPLE)
 def distill(
     table: Any,
     /,
