@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from mlpengine.config.build import loss_and_task
@@ -12,7 +12,6 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.export import RowCost, row_cost
-from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS
 from mlpengine.models.model import Model
 from mlpengine.training.trainer import front_of, make_network
 
@@ -69,7 +68,7 @@ def with_size(file: ConfigFile, fitted: Preprocessor, limits: Limits) -> tuple[C
         )
     loss, task = loss_and_task(file, fitted)
     front, ends = front_of(settings.network, fitted.numbers), (fitted.n_features, task.outputs)
-    options = asdict(loss) if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS) else {}
+    options = loss.measured_options
     costs: dict[int, RowCost] = {}
 
     def fits(units: int) -> bool:
