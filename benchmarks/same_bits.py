@@ -1,10 +1,10 @@
 """Weights of the same runs in two trees: the same bits.
 
 ``python benchmarks/same_bits.py --against TREE`` makes each run in this tree and in another one,
-say a checkout of a release, and compares the weights of their models bit by bit: each file of configs/,
-a few tables by the config that ``init`` writes, three estimators, two ranks (with MPI), and a run
-that is interrupted and resumed.  ``--tables FILE:TARGET ...`` adds tables.  The exit code is 1 if
-any bit differs.
+say a checkout of a release, and compares the weights of their models bit by bit: each file of
+configs/, a few tables by the config that ``init`` writes, three estimators, two ranks (with MPI),
+and a run that is interrupted and resumed.  ``--tables FILE:TARGET ...`` adds tables.  The exit code
+is 1 if any bit differs.
 """
 
 import argparse

@@ -1,6 +1,5 @@
 """All ops, grouped by module."""
 
-from mlpengine.core.misuse import answer_misfits
 from mlpengine.ops.activations import (
     Elu,
     Gelu,
@@ -163,5 +162,3 @@ __all__ = [
     "Where",
     "losses_of",
 ]
-
-answer_misfits(LOSSES.values(), text="abs(y - t)")

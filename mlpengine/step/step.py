@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from weakref import WeakSet
 from zlib import crc32
 
@@ -24,7 +24,6 @@ from mlpengine.core.errors import (
     UsageError,
 )
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
 from mlpengine.core.named import (
     NamedRows,
     as_rows,
@@ -36,7 +35,7 @@ from mlpengine.core.named import (
 )
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.core.system import call_in_forks
-from mlpengine.core.wording import differing, nearest, plural
+from mlpengine.core.wording import differing, nearest, plural, quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
@@ -103,7 +102,7 @@ class _Result:
     """Whether a thread is making steps."""
 
 
-class TrainingStep(KnownAttributes):
+class TrainingStep:
     """A training step of one network, loss and optimizer, bound to its buffers once.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
@@ -150,17 +149,6 @@ class TrainingStep(KnownAttributes):
 
     _target: Any = None
 
-    _settable = frozenset()
-    _elsewhere: ClassVar = {
-        "fit": "write step(x, y) for each batch",
-        "lr": "write step.optimizer.lr",
-        "train": "write step(x, y) for each batch",
-        "backward": "write step(x, y), which also updates the parameters",
-        "train_on_batch": "write step(x, y)",
-        "zero_grad": "none is needed, each step overwrites the gradients",
-        "predict": "write step.mlp.predict(x)",
-    }
-
     def __new__(cls, mlp: Any = None, loss: Any = None, *_: Any, **__: Any) -> Any:
         """Return the step for one array of inputs and outputs, or that for arrays by name."""
         named = isinstance(loss, Mapping) or (
@@ -171,7 +159,6 @@ class TrainingStep(KnownAttributes):
             cls = NamedStep
         return super().__new__(cls)
 
-    @called_as(STEP_EXAMPLE)
     def __init__(
         self,
         mlp: Network,
@@ -645,7 +632,6 @@ class TrainingStep(KnownAttributes):
             "clip": self.clip.state_dict() if self.clip else {},
         }
 
-    @called_as("step.load_state_dict(other.state_dict()); step.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`, or change nothing.
 
@@ -673,14 +659,12 @@ class TrainingStep(KnownAttributes):
                 self.clip.load_state_dict(state["clip"])
             self.mlp.rng.seed = state["dropout"]["seed"]
 
-    @called_as("step.save('step.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
         arrays, plain = pack(self.state_dict())
         if self.ranks is None or self.ranks.rank == 0:
             write_tensors(path, arrays, {"step": plain, "mlp": self.mlp.to_dict()})
 
-    @called_as("step.load('step.safetensors')")
     def load(self, path: str | Path) -> None:
         """Continue exactly from what `save` wrote, with a step of the same settings.
 
