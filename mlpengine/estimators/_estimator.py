@@ -47,7 +47,7 @@ from mlpengine.estimators._sparse import (
     updated_scale,
 )
 from mlpengine.models.calibration import ClassSets, Residuals
-from mlpengine.models.evaluate import Scorer, plain_loss
+from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.network_kinds import NetworkMean
@@ -551,7 +551,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         _, rows, forward = explained_rows(mean, parts, folds, IMPORTANCE_ROWS)
         count = range(len(numbers.sources))
         columns = [str(k) for k in (*count, *numbers.bins.columns)]
-        scorer = Scorer(plain_loss(self._loss), self._task(), self._n_outputs, self._dtype)
+        scorer = Scorer(self._loss.plain(), self._task(), self._n_outputs, self._dtype)
         ranked = importances(forward, scorer, rows, columns)
         by_name = {row.column: row.loss for row in ranked}
         return np.array([by_name[str(k)] for k in count])
