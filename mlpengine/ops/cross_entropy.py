@@ -12,7 +12,7 @@ from mlpengine.core.wording import plural
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._softmax_pieces import row_max
+from mlpengine.ops.broadcast import largest
 from mlpengine.ops.loss import VALUE, Loss, need_rows, total, wide_spec
 
 PROBABILITY_TOLERANCE = 1e-3
@@ -150,7 +150,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     ) -> Calls:
         shift, *_, loss = vectors
         one_sum = target.ndim == 1 and self.class_weights is None and self.ignore_index is None
-        yield from row_max(output, shift, rows)
+        yield from largest(output, shift[:, None], rows)
         yield call(np.subtract, output, shift[:, None], probs)
         yield from _target_rows(self, target, rows, labels, loss)
         yield from _losses(probs, rows, vectors, one_sum=one_sum)
