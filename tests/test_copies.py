@@ -29,8 +29,8 @@ from mlpengine import (
     Sgd,
     Tape,
     TrainingStep,
-    errors,
 )
+from mlpengine.core import errors
 from mlpengine.core.errors import TapeError
 from mlpengine.core.spec import Spec, call
 from mlpengine.data.features import Batches, NumberTarget, Preprocessor
