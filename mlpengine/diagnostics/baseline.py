@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import median, quantiles
 from mlpengine.core.spec import Array, Spec
+from mlpengine.diagnostics.samples import median
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
@@ -21,8 +21,7 @@ def feature_sizes(x: Array) -> Array:
 
     Unlike a root mean square, it does not depend on a few outliers.
     """
-    (sizes,) = quantiles(np.abs(x), [0.9])
-    return np.asarray(sizes)
+    return np.asarray(np.quantile(np.abs(x), 0.9, axis=0))
 
 
 class ExtremeValue(NamedTuple):
@@ -58,7 +57,7 @@ def extreme_target(y: Array) -> ExtremeValue:
     known = NO_EXTREME
     if len(y) < 2 * FIFTH:
         return known
-    distances = np.abs(y - quantiles(y, [0.5])[0])
+    distances = np.abs(y - np.median(y, axis=0))
     usual = feature_sizes(distances)
     for distance, size in zip(distances.T, usual, strict=True):
         known = max(known, _extreme(distance, size, -1), key=_times)
