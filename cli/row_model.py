@@ -22,8 +22,8 @@ def _unchanged(cell: Any, check: Callable[[Any], Any]) -> Any:
     return cell
 
 
-Number = Annotated[float, Field(ge=float(-LIMIT), le=float(LIMIT), allow_inf_nan=False)]
-Code = Annotated[Number, WrapValidator(_unchanged)]
+NumberCell = Annotated[float, Field(ge=float(-LIMIT), le=float(LIMIT), allow_inf_nan=False)]
+CodeCell = Annotated[NumberCell, WrapValidator(_unchanged)]
 
 
 def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
@@ -44,19 +44,19 @@ def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[
     for category in preprocessor.categories:
         if category.column == column:
             levels = _cells(category) or [""]
-            cell = {bool: bool, str: str}.get(type(levels[0]), Code)
+            cell = {bool: bool, str: str}.get(type(levels[0]), CodeCell)
             return cell, "A category; the examples are its levels.", levels[:LEVELS_SHOWN]
     operand = preprocessor.operands.get(column)
     kind = preprocessor.kinds.get(column) or (operand.kind if operand else "number")
     if kind == "boolean":
         return bool, "", [True]
-    seen = preprocessor.summary["columns"].get(column)
-    quantiles = (seen and seen.get("quantiles")) or [0.0]
+    trained = preprocessor.summary["columns"].get(column)
+    quantiles = (trained and trained.get("quantiles")) or [0.0]
     low, usual, high = (quantiles[i] for i in (0, len(quantiles) // 2, -1))
     if kind == "date":
         first, last = number_text("date", low), number_text("date", high)
         return str, f"A date, written as in training; trained on {first} to {last}.", [first]
-    return Number, f"Trained on {low:.6g} to {high:.6g}.", [float(f"{usual:.6g}")]
+    return NumberCell, f"Trained on {low:.6g} to {high:.6g}.", [float(f"{usual:.6g}")]
 
 
 def _cells(category: Category) -> list[Any]:

@@ -30,7 +30,7 @@ with importing("mlpengine serve", "serve"):
     from fastapi.responses import JSONResponse
     from prometheus_client.multiprocess import MultiProcessCollector
 
-MAX_ROWS, MAX_BYTES = 10_000, 8_000_000
+ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
 """Rows of a request, and bytes of its body."""
 
 SMALL_BODY = 1 << 14
@@ -47,7 +47,7 @@ class Answer(BaseModel):
     warnings: list[str]
 
 
-class Problem(BaseModel):
+class Refusal(BaseModel):
     """Why a request is not answered."""
 
     detail: str
@@ -61,7 +61,7 @@ class Answers:
         fields = self.row.model_fields.values()
         self.example = {str(field.alias): (field.examples or [None])[0] for field in fields}
         rows: Any = list[self.row]  # type: ignore[name-defined]
-        self._rows = TypeAdapter(Annotated[rows, FailFast(), Field(max_length=MAX_ROWS)])
+        self._rows = TypeAdapter(Annotated[rows, FailFast(), Field(max_length=ROW_LIMIT)])
         self._model = model
         self._one_row = RowPredictor(model.networks, model.preprocessor, model.mean.combine)
 
@@ -119,7 +119,7 @@ def service(model: Model, name: str) -> FastAPI:
     counts = prometheus.CollectorRegistry()
     seconds = prometheus.Histogram("mlpengine_seconds", "Seconds of a request", registry=counts)
     row = answers.row.model_json_schema()
-    rows = {"type": "array", "items": row, "maxItems": MAX_ROWS}
+    rows = {"type": "array", "items": row, "maxItems": ROW_LIMIT}
     content = {"application/json": {"schema": {"anyOf": [row, rows]}, "example": answers.example}}
     level = (float | None, Field(None, gt=0, lt=1, description="The share of new rows within."))
     kept = {"interval": model.residuals, "set": model.sets}
@@ -131,13 +131,13 @@ def service(model: Model, name: str) -> FastAPI:
         description=repr(model),
         docs_url=None,  # the page of FastAPI loads its scripts from the network
         redoc_url=None,
-        max_body_size=MAX_BYTES,
+        max_body_size=BODY_LIMIT,
     )
 
     @app.post(
         "/predict",
         response_model=Answer,
-        responses={"4XX": {"model": Problem}},
+        responses={"4XX": {"model": Refusal}},
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     async def predict(request: Request, query: Annotated[levels, Query()]) -> Response:  # type: ignore[valid-type]

@@ -28,7 +28,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.ops import REGISTRY
 from mlpengine.step.population import Population
-from mlpengine_cli.service import MAX_BYTES, MAX_ROWS, SMALL_BODY, service
+from mlpengine_cli.service import BODY_LIMIT, ROW_LIMIT, SMALL_BODY, service
 
 
 @cache
@@ -269,8 +269,8 @@ WRONG = {
     ),
     "twice": (b'{"size": 1, "size": 2}', "", 422, "'size' must be there once in an object (got 2)"),
     "a surrogate": ({**GOOD, "size": "\ud800"}, "", 422, "'size': Input should be a valid number"),
-    "rows": ([GOOD] * (MAX_ROWS + 1), "", 413, "at most 10000 items"),
-    "bytes": (b" " * (MAX_BYTES + 1), "", 413, "Content Too Large"),
+    "rows": ([GOOD] * (ROW_LIMIT + 1), "", 413, "at most 10000 items"),
+    "bytes": (b" " * (BODY_LIMIT + 1), "", 413, "Content Too Large"),
     "a level": (GOOD, "set=2", 422, "query 'set': Input should be less than 1"),
     "a level of no number": (GOOD, "set=much", 422, "query 'set': Input should be a valid number"),
     "another option": (GOOD, "sets=0.9", 422, "(this model has set) - did you mean 'set'?"),
@@ -299,7 +299,7 @@ def test_many_names_and_faults_are_read_in_linear_time():
     begun = time.process_time()
     assert ask("classes", f"{{{','.join([*names, names[-1]])}}}".encode())[0] == 422
     assert ask("classes", [1] * 100_000)[0] == 422
-    assert ask("classes", [{"size": "x"}] * MAX_ROWS)[0] == 422
+    assert ask("classes", [{"size": "x"}] * ROW_LIMIT)[0] == 422
     assert time.process_time() - begun < 10
 
 
