@@ -6,8 +6,6 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from errno import ENOSPC
 from importlib import import_module
 from itertools import pairwise
 from types import FrameType
@@ -16,12 +14,11 @@ from typing import Any, NoReturn
 import click
 
 from mlpengine import __version__
-from mlpengine.core.errors import MlpEngineError
 from mlpengine.core.system import EXIT_CODES
 
-from .launcher import end_job, launched
+from .ranks import end_job, launched
 from .stopping import handled
-from .streams import keep_streams, say
+from .streams import complain, explain, keep_streams
 
 COMMANDS = {
     "init": "Write a config for a table.",
@@ -170,7 +167,9 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
     try:
         os.getcwd()
     except OSError as error:
-        _say(f"error: the working directory must exist ({error.strerror}); change to another one")
+        complain(
+            f"error: the working directory must exist ({error.strerror}); change to another one"
+        )
         return 2
     try:
         code = group.main(args, prog_name="mlpengine", standalone_mode=False)
@@ -179,36 +178,20 @@ def run(args: list[str], signals: Sequence[signal.Signals] | None = None) -> int
     except BrokenPipeError:
         return CLOSED_PIPE  # quietly, as in ``| head``
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        complain("interrupted")
         return EXIT_CODES[signal.SIGINT]
     except click.ClickException as error:
-        _say(_usage(error, args))
+        complain(_usage(error, args))
         return error.exit_code
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 1
     except Exception as error:
         if received:  # imports may turn the signal into another error
-            _say("interrupted")
+            complain("interrupted")
             return received[-1]
         if debug:
             raise
         return explain(error)
-
-
-def explain(error: Exception) -> int:
-    """Print an expected error and return its exit code; raise any other."""
-    if isinstance(error, MlpEngineError):
-        _say(f"error: {error}")
-        return error.exit_code
-    if isinstance(error, OSError):
-        full = " - make room and start again" if error.errno == ENOSPC else ""
-        place = f"{error.filename}: " if error.filename else ""
-        _say(f"error: {place}{error.strerror or error}{full}")
-        return 1
-    if isinstance(error, MemoryError):
-        _say("error: not enough memory for this network, batch size or data")
-        return 1
-    raise error
 
 
 def _usage(error: click.ClickException, args: Sequence[str]) -> str:
@@ -250,11 +233,6 @@ def _setting(option: str, args: Sequence[str]) -> str:
     after = next((later for one, later in pairwise([*args, ""]) if one == option), "")
     inside = next((one for one in args if one.startswith(f"{option}=")), "").partition("=")[2]
     return f" - write --set {'.'.join(map(str, path))}={inside or after}" if path else ""
-
-
-def _say(text: str) -> None:
-    with suppress(OSError, ValueError):
-        say(text, err=True)
 
 
 if __name__ == "__main__":

@@ -349,8 +349,7 @@ class Trainer:
             "rematerialization": training.rematerialization,
             "dropout_schedule": self._dropout_schedule(mlp, in_epoch),
             "shards": training.shards,
-            "comm": ranks.comm if ranks else None,
-            "reduce": training.reduce,
+            "ranks": ranks,
         }
         optimizer = self._optimizer(mlp, in_epoch, linear=linear)
         return Member(mlp, self.loss, optimizer, self.batch_size, step)
