@@ -349,8 +349,6 @@ class Loop(Uncopyable):
         """Call the callbacks before the first `run_epoch`."""
         self.step.mlp.params.flat[...] = self._last_weights().flat
         self._last = None
-        if ranks := self.step.ranks:
-            self._may_skip = all(ranks.of_all(self._may_skip and self.fused_steps is not None))
         self._call("on_train_start")
 
     def abandon(self, error: NumericalError) -> None:
@@ -486,8 +484,6 @@ class Loop(Uncopyable):
         for budget in self._hooks["skip_budget"]:
             own: SkipBudget = budget(self)
             count, limit = min(count, own.steps), min(limit, own.norm)
-        if ranks := self.step.ranks:
-            count, limit = ranks.minimum(count, limit)
         if count < MIN_STEPS:
             return
         before = self.steps

@@ -45,7 +45,6 @@ MATH = {
     "v_not": "(c) => !c",
     "v_sigmoid": "(x) => 1 / (1 + Math.exp(-x))",
     "v_softplus": "(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
-    "v_tanh_softplus": "(x) => Math.tanh(Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x))))",
     "v_maximum": "(a, b) => (a > b || a !== a ? a : b)",
     "v_minimum": "(a, b) => (a < b || a !== a ? a : b)",
     "vmax": "(a, b) => (a > b || a !== a ? a : b)",
