@@ -66,7 +66,7 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
     with TemporaryDirectory(prefix="mlpengine-") as counts:
         if workers > 1:  # where they add up their counts; read when prometheus_client is imported
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
-        from .server import listen_at, serve, run_workers
+        from .server import listen_at, run_workers, serve
 
         model, listening = load(run), listen_at(host, port)
         work = partial(serve, model, run.resolve().stem, listening, access_log)
