@@ -3,13 +3,13 @@
 A formula is a graph of `Expr` nodes, built with Python's operators and the functions here, or
 parsed from text against a white list::
 
-    >>> from mlpengine.formula import gradients, parse, tanh, softplus, to_text, variable
+    >>> from mlpengine.formula import gradients, parse, tanh, softplus, variable
     >>> x, dy = variable("x"), variable("dy")
     >>> mish = x * tanh(softplus(x))
     >>> parse("x * tanh(softplus(x))", ["x"]) is mish
     True
-    >>> to_text(mish)
-    'x * tanh(softplus(x))'
+    >>> mish
+    mul(x, tanh(softplus(x)))
     >>> (dx,) = gradients(mish, dy, [x])
 
 `parse(text, names)` raises `FormulaError`, whose `position` is the character that cannot be read.
@@ -17,8 +17,9 @@ parsed from text against a white list::
 is a bool.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
-* `c_statements(outputs, given, itemsize)`: C that serves vectors (kind ``vec``) and numbers
-  (kind ``real``, after the macros `SCALARS`; kind ``double``, by math.h);
+* `in_steps(outputs, given)`: one function at a time, in order, for languages of statements;
+* `c_expression(formula, itemsize)`: C that serves vectors (kind ``vec``) and numbers (``real``,
+  after the macros `SCALARS`; ``double``, by math.h);
 * `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
 
 `gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  The
@@ -59,18 +60,29 @@ from mlpengine.formula.expression import (
     variables,
     where,
 )
-from mlpengine.formula.targets import SCALARS, c_number, c_statements, numexpr_text, onnx_node
-from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number, to_text
+from mlpengine.formula.targets import (
+    BINDS,
+    C_MASKS,
+    SCALARS,
+    c_expression,
+    c_number,
+    in_steps,
+    numexpr_text,
+    onnx_node,
+)
+from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number
 
 __all__ = [
+    "BINDS",
+    "C_MASKS",
     "FUNCTIONS",
     "FUNCTION_NAMES",
     "SCALARS",
     "Expr",
     "Function",
     "Plan",
+    "c_expression",
     "c_number",
-    "c_statements",
     "clip",
     "constant",
     "cos",
@@ -79,6 +91,7 @@ __all__ = [
     "exp",
     "expm1",
     "gradients",
+    "in_steps",
     "log",
     "log1p",
     "log2",
@@ -102,7 +115,6 @@ __all__ = [
     "softplus_tail",
     "sqrt",
     "tanh",
-    "to_text",
     "variable",
     "variables",
     "where",
