@@ -13,12 +13,11 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 USES = {
-    "plots": "import mlpengine.report.pictures",
     "tensorboard": "import mlpengine.training.tensorboard",
     "sklearn": "import mlpengine.estimators",
     "onnx": "import mlpengine.export._onnx",
     "sweep": "import mlpengine_cli.study",
-    "serve": "import mlpengine_cli.service, uvicorn.supervisors",
+    "serve": "import mlpengine_cli.server",
     "docs": "import reference_pages as pages; pages.commands(), pages.config(), pages.python(); "
     "[__import__(name) for name in pages.MODULES]",
 }

@@ -6,9 +6,8 @@ from typing import Any
 
 from mlpengine.core.buffers import unmasked, write_into
 from mlpengine.core.errors import ShapeError
-from mlpengine.core.misuse import quoted
 from mlpengine.core.spec import Spec
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 
 
 class NamedRows:

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 from zlib import crc32
 
 import numpy as np
@@ -16,12 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.core.buffers import with_missing
-from mlpengine.core.errors import CallError, DataError, UsageError
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array, ArrayLike, floating
-from mlpengine.core.wording import hint, plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features import fold_rows, split_rows
-from mlpengine.data.features.compiled import feature_loops
 from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import Source
@@ -48,7 +46,7 @@ from mlpengine.estimators._sparse import (
     updated_scale,
 )
 from mlpengine.models.calibration import ClassSets, Residuals
-from mlpengine.models.evaluate import Scorer, plain_loss
+from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.network_kinds import NetworkMean
@@ -209,20 +207,9 @@ def _bounded(weights: Array) -> Array:
     return bounded
 
 
-class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
-    _elsewhere: ClassVar = {
-        "save": "write joblib.dump(estimator, 'estimator.joblib')",
-        **dict.fromkeys(FITTED_ATTRIBUTES, "it is there after estimator.fit(X, y)"),
-        "coefs_": "write estimator.mlp_.weights",
-        "intercepts_": "write estimator.mlp_.biases",
-        "best_loss_": "write min(estimator.validation_loss_curve_)",
-        "transform": "write estimator.predict(X)",
-        "predict_interval": "MlpRegressor has it",
-        "predict_set": "MlpClassifier has it",
-        "predict_log_proba": "write np.log(estimator.predict_proba(X))",
-    }
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
     _loss: Loss
@@ -233,7 +220,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _range: tuple[list[float], list[float]] | None
     _log: bool
 
-    @called_as("{name}(hidden=[64, 64], epochs=50)")
     @with_parameters
     def __init__(
         self,
@@ -288,18 +274,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
             setattr(self, name, further.pop(name, None))
         if further:
             raise TypeError(f"unknown: {', '.join(further)}")
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name.  Raises: CallError for one that there is not."""
-        known = self.get_params()
-        if unknown := [name for name in params if name not in known]:
-            name, value = unknown[0], params[unknown[0]]
-            said = hint(name, known) or f"; it has {', '.join(known)}"
-            raise CallError(
-                f"{type(self).__name__}.set_params: has no argument {name!r} "
-                f"(got {quoted(value)}){said}"
-            )
-        return cast("Self", super().set_params(**params))
 
     @property
     def mlp_(self) -> TabularNetwork:
@@ -576,7 +550,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         _, rows, forward = explained_rows(mean, parts, folds, IMPORTANCE_ROWS)
         count = range(len(numbers.sources))
         columns = [str(k) for k in (*count, *numbers.bins.columns)]
-        scorer = Scorer(plain_loss(self._loss), self._task(), self._n_outputs, self._dtype)
+        scorer = Scorer(self._loss.plain(), self._task(), self._n_outputs, self._dtype)
         ranked = importances(forward, scorer, rows, columns)
         by_name = {row.column: row.loss for row in ranked}
         return np.array([by_name[str(k)] for k in count])
@@ -806,8 +780,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
         """
         numbers = self._numbers
         features = np.empty((len(x), numbers.width), self._dtype)
-        if numbers.encode_columns([*x.T], features):
-            return features
         size = max(1, ENCODED // max(1, numbers.width))
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
@@ -824,9 +796,7 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
 
     def _raw(self, x: Any) -> RawRows:
         """Return the features of a matrix as rows that are computed when they are read."""
-        width = self._numbers.width
-        feature_loops(x.shape[0] * width)  # before the first block
-        return RawRows(x, self._features, width, self._dtype)
+        return RawRows(x, self._features, self._numbers.width, self._dtype)
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array that `validate_data` would return as it is.

@@ -2,8 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from mlpengine.core.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, ShapeError
 from mlpengine.core.fields import check_fields
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import needs_arguments, quoted, refuse_arguments
 from mlpengine.core.spec import Array, ArrayLike, Call, Calls, Spec, call
+from mlpengine.core.wording import quoted
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
@@ -93,6 +93,10 @@ class Loss(GradOp):
     """Whether it compares the output with targets; one that does not is of one of several outputs.
     """
 
+    training_options: ClassVar[tuple[str, ...]] = ()
+    """Options that only weigh the training, such as weights of classes: evaluation leaves them out.
+    """
+
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         """Register the loss, if it is that of a task."""
         super().__init_subclass__(name=name, **kwargs)
@@ -109,13 +113,34 @@ class Loss(GradOp):
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
 
+    @property
+    def measured_options(self) -> dict[str, Any]:
+        """The options that are part of what is measured, by name."""
+        names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
+        return {n: getattr(self, n) for n in names if n not in self.training_options}
+
+    def plain(self) -> Self:
+        """Return the loss for evaluation, without its `training_options`."""
+        return type(self)(**self.measured_options)
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the output (outputs,), the same for all rows, with the lowest mean loss.
+
+        NaN stands for a loss that does not say.
+        Shapes: target (rows, ...) as the loss takes it, weights (rows,) or None.
+        """
+        return np.full(outputs, np.nan)
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the output (rows, outputs) with the lowest loss of each row, or NaN."""
+        return np.full((len(target), outputs), np.nan)
+
     def check_target(self, target: Array) -> None:
         """Check what no replay of the loss finds, of targets that fit it.
 
         Raises: IndexRangeError.
         """
 
-    @needs_arguments("loss(output, target), or loss(scratch.output, y, grads.d_output)")
     def __call__(
         self,
         output: Array,
@@ -133,18 +158,17 @@ class Loss(GradOp):
         bindings: dict[object, BoundLoss] = self.__dict__.setdefault("_bindings", {})
         bound = bindings.get(key)
         if bound is None:
-            if output.dtype.kind != "f":
+            if not isinstance(output, np.ndarray) or output.dtype.kind != "f":
                 raise DtypeError(
-                    f"{self.name}: output must be those of a network (got {quoted(output)}); "
-                    f"write loss(output, target), the output first"
+                    f"{self.name}: output must be an array of floats (got {quoted(output)}); "
+                    "write loss(output, target), the output first"
                 )
+            if not isinstance(d_output, np.ndarray | None):
+                text = f"{self.name}: d_output must be an array or None (got {quoted(d_output)})"
+                raise DtypeError(text)
             if len(bindings) >= MAX_BINDINGS:
                 del bindings[next(iter(bindings))]
-            try:
-                bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
-            except (AttributeError, TypeError):
-                refuse_arguments(self.__call__, output, target, d_output, sample_weight)
-                raise
+            bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
             self.check_target(target)
             bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")

@@ -10,19 +10,21 @@ import numpy as np
 from annotated_types import Ge, Gt, Len, Lt
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Positive, Share
+from mlpengine.core.fields import ConfigKey, Positive, Share
+from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
     clip,
     exp,
     maximum,
     minimum,
+    parse_number,
     sigmoid,
     sign,
     softplus_tail,
     tanh,
 )
-from mlpengine.ops._entry_loss import EntryLoss, Prediction
+from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
 
 def _increasing(levels: tuple[float, ...]) -> None:
@@ -49,6 +51,11 @@ class MeanSquaredError(EntryLoss, name="mse"):
     def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
         return (y - t) * 2, (y - t) * -2
 
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the mean of each target."""
+        mean: Array = np.average(target.astype(np.float64), 0, weights)
+        return mean
+
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
     """Mean absolute error: abs(output - target).
@@ -64,6 +71,10 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
 
     def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
         return sign(y - t), -sign(y - t)
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the median of each target."""
+        return _quantile(target, weights, 0.5)
 
 
 @dataclass(frozen=True)
@@ -152,6 +163,25 @@ class Quantile(EntryLoss, name="quantile"):
         ]
         return sum(terms[1:], terms[0])
 
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the quantiles of each target."""
+        return np.stack([_quantile(target, weights, level) for level in self.levels], 1).ravel()
+
+
+def _quantile(target: Array, weights: Array | None, level: float) -> Array:
+    """Return a quantile of each column, the middle of all where there are several."""
+    values = target.astype(np.float64)
+    weights = np.ones(len(values)) if weights is None else weights
+    order = np.argsort(values, axis=0)
+    ascending = np.take_along_axis(values, order, 0)
+    below = np.cumsum(weights[order], axis=0, dtype=np.float64)
+    middle = below[-1] * level
+    columns = np.arange(values.shape[1])
+    first = np.argmax(below >= middle, axis=0)
+    last = np.argmax(below > middle, axis=0)
+    quantiles: Array = (ascending[first, columns] + ascending[last, columns]) / 2
+    return quantiles
+
 
 @dataclass(frozen=True)
 class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
@@ -170,6 +200,7 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
     """
 
     tasks = ("classification", "multilabel")
+    training_options = ("positive_weight",)
     target_range = (0.0, 1.0)
 
     positive_weight: Positive = 1.0
@@ -234,7 +265,6 @@ class Poisson(EntryLoss, name="poisson"):
 
     tasks = ("regression",)
     target_range = (0.0, np.inf)
-    log_link = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return exp(y) - t * y
@@ -253,7 +283,6 @@ class Gamma(EntryLoss, name="gamma"):
     tasks = ("regression",)
     target_range = (0.0, np.inf)
     open_below = True
-    log_link = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return y + t * exp(-y)
@@ -279,6 +308,33 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         """The mean, and the standard deviation."""
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
+
+
+def _is_loss(text: str) -> None:
+    FormulaLoss(text)
+
+
+@dataclass(frozen=True)
+class FormulaLoss(EntryLoss, name="formula"):
+    """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
+
+    The mean over all entries.
+    Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
+    Raises: FormulaError for a text that cannot be read, or that does not depend on y.
+
+    Args:
+        text: Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.
+    """
+
+    tasks = ("classification", "multilabel", "regression")
+
+    text: Annotated[str, ConfigKey("formula"), _is_loss]
+
+    def __post_init__(self) -> None:
+        parse_number(self.text, ["y", "t"])
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return parse_number(self.text, [str(y.leaf), str(t.leaf)])
 
 
 class MeanOutput(EntryLoss, name="mean_output"):

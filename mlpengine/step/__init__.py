@@ -6,11 +6,13 @@ from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.step.population import Population, PopulationStep
+    from mlpengine.step.ranks import Ranks
     from mlpengine.step.step import TrainingStep
 
 __all__ = [
     "Population",
     "PopulationStep",
+    "Ranks",
     "TrainingStep",
 ]
 
@@ -21,6 +23,7 @@ __getattr__, __dir__ = lazy_names(
             "Population",
             "PopulationStep",
         ),
+        "ranks": ("Ranks",),
         "step": ("TrainingStep",),
     },
 )

@@ -18,7 +18,7 @@ class CompiledSteps:
     The results are those of gathering and `TrainingStep.run`, bit for bit.
 
     Args:
-        step: a step whose `BoundStep.fused_steps` is not None.
+        step: a step whose `BoundStep.fused` is not None.
         data: arrays whose rows fit the step's buffers.
         order: int64 row numbers, which may be shuffled in place between calls.
         rows: number of rows of the order in an epoch, whose last batch may be a short one.
@@ -71,6 +71,6 @@ def compiled_steps(
     """
     max_steps = min(steps_at_once(step), -(-rows // step.batch_size))
     bound = step.bound(step.batch_size)
-    if bound.fused_steps is None or max_steps < MIN_STEPS or any(bound.layout_errors(data, order)):
+    if bound.fused is None or max_steps < MIN_STEPS or any(bound.layout_errors(data, order)):
         return None
     return CompiledSteps(step, data, order, rows, max_steps)

@@ -14,9 +14,9 @@ import numpy as np
 
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import NumericalError, ShapeError, UsageError
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
 from mlpengine.core.placement import ALIGNMENT
 from mlpengine.core.spec import Array, ArrayLike, Spec
+from mlpengine.core.wording import quoted
 from mlpengine.nn.network import Network
 from mlpengine.nn.recording import check_arrays
 from mlpengine.ops import Loss
@@ -38,7 +38,7 @@ N = TypeVar("N", bound=Network)
 _log = logging.getLogger("mlpengine")
 
 
-class Population(KnownAttributes, Sequence[N]):
+class Population(Sequence[N]):
     """Networks of the class and settings of `mlp`, with their parameters in one block.
 
     Member k has the bits of ``Mlp(..., seed=seeds[k])``, or of another class, made with the options
@@ -54,8 +54,9 @@ class Population(KnownAttributes, Sequence[N]):
     from 0, or a class that takes no seed.
     """
 
-    @called_as("Population(mlp, 8)")
     def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
+        if not isinstance(mlp, Network):
+            raise UsageError(f"population: mlp must be a network (got {quoted(mlp)})")
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds
@@ -93,7 +94,6 @@ class Population(KnownAttributes, Sequence[N]):
     def __iter__(self) -> Iterator[N]:
         return iter(self._members)
 
-    @called_as("population.predict(x)")
     def predict(self, x: ArrayLike) -> Array:
         """Return the outputs (count, rows, out_dim) for `x` (rows, in_dim), without dropout.
 
@@ -101,7 +101,6 @@ class Population(KnownAttributes, Sequence[N]):
         """
         return np.stack([member.predict(x) for member in self])
 
-    @called_as("population.mean(x)")
     def mean(self, x: ArrayLike) -> Array:
         """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
 
@@ -114,7 +113,6 @@ class Population(KnownAttributes, Sequence[N]):
         names = self[0].params.views
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
-    @called_as("population.load_state_dict(other.state_dict())")
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy in what `state_dict` of a population of this size and shape returned, all or none.
 
@@ -139,7 +137,7 @@ class Population(KnownAttributes, Sequence[N]):
         return f"Population({len(self)} of {self[0]!r})"
 
 
-class PopulationStep(KnownAttributes):
+class PopulationStep:
     """A training step for each member of a population: its own rows, optimizer and buffers.
 
     A member has the bits of a `TrainingStep` of its own with the same settings, whatever the number
@@ -167,7 +165,6 @@ class PopulationStep(KnownAttributes):
     members would share.
     """
 
-    @called_as("PopulationStep(population, loss, Adam, batch_size=32)")
     def __init__(
         self,
         members: Population[Any],
@@ -211,7 +208,6 @@ class PopulationStep(KnownAttributes):
         """What runs the steps, as `TrainingStep.backend`."""
         return self.steps[0].backend
 
-    @called_as("step.run_many(x, y, orders), orders (members, steps * batch_size) of row numbers")
     def run_many(
         self,
         x: Array,

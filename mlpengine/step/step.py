@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from weakref import WeakSet
 from zlib import crc32
 
@@ -24,7 +24,6 @@ from mlpengine.core.errors import (
     UsageError,
 )
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
 from mlpengine.core.named import (
     NamedRows,
     as_rows,
@@ -36,7 +35,7 @@ from mlpengine.core.named import (
 )
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.core.system import call_in_forks
-from mlpengine.core.wording import differing, nearest, plural
+from mlpengine.core.wording import differing, nearest, plural, quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
@@ -48,7 +47,6 @@ from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.clipping import Apply, clip_rule
 from mlpengine.optim.grouped import GroupedOptimizer
 from mlpengine.optim.schedules import ScheduleLike
-from mlpengine.settings.training import Reduce
 from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, Shards
@@ -57,8 +55,6 @@ from mlpengine.tape.norm import GlobalNorm
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
     from mlpengine.backends.compiled import Executor
     from mlpengine.step.step_builder import StepBuilder
 
@@ -103,7 +99,7 @@ class _Result:
     """Whether a thread is making steps."""
 
 
-class TrainingStep(KnownAttributes):
+class TrainingStep:
     """A training step of one network, loss and optimizer, bound to its buffers once.
 
     ``step(x, y)`` runs forward, loss, backward, clipping and the optimizer, and returns the loss
@@ -132,34 +128,21 @@ class TrainingStep(KnownAttributes):
             network's dropout rates.
         shards: number of parts that a batch is cut into, a power of two.  The result depends on
             it, but not on the number of ranks that compute them.
-        comm: a communicator of mpi4py whose ranks, a divisor of `shards`, share the work.  All of
-            them make the same calls on whole batches, of which each reads its own rows.
-        reduce: how the ranks' gradients are added: ``tree`` in an order that `shards` fixes, or
-            ``fast``, as MPI chooses.
+        ranks: processes, a divisor of `shards`, that share the work, as in
+            ``Ranks(MPI.COMM_WORLD)``.  All of them make the same calls on whole batches, of which
+            each reads its own rows.
 
     Attributes:
         backend: what runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
             deterministic.
         not_compiled: why NumPy runs where compiled code was meant to; empty elsewhere.
         bad_rows: rows at fault in the last step that was not finite.
-        ranks: the ranks of `comm`, or None.
 
     Raises: NumericalError from a call whose loss or gradient is not finite, on every rank; the
     parameters and the optimizer are as before that step.
     """
 
     _target: Any = None
-
-    _settable = frozenset()
-    _elsewhere: ClassVar = {
-        "fit": "write step(x, y) for each batch",
-        "lr": "write step.optimizer.lr",
-        "train": "write step(x, y) for each batch",
-        "backward": "write step(x, y), which also updates the parameters",
-        "train_on_batch": "write step(x, y)",
-        "zero_grad": "none is needed, each step overwrites the gradients",
-        "predict": "write step.mlp.predict(x)",
-    }
 
     def __new__(cls, mlp: Any = None, loss: Any = None, *_: Any, **__: Any) -> Any:
         """Return the step for one array of inputs and outputs, or that for arrays by name."""
@@ -171,7 +154,6 @@ class TrainingStep(KnownAttributes):
             cls = NamedStep
         return super().__new__(cls)
 
-    @called_as(STEP_EXAMPLE)
     def __init__(
         self,
         mlp: Network,
@@ -187,8 +169,7 @@ class TrainingStep(KnownAttributes):
         rematerialization: Rematerialization = "keep",
         dropout_schedule: ScheduleLike | None = None,
         shards: int = 1,
-        comm: "Comm | None" = None,
-        reduce: Reduce = "tree",
+        ranks: Ranks | None = None,
     ) -> None:
         batch_size = fitting("training step: batch_size", Count, batch_size)
         threads = fitting("training step: threads", Count, threads)
@@ -225,8 +206,7 @@ class TrainingStep(KnownAttributes):
 
             self.backend, self.not_compiled = auto_backend()
         self.bad_rows: list[int] = []
-        self.shards, self.reduce = shards, reduce
-        self.ranks = None if comm is None else Ranks(comm)
+        self.shards, self.ranks = shards, ranks
         self._agreed = False
         self.rematerialization = rematerialization
         self.dropout_schedule = dropout_schedule
@@ -256,8 +236,7 @@ class TrainingStep(KnownAttributes):
 
         if self.shards == 1 and self.ranks is None:
             return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
-        settings = self.batch_size, self.shards, self.ranks, self.reduce, compiled
-        return Shards(self.mlp, *settings, make=scratch)
+        return Shards(self.mlp, self.batch_size, self.shards, self.ranks, make=scratch)
 
     @property
     def threads_used(self) -> int:
@@ -277,13 +256,11 @@ class TrainingStep(KnownAttributes):
 
     @property
     def grads(self) -> Gradients:
-        """The gradients of the last step; ranks copy what others have added when this is read.
+        """The gradients of the last step.
 
         Of several shards they are those of the first one on this rank, but ``grads.flat`` is the
         gradient of the batch.
         """
-        if isinstance(self._buffers, Shards):
-            self._buffers.read_total()
         return self._result.bound.grads
 
     @property
@@ -378,7 +355,6 @@ class TrainingStep(KnownAttributes):
     def _take(self, kind: Any) -> bool:
         """Bind the step anew for targets of this kind; return True."""
         self._target = kind
-        self.optimizer.take_moments_back()
         self._start(self._buffers)
         return True
 
@@ -478,7 +454,7 @@ class TrainingStep(KnownAttributes):
 
     def _compare_ranks(self, ranks: Ranks) -> None:
         """Raise UsageError, on every rank, unless the ranks make the same steps."""
-        names = ("shards", "batch_size", "weighted", "backend", "reduce")
+        names = ("shards", "batch_size", "weighted", "backend")
         values = {name: getattr(self, name) for name in names}
         values |= {"network": repr(self.mlp)}
         values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
@@ -529,7 +505,7 @@ class TrainingStep(KnownAttributes):
         """Make the steps of `run_many`, on arguments known to fit, and write the results."""
         bound, batch = self._full, self.batch_size
         done, at_once = 0, max(1, steps_at_once(self))
-        many = bound.fused_steps is not None and order.flags.c_contiguous
+        many = bound.fused is not None and order.flags.c_contiguous
         while many and done < len(losses):
             part, rows = slice(done, done + at_once), slice(done * batch, (done + at_once) * batch)
             made = self.make_fused_steps(bound, data, order[rows], losses[part], norms[part])
@@ -551,9 +527,8 @@ class TrainingStep(KnownAttributes):
     ) -> int:
         """Run a step for each entry of `losses` in machine code; return how many are completed.
 
-        The last one may have fewer rows, where its program is that of whole batches.  None is made
-        where ranks cannot map each other's memory.  A step that fails, or whose gradient norm
-        exceeds `max_norm`, updates nothing and is the last one.
+        The last one may have fewer rows, where its program is that of whole batches.  A step that
+        fails, or whose gradient norm exceeds `max_norm`, updates nothing and is the last one.
         """
         result = self._result
         if result.busy:
@@ -573,10 +548,8 @@ class TrainingStep(KnownAttributes):
         norms: Array,
         max_norm: float,
     ) -> int:
-        optimizer, fused, count = self.optimizer, bound.fused_steps, len(losses)
-        if self.ranks is not None and not self._agreed:
-            self._compare_ranks(self.ranks)
-        if fused is None or not bound.prepare_fused_steps(optimizer):
+        optimizer, fused, count = self.optimizer, bound.fused, len(losses)
+        if fused is None:
             return 0
         rates, decays = optimizer.next_rates(count)
         batch, done, clips = self.batch_size, 0, 0
@@ -619,8 +592,6 @@ class TrainingStep(KnownAttributes):
     def _make_fused(self, bound: BoundStep, fused: "Executor") -> float:
         optimizer, result = self.optimizer, self._result
         steps = optimizer.steps
-        if not fused.call.ranks:
-            optimizer.take_moments_back()
         lr, decay = optimizer.scheduled_lr(steps), optimizer.scheduled_decay(steps)
         if self._draws:
             self._begin(steps)
@@ -645,7 +616,6 @@ class TrainingStep(KnownAttributes):
             "clip": self.clip.state_dict() if self.clip else {},
         }
 
-    @called_as("step.load_state_dict(other.state_dict()); step.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`, or change nothing.
 
@@ -673,14 +643,12 @@ class TrainingStep(KnownAttributes):
                 self.clip.load_state_dict(state["clip"])
             self.mlp.rng.seed = state["dropout"]["seed"]
 
-    @called_as("step.save('step.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
         arrays, plain = pack(self.state_dict())
         if self.ranks is None or self.ranks.rank == 0:
             write_tensors(path, arrays, {"step": plain, "mlp": self.mlp.to_dict()})
 
-    @called_as("step.load('step.safetensors')")
     def load(self, path: str | Path) -> None:
         """Continue exactly from what `save` wrote, with a step of the same settings.
 

@@ -17,10 +17,9 @@ import numpy as np
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, RunError, UsageError
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
 from mlpengine.core.named import need_names
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, suggestion
+from mlpengine.core.wording import html_table, quoted, suggestion
 from mlpengine.data.features import Batches
 from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
 from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
@@ -148,7 +147,7 @@ class _Counters:
     samples: int = 0
 
 
-class Loop(KnownAttributes, Uncopyable):
+class Loop(Uncopyable):
     """Trains for a number of epochs and leaves the network with its best weights.
 
     The best epoch is the one with the best monitored metric on the validation part, whether or
@@ -181,13 +180,8 @@ class Loop(KnownAttributes, Uncopyable):
     Raises: NumericalError, from `run`, for such a step unless it may be skipped.
     """
 
-    _elsewhere: ClassVar = {
-        **dict.fromkeys(("fit", "train"), "write loop.run()"),
-        "predict": "write loop.step.mlp.predict(x)",
-    }
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
-    @called_as(LOOP_EXAMPLE)
     def __init__(
         self,
         step: TrainingStep,
@@ -355,8 +349,6 @@ class Loop(KnownAttributes, Uncopyable):
         """Call the callbacks before the first `run_epoch`."""
         self.step.mlp.params.flat[...] = self._last_weights().flat
         self._last = None
-        if ranks := self.step.ranks:
-            self._may_skip = all(ranks.of_all(self._may_skip and self.fused_steps is not None))
         self._call("on_train_start")
 
     def abandon(self, error: NumericalError) -> None:
@@ -492,8 +484,6 @@ class Loop(KnownAttributes, Uncopyable):
         for budget in self._hooks["skip_budget"]:
             own: SkipBudget = budget(self)
             count, limit = min(count, own.steps), min(limit, own.norm)
-        if ranks := self.step.ranks:
-            count, limit = ranks.minimum(count, limit)
         if count < MIN_STEPS:
             return
         before = self.steps

@@ -14,14 +14,13 @@ and keep or write what comes out. In the order of a training it decides
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlpengine.core.errors import UsageError, at_setting
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
@@ -29,7 +28,7 @@ from mlpengine.data.features.batches import steps_of_epoch
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.diagnostics import Verdict
 from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
-from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
+from mlpengine.models.evaluate import Evaluator, Scorer
 from mlpengine.models.model import Model
 from mlpengine.models.network_kinds import (
     NetworkMean,
@@ -161,7 +160,7 @@ class Fitted:
     @property
     def scored_loss(self) -> Loss:
         """The loss of scores: that of training or, of calibrated outputs, that of evaluation."""
-        return self.loss if self.temperature == 1 else plain_loss(self.loss)
+        return self.loss if self.temperature == 1 else self.loss.plain()
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model that reads rows by a preprocessor, with these networks."""
@@ -169,7 +168,7 @@ class Fitted:
         return replace(model, residuals=self.residuals, sets=self.sets)
 
 
-class Trainer(KnownAttributes):
+class Trainer:
     """Networks with their optimizers and steps, ready to learn from rows.
 
     Of several networks, each trains without one of the `folds`, which then chooses its epoch, or
@@ -350,8 +349,7 @@ class Trainer(KnownAttributes):
             "rematerialization": training.rematerialization,
             "dropout_schedule": self._dropout_schedule(mlp, in_epoch),
             "shards": training.shards,
-            "comm": ranks.comm if ranks else None,
-            "reduce": training.reduce,
+            "ranks": ranks,
         }
         optimizer = self._optimizer(mlp, in_epoch, linear=linear)
         return Member(mlp, self.loss, optimizer, self.batch_size, step)
@@ -484,7 +482,7 @@ class Trainer(KnownAttributes):
             mean, shares = best_mean(
                 fitted.mean,
                 self.settings.training.fold_kinds,
-                (self.loss, plain_loss(self.loss)),
+                (self.loss, self.loss.plain()),
                 train,
                 folds,
                 linear_projections(self.numbers, train.x.shape[1]),
@@ -536,10 +534,7 @@ class Trainer(KnownAttributes):
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return the model of these networks, or of copies where several are no population."""
-    options, networks = (
-        asdict(loss) if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS) else {},
-        mean.networks,
-    )
+    options, networks = loss.measured_options, mean.networks
     members = networks if isinstance(networks, Population) else None
     model = Model(networks[0], preprocessor, loss.name, options, members, shares=mean.shares)
     return model if members or len(networks) == 1 else model.with_mean(mean)

@@ -91,7 +91,6 @@ WRONG = {
     "unknown command": (["zzz"], "no such command 'zzz' (init"),
     "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "'--ste' - did you mean '--set'?"),
     "help of a command": (["help", "train"], "'help' - write mlpengine train --help"),
-    "a device": (["train", "c.yaml", "--gpu"], "'--gpu'; all runs on the processor; leave it out"),
     "a target by place": (["init", "a.csv", "y"], "the command takes DATA, and --target COLUMN"),
     "no number": (["train", "c.yaml", "--epochs", "ten"], "must be a whole number (got 'ten')"),
     "missing argument": (["train"], "give a CONFIG, --resume RUN or --from RUN"),
@@ -117,7 +116,7 @@ def test_help_names_every_format_of_export(mlpengine):
     shown = mlpengine("export", "--help").out
     assert all(
         f"\n    {name} " in shown
-        for name in ("c", "c-train", "html", "js", "npz", "onnx", "safetensors", "wasm")
+        for name in ("c", "c-train", "html", "js", "npz", "onnx", "safetensors")
     )
     assert main.COMMANDS["export"].endswith("ONNX, C, JavaScript or other formats.")
 

@@ -116,7 +116,7 @@ def test_skipped_steps_change_no_bit(name, every, tmp_path):
 def test_a_loop_that_an_exception_ended_goes_on_with_the_next_row():
     whole, loop = make(None, every=1000), make(None, every=1000)
     whole.run()
-    program = loop.step.bound(BATCH).fused_steps
+    program = loop.step.bound(BATCH).fused
     step, calls = program.step, []
 
     def interrupted():

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from mlpengine.core.errors import DataError
-from mlpengine.core.misuse import called_as
 from mlpengine.data.tables._arrays import read_npy, read_npz
 from mlpengine.data.tables._arrow import FEATHER, PARQUET
 from mlpengine.data.tables._csv import read_csv, read_csv_blocks
@@ -28,7 +27,6 @@ DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "pe
 """The data sets that ship with the package, and the target column of each."""
 
 
-@called_as("read_table('data.csv', delimiter=';')")
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,
