@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import DataError, RunError
-from mlpengine.data.features import Batches, Preprocessor, gather_rows
+from mlpengine.core.named import gather_rows
+from mlpengine.data.features import Batches, Preprocessor
 from mlpengine.data.features import prepared as prepared_module
 from mlpengine.data.features.prepared import PreparedRows, Windows
 from mlpengine.data.tables import read_table
