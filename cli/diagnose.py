@@ -48,7 +48,6 @@ Examples:
   mlpengine diagnose configs/digits.yaml
   mlpengine diagnose configs/digits.yaml --set optimizer.lr=0.1 --json
   mlpengine diagnose runs/digits
-  mlpengine diagnose runs/digits --plot dashboard.png
   mlpengine diagnose runs/digits --fix better.yaml
 """
 
@@ -73,24 +72,18 @@ Examples:
     help="Hard rows of a RUN.",
 )
 @click.option(
-    "--plot", type=FILE_PATH, help="Draw the dashboard of a RUN into this .png, .svg or .pdf file."
-)
-@click.option(
     "--fix",
     type=FILE_PATH,
     metavar="FILE",
     help="Write the config with the settings that the verdicts ask for, commented.",
 )
-@click.option("--dark", is_flag=True, help="Draw the dashboard on a dark background.")
 @AS_JSON
 def command(
     target: Path,
     settings: tuple[str, ...],
     probe_steps: int,
     rows: int,
-    plot: Path | None,
     fix: Path | None,
-    dark: bool,
     as_json: bool,
 ) -> None:
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
@@ -105,19 +98,13 @@ def command(
     if not target.exists():
         raise missing(target, "config or run")
     if not target.is_dir():
-        if plot is not None:
-            raise UsageError("diagnose: --plot draws a run; give its directory")
         overrides = [parse_override(text) for text in settings]
         report, lines, reported = _before(target, overrides, probe_steps)
     else:
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
-        if plot is not None:
-            from mlpengine.report.pictures import picture_format
-
-            picture_format(plot)
         overrides = []
-        report, lines, reported = _after(target, rows, plot, dark=dark)
+        report, lines, reported = _after(target, rows)
     if fix is not None:
         config = resolved_config(target) if target.is_dir() else target
         lines += ["", _write_fix(fix, config, reported, overrides)]
@@ -181,9 +168,7 @@ def _columns(data: LoadedData) -> list[Verdict]:
     return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 
 
-def _after(
-    run: Path, count: int, plot: Path | None, *, dark: bool
-) -> tuple[dict[str, Any], list[str], list[Verdict]]:
+def _after(run: Path, count: int) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     """Read a run; return everything as data and as lines, and the verdicts."""
     config = resolved_config(run)
     model = load(run)
@@ -211,10 +196,6 @@ def _after(
         bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)
-    if plot is not None:
-        from mlpengine.report.pictures import save_dashboard
-
-        save_dashboard(diagnostics, plot, dark=dark, title=str(run))
     report = {
         "sample": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],

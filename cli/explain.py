@@ -21,15 +21,13 @@ from mlpengine.models.explain import (
     importances,
     sensitive_columns,
 )
-from mlpengine.models.model import Model
 from mlpengine.models.task import Split, make_split
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
 from mlpengine.training.run_directory import resolved_config
 
 from .evaluate import read_rows
-from .options import AS_JSON, FILE_PATH, MODEL_ARGUMENT
-from .session import uses_extra
+from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EXPLAINED_ROWS = 5_000
@@ -38,7 +36,7 @@ EXPLAINED_ROWS = 5_000
 EPILOG = """\b
 Examples:
   mlpengine explain runs/penguins
-  mlpengine explain runs/diamonds --repeats 10 --plot dependence.png
+  mlpengine explain runs/diamonds --repeats 10
   mlpengine explain runs/diamonds --json
   mlpengine explain model.safetensors new.csv
 """
@@ -63,22 +61,16 @@ Examples:
     show_default=True,
     help="Number of the most important columns that get partial dependence.",
 )
-@click.option(
-    "--plot",
-    type=FILE_PATH,
-    help="The picture of partial dependence (.png, .svg, .pdf); by default in the run's plots.",
-)
 @AS_JSON
-def command(
-    run: Path, file: str | None, repeats: int, features: int, plot: Path | None, as_json: bool
-) -> None:
+def command(run: Path, file: str | None, repeats: int, features: int, as_json: bool) -> None:
     """Tell which columns drive the predictions of the model of RUN, a run directory or model file.
 
     FILE is a table with the target column (- is stdin), by default the run's own rows.
 
     The importance of a column is how much the loss rises, and R2 or accuracy falls, when its cells
     are permuted among rows that did not train the model: out of fold, or the test or validation
-    rows.  Partial dependence is the mean prediction where all rows hold the same value.
+    rows.  With --json it adds partial dependence, the mean prediction where all rows hold the same
+    value; the page of `mlpengine report` draws it.
     """
     model = load(run)
     if file is None:
@@ -103,30 +95,13 @@ def command(
         permuted_columns=sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS),
         repeats=repeats,
     )
-    shown = [row.column for row in ranked if row.column in table][:features]
-    curves = [dependence(model, table, column) for column in shown]
-    path = drawn(run, model, curves, plot)
     if as_json:
-        shown_data = importance_data(name, part, count, ranked, curves, path)
+        shown = [row.column for row in ranked if row.column in table][:features]
+        curves = [dependence(model, table, column) for column in shown]
+        shown_data = importance_data(name, part, count, ranked, curves)
         click.echo(json.dumps(shown_data, allow_nan=False))
         return
     say("\n".join(importance_text(name, part, count, ranked, model.task.headline[0])))
-    if path is not None:
-        say(f"wrote {path} (partial dependence of {', '.join(map(printable, shown))})")
-
-
-def drawn(run: Path, model: Model, curves: Sequence[Dependence], plot: Path | None) -> Path | None:
-    """Draw partial dependence, if it can be or was asked for; return the path of the picture."""
-    place = plot or (run / "plots" / "dependence.png" if run.is_dir() else None)
-    if not curves or place is None or not uses_extra(bool(plot) or "auto", "plots", told=True):
-        return None
-    from mlpengine.report.charts import dependence_charts
-    from mlpengine.report.pictures import save_charts
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    known = [curve._asdict() | {"predictions": curve.predictions.T} for curve in curves]
-    save_charts(dependence_charts(known, list(model.classes or model.target)), place)
-    return place
 
 
 def importance_data(
@@ -135,7 +110,6 @@ def importance_data(
     columns: int,
     ranked: Sequence[Importance],
     curves: Sequence[Dependence],
-    path: Path | None,
 ) -> dict[str, Any]:
     """Return everything as data."""
     return {
@@ -147,7 +121,6 @@ def importance_data(
             {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
             for c in curves
         ],
-        "plot": None if path is None else str(path),
     }
 
 

@@ -19,7 +19,7 @@ STEP_ROW, GATHERING = "training step", "  of it gathering its rows"
 
 
 class Profiler:
-    """Measures the parts of a run, from construction until `saved`; drawing comes after it."""
+    """Measures the parts of a run, from construction until `saved`; the page comes after it."""
 
     def __init__(self, session: "Session") -> None:
         self.seconds: dict[str, float] = {}
@@ -61,8 +61,8 @@ class Profiler:
             f"  {title:<28}{spent:>9.3f} s{100 * spent / total:>7.1f} %"
             for title, spent in parts.items()
         ]
-        drawing = perf_counter() - self._saved
-        return "\n".join([*lines, f"{'pictures, after that':<30}{drawing:>9.3f} s"])
+        writing = perf_counter() - self._saved
+        return "\n".join([*lines, f"{'page, after that':<30}{writing:>9.3f} s"])
 
 
 def dry_run(data: LoadedData, trainer: Trainer) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NotRequired, TypedDict
@@ -19,10 +18,8 @@ from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import digests
 from mlpengine.core.errors import (
     CheckpointError,
-    MissingExtraError,
     NumericalError,
     RunError,
-    UsageError,
 )
 from mlpengine.core.files import read_file, remove_unfinished
 from mlpengine.core.redaction import redacted
@@ -144,7 +141,6 @@ class Session:
         start: the model whose weights training starts from, if any.
         measured: the metrics of all parts, after `finish`.
         score: how the model stands beside a linear one, after `finish`, if it was compared.
-        draws: whether pictures are drawn in the end.
     """
 
     def __init__(
@@ -172,8 +168,6 @@ class Session:
         resolved = directory.path / RESOLVED
         self._config = read_file(resolved) if resolved.is_file() else data.file.resolved().encode()
         self.environment = environment(trainer.threads, trainer.step.backend)
-        drawn = data.file.config.report.run_plots
-        self.draws = uses_extra(drawn, "plots", told=bool(progress))
         self.diagnostics = trainer.diagnostics(directory.path / DIAGNOSTICS_FILE)
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
@@ -306,18 +300,11 @@ class Session:
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
 
     def _tensorboard(self) -> list[Callback]:
-        setting = self.data.file.config.report.tensorboard
-        if not uses_extra(setting, "tensorboard"):
+        if not self.data.file.config.report.tensorboard:
             return []
         from mlpengine.training.tensorboard import TensorBoard
 
-        try:
-            return [TensorBoard(self.directory.path / "tensorboard")]
-        except UsageError as error:
-            if setting is True:
-                raise
-            _log.warning("warning: %s; no event file is written", error)
-            return []
+        return [TensorBoard(self.directory.path / "tensorboard")]
 
     def _checkpointer(self) -> list[Checkpointer]:
         settings = self.data.file.config.training.checkpoint
@@ -417,31 +404,6 @@ def fingerprints(parts: Mapping[str, Split]) -> dict[str, int]:
                 total = zlib.crc32(memoryview(array).cast("B"), total)  # type: ignore[arg-type]
         checksums[name] = total
     return checksums
-
-
-EXTRAS = {"plots": "mlpengine.report.pictures", "tensorboard": "mlpengine.training.tensorboard"}
-"""Modules that need an extra."""
-
-
-def uses_extra(setting: str | bool, extra: str, *, told: bool = False) -> bool:
-    """Return whether to use the module that needs `extra`: as set, or if it can be imported.
-
-    With `told` a line says why not.
-    Raises: MissingExtraError if it is asked for and its packages are missing or broken.
-    """
-    if setting is False:
-        return False
-    try:
-        import_module(EXTRAS[extra])
-    except MissingExtraError as error:
-        if setting is True:
-            raise
-        if error.failure:
-            _log.warning("warning: %s", error)
-        elif told:
-            say(f"no {extra}: {error}", err=True)
-        return False
-    return True
 
 
 def read_result(path: Path) -> dict[str, Any]:

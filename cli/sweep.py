@@ -40,8 +40,6 @@ from mlpengine.training.run_directory import RunDirectory
 from .launcher import launched
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import shortest
-from .pictures import PLOTS
-from .session import uses_extra
 from .stopping import Stopping, leave, stops
 from .streams import say
 
@@ -298,7 +296,7 @@ def _work(arguments: list[str], own: set[int]) -> NoReturn:
 
 
 def finish(sweep: "Sweep", study: "Study", *, quiet: bool) -> dict[str, Any]:
-    """Write the best config, the page and the pictures; return what is to be told.
+    """Write the best config and the page; return the outcome.
 
     Raises: RunError if every trial failed.
     """
@@ -315,10 +313,7 @@ def finish(sweep: "Sweep", study: "Study", *, quiet: bool) -> dict[str, Any]:
         f"# Its weights: {best['model']}\n"
     )
     write_atomically(directory / BEST, (head + file.resolved()).encode())
-    outcome["pictures"] = [
-        *write_sweep_page(file, sweep, outcome, study),
-        *draw_sweep(file, outcome, study, quiet=quiet),
-    ]
+    outcome["pages"] = write_sweep_page(file, sweep, outcome, study)
     return outcome
 
 
@@ -336,25 +331,6 @@ def write_sweep_page(
     data = sweep_data(sweep.name, shortest(sweep.directory), outcome, study)
     write_page(path, sweep_page(data))
     return [str(path)]
-
-
-def draw_sweep(
-    file: ConfigFile, outcome: dict[str, Any], study: "Study", *, quiet: bool
-) -> list[str]:
-    """Draw the history and the importance of the keys, if the config wants pictures."""
-    if not uses_extra(file.config.report.plots, "plots", told=not quiet):
-        return []
-    from mlpengine.report.charts import importance_chart, trial_charts
-    from mlpengine.report.pictures import save_charts
-
-    directory = Path(outcome["sweep_dir"]) / PLOTS
-    directory.mkdir(exist_ok=True)
-    pictures = {"history.png": history} if (history := trial_charts(outcome)) else {}
-    if shares := study.importance():
-        pictures["importance.png"] = [importance_chart(shares, study.sweep.metric)]
-    for name, charts in pictures.items():
-        save_charts(charts, directory / name)
-    return [str(directory / name) for name in pictures]
 
 
 def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
@@ -386,7 +362,7 @@ def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
             f"the best is trial {best['number']}; its weights are kept, not trained again:",
             f"{shortest(Path(best['model']))}",
             f"mlpengine train {shortest(Path(best['config']))} gives the same weights",
-            *(str(shortest(Path(path))) for path in outcome["pictures"]),
+            *(str(shortest(Path(path))) for path in outcome["pages"]),
         ]
     if states["running"] or states["waiting"] or len(trials) < study.sweep.count:
         lines.append(f"resume with: mlpengine sweep --join {directory}")

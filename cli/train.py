@@ -21,10 +21,10 @@ from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import outcome_data, shortest
-from .pictures import draw_run, write_run_page
 from .profiling import Profiler, dry_run
 from .progress import Progress, progress
 from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
+from .run_page import write_run_page
 from .session import (
     START_MODEL,
     Session,
@@ -327,7 +327,7 @@ class Shown(NamedTuple):
 
 
 def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: Shown) -> None:
-    """Run a session to its end, print the result, and write page and pictures after that."""
+    """Run a session to its end, print the result, and write the page after that."""
     profiler = Profiler(session) if shown.profile else None
     if not shown.quiet:
         say(opening(session.data, session.trainer, session), err=True)
@@ -346,9 +346,7 @@ def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: S
             profiler.saved()
         with suppress(BrokenPipeError):  # the run is complete, even if the reader has left
             say(json.dumps(outcome) if shown.as_json else outcome_data(session, result, outcome))
-        files = (
-            [] if state.code else [*write_run_page(session, outcome), *draw_run(session, outcome)]
-        )
+        files = [] if state.code else write_run_page(session, outcome)
     if files and not shown.as_json:
         with suppress(BrokenPipeError):
             say("\n".join(str(shortest(file)) for file in files))

@@ -42,7 +42,7 @@ from .study import Claim, Study
 from .train import Start
 
 QUIET = ("report=false", "training.threads=1")
-"""Settings of every trial: no pictures, and one thread, as the workers share the cores."""
+"""Settings of every trial: no page, and one thread, as the workers share the cores."""
 
 
 REPEATED_SECONDS = 10.0

@@ -32,7 +32,6 @@ MODULES = {
     "mlpengine.export.device": "Training on a device, as C.",
     "mlpengine.report": "The page of a run, of several, or of a sweep.",
     "mlpengine.report.charts": "Charts as data.",
-    "mlpengine.report.pictures": "Charts as files, by the extra `plots`.",
     "mlpengine.core.errors": "Every exception that is raised on purpose.",
 }
 """Public modules and what they contain."""

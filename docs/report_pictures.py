@@ -14,9 +14,7 @@ from mlpengine_cli.main import run
 
 PICTURES = Path(__file__).parent / "pictures"
 DIGITS = Path(__file__).parents[1] / "configs" / "digits.yaml"
-SMALL = (
-    "data: {source: digits}\ntraining: {epochs: 30}\nreport: {plots: false, tensorboard: false}\n"
-)
+SMALL = "data: {source: digits}\ntraining: {epochs: 30}\n"
 SWEEP = """\
 sweep:
   trials: 16

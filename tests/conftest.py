@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import logging
 import os
 
 import numpy as np
@@ -16,9 +15,6 @@ from mlpengine.step.step import TrainingStep
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # for the processes that tests start
-
-# The first figure of a user lists the fonts; on a slow machine a message says so on stderr.
-logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,8 +29,8 @@ from mlpengine import (
     Sgd,
     Tape,
     TrainingStep,
-    errors,
 )
+from mlpengine.core import errors
 from mlpengine.core.errors import TapeError
 from mlpengine.core.spec import Spec, call
 from mlpengine.data.features import Batches, NumberTarget, Preprocessor
@@ -586,7 +586,7 @@ def test_what_is_bound_to_buffers_is_refused(name, way):
 def test_errors_survive_a_pool_of_processes(name):
     kind = getattr(errors, name)
     if isinstance(kind, type) and issubclass(kind, errors.MlpEngineError):
-        words = ("plots", "plots") if kind is errors.MissingExtraError else ("a message",)
+        words = ("onnx", "onnx") if kind is errors.MissingExtraError else ("a message",)
         assert str(pickled(kind(*words))) == str(kind(*words))
 
 

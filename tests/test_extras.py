@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 USES = {
-    "plots": "import mlpengine.report.pictures",
     "tensorboard": "import mlpengine.training.tensorboard",
     "sklearn": "import mlpengine.estimators",
     "onnx": "import mlpengine.export._onnx",

@@ -202,7 +202,7 @@ def test_what_installs_an_extra_is_said_in_one_place():
     assert len(texts) > 300
     saying = {name for name, text in texts.items() if INSTALLS_BY_NAME.search(text)}
     assert saying == {"mlpengine/core/errors.py", "docs/install.md"}
-    assert install_line("plots") in texts["docs/install.md"]
+    assert install_line("onnx") in texts["docs/install.md"]
 
 
 def test_benchmarks_of_speed_start_in_a_clean_environment():
@@ -278,7 +278,7 @@ print(json.dumps([sorted(names & set(json.loads(sys.argv[1]))), built,
 
 def test_a_command_starts_with_what_it_needs():
     """No optional package, no validators before a config, no search for garbage in modules."""
-    unused = ["google", "matplotlib", "mlpengine.report", "numexpr", "pandas", "scipy", "sklearn",
+    unused = ["google", "mlpengine.report", "numexpr", "pandas", "scipy", "sklearn",
               "tensorboard", "torch"]  # fmt: skip
     command = [sys.executable, "-c", START, json.dumps(unused)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -313,7 +313,7 @@ def test_a_run_loads_what_it_needs_and_starts_no_process(tmp_path):
 
     Of losses, optimizers, schedules and clipping rules only those of the config have sections.
     """
-    unused = ["asyncio", "difflib", "matplotlib", "mlpengine.config.fixed_config",
+    unused = ["asyncio", "difflib", "mlpengine.config.fixed_config",
               "mlpengine.estimators", "mlpengine.export", "mlpengine_cli.compare",
               "multiprocessing", "numexpr", "numpy.ma", "optuna", "pandas", "pyarrow", "scipy",
               "sklearn", "torch", "xml"]  # fmt: skip

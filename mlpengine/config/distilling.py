@@ -15,8 +15,8 @@ from mlpengine.config.reader import Document, parse_yaml
 from mlpengine.config.schema import TOP_SECTIONS, sections_of
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.core.errors import UsageError
-from mlpengine.core.misuse import quoted
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.mixed_rows import MixedRows
 from mlpengine.data.tables import Table

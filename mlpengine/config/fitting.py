@@ -25,8 +25,7 @@ from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import CallError, ConfigError, DataError, UsageError
-from mlpengine.core.misuse import called_as, quoted
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.detect import Detected, detect
@@ -98,7 +97,6 @@ class FitResult(Result):
     decided: list[str] = field(default_factory=list)
 
 
-@called_as(FIT_EXAMPLE)
 def fit(
     table: Any,
     /,
@@ -152,7 +150,6 @@ def fit(
     return _measured(data, trainer, fitted, decided)
 
 
-@called_as(DISTILL_EXAMPLE)
 def distill(
     table: Any,
     /,

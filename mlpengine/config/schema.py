@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from annotated_types import Ge, Lt
 from pydantic import Field, model_validator
@@ -34,11 +34,8 @@ from mlpengine.settings import (
 from mlpengine.settings.recipes import Preset
 from mlpengine.settings.split import VALIDATION
 
-ALL_OR_NOTHING = Short(
-    lambda value: (
-        dict.fromkeys(("html", "plots", "tensorboard"), value) if isinstance(value, bool) else value
-    ),
-    {"type": "boolean"},
+PAGE_OR_NOT = Short(
+    lambda value: {"html": value} if isinstance(value, bool) else value, {"type": "boolean"}
 )
 
 
@@ -147,26 +144,13 @@ else:
     )
 
 
-Extra = Literal["auto", True, False]
-
-
 class ReportSection(Section):
     """Additional files of a run."""
 
     html: bool = Field(default=True, description="report.html: the run on one page.")
-    plots: Extra = Field(
-        default="auto",
-        description="Pictures in plots/; auto: of a sweep, or a run without report.html, if "
-        "matplotlib is installed.",
+    tensorboard: bool = Field(
+        default=False, description="tensorboard/: event files, by the extra tensorboard."
     )
-    tensorboard: Extra = Field(
-        default="auto", description="Event files; auto: if tensorboard is installed."
-    )
-
-    @property
-    def run_plots(self) -> Literal["auto"] | bool:
-        """Whether to draw pictures of a run, which takes as long as training a small network."""
-        return False if self.plots == "auto" and self.html else self.plots
 
 
 class Config(Section):
@@ -189,8 +173,8 @@ class Config(Section):
     diagnostics: Annotated[DiagnosticsSection | None, OFF_OR_DEFAULTS] = section_field(
         DiagnosticsSection, "false, true, or its settings."
     )
-    report: Annotated[ReportSection, ALL_OR_NOTHING] = section_field(
-        ReportSection, "A page, pictures and event files; false: none."
+    report: Annotated[ReportSection, PAGE_OR_NOT] = section_field(
+        ReportSection, "A page and event files; true or false: the page alone, or nothing."
     )
 
     sweep: SweepSection | None = Field(

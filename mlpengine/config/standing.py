@@ -17,7 +17,7 @@ from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.training.measure import OUT_OF_FOLD
 
 SCORED, SCORED_VALUES = 10_000, 1 << 24
-"""Maximum numbers of rows, evenly spaced, and of their outputs, from which errors and pictures are
+"""Maximum numbers of rows, evenly spaced, and of their outputs, from which errors and charts are
 computed."""
 
 WORK = 5e8

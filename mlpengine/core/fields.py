@@ -105,10 +105,18 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
     else:
         declared = (
             (one.name, one.annotation, MISSING if one.default is Parameter.empty else one.default)
-            for one in signature(kind).parameters.values()
-            if one.kind is Parameter.KEYWORD_ONLY
+            for one in _keyword_only(kind).values()
         )
     return {name: Option(name, of, default, texts.get(name, "")) for name, of, default in declared}
+
+
+def _keyword_only(kind: type) -> dict[str, Parameter]:
+    """Return the keyword-only parameters of a constructor; with ``**others`` its base's, too."""
+    parameters = signature(kind).parameters.values()
+    own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
+    if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:
+        own |= {n: one for n, one in _keyword_only(kind.__base__).items() if n not in own}
+    return own
 
 
 def descriptions(kind: type) -> dict[str, str]:

@@ -8,9 +8,8 @@ import numpy as np
 
 from mlpengine.core.buffers import unmasked, write_into
 from mlpengine.core.errors import DataError, ShapeError
-from mlpengine.core.misuse import quoted
 from mlpengine.core.spec import Array, Spec
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 
 
 class NamedRows:

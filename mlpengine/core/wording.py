@@ -27,6 +27,20 @@ def printable(text: str) -> str:
     )
 
 
+def quoted(value: object) -> str:
+    """Return a value as a message quotes it: an array by dtype and shape, a class by its name."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(shape := getattr(value, "shape", None), tuple):
+        return f"{type(value).__name__} {getattr(value, 'dtype', '')}{[*shape]}"
+    text, name = repr(value), type(value).__name__
+    if " object at 0x" in text:
+        return f"{name}(...)"
+    if len(text) <= 60:
+        return text
+    return f"{name}(...)" if text.startswith(f"{name}(") else f"{name} {text[:40]}..."
+
+
 def as_setting(value: Any) -> str:
     """Return a value of JSON as a config and `--set` take it: null, not None."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

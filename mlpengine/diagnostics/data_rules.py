@@ -4,7 +4,6 @@ from math import isnan
 
 import numpy as np
 
-from mlpengine.core.palette import shown_name
 from mlpengine.core.quantiles import median
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import validation_losses
@@ -18,7 +17,7 @@ from mlpengine.diagnostics.run_rules import (
     narrowest,
     weighs_classes,
 )
-from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
+from mlpengine.diagnostics.verdict import Verdict, brief, percent, shown_name, two_digits
 from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.settings import Fix, NetworkSettings
 

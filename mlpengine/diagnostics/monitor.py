@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable, replay
-from mlpengine.core.misuse import KnownAttributes, called_as
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
@@ -40,7 +39,7 @@ LOSS, LR, NORM, CLIPPED_NORM, CLIPPED_SHARE, SPIKE_COUNT, SLOPE = (
 )
 
 
-class Diagnostics(KnownAttributes, Uncopyable):
+class Diagnostics(Uncopyable):
     """Measures the gradients, updates and activations of a network during training.
 
     Call `after_step` after each step of the optimizer.  Most calls only compare the norm with a
@@ -94,7 +93,6 @@ class Diagnostics(KnownAttributes, Uncopyable):
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
     """
 
-    @called_as("Diagnostics(mlp)")
     def __init__(
         self,
         mlp: Network,
@@ -201,7 +199,7 @@ class Diagnostics(KnownAttributes, Uncopyable):
             clipped_norm = norm
         self.pending.append(norm)
         if clipped_norm < norm:
-            vars(self)["clipped"] += 1  # see `KnownAttributes`
+            self.clipped += 1
         if step < self.due and norm <= self.spikes.limit:
             return False
         return self.sample(scratch, grads, step, _known(loss), norm, clipped_norm, _known(lr), rows)

@@ -14,6 +14,25 @@ MAX_TEXT = 159
 """Greatest length of the text of a verdict."""
 
 
+DISPLAY_NAMES = {
+    "brier": "Brier score",
+    "lr": "learning rate",
+    "macro_f1": "macro F1",
+    "mae": "MAE",
+    "mape": "MAPE",
+    "nll": "NLL",
+    "r2": "R²",
+    "rmse": "RMSE",
+    "rmsle": "RMSLE",
+    "roc_auc": "ROC-AUC",
+}
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a metric or a column of metrics.csv as people write it."""
+    return DISPLAY_NAMES.get(name, name.replace("_", " "))
+
+
 @dataclass(frozen=True)
 class Verdict:
     """One problem: the measurement, the threshold, and a remedy.

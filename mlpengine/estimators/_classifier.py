@@ -10,7 +10,6 @@ from sklearn.utils.validation import column_or_1d
 
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import NonNegative, fitting
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.estimators._callbacks import with_callbacks
@@ -52,7 +51,6 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     def _kind(self) -> str:  # type: ignore[override]
         return "multilabel" if self._several else "classification"
 
-    @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
@@ -95,7 +93,6 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         classes, codes = np.unique(y, return_inverse=True)
         return classes, codes
 
-    @called_as("{name}().partial_fit(X, y, classes=[0, 1])")
     @rollback_on_error
     def partial_fit(
         self,
@@ -129,7 +126,6 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         self._partial_fit(X, codes, sample_weight)
         return self
 
-    @called_as("estimator.predict(X)")
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row."""
         output = self._output(X)
@@ -137,13 +133,11 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         labels: Array = predicted if self._kind == "multilabel" else self.classes_[predicted]
         return labels
 
-    @called_as("estimator.predict_proba(X)")
     def predict_proba(self, X: Any) -> Array:
         """Return float64 probabilities (rows, classes) or (rows, labels)."""
         output = self._output(X)
         return self._task().predicted_numbers(output)
 
-    @called_as("estimator.predict_set(X)")
     def predict_set(self, X: Any, level: float = 0.9) -> Array:
         """Return which classes are in the set of each row, bool (rows, classes).
 

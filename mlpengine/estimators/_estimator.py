@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import CallError, DataError, UsageError
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
 from mlpengine.core.spec import Array, ArrayLike, floating
-from mlpengine.core.wording import hint, plural, suggestion
+from mlpengine.core.wording import hint, plural, quoted, suggestion
 from mlpengine.data.features import fold_rows, split_rows
 from mlpengine.data.features.compiled import feature_loops
 from mlpengine.data.features.leaks import find_leaks
@@ -209,20 +208,9 @@ def _bounded(weights: Array) -> Array:
     return bounded
 
 
-class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
+class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
-    _elsewhere: ClassVar = {
-        "save": "write joblib.dump(estimator, 'estimator.joblib')",
-        **dict.fromkeys(FITTED_ATTRIBUTES, "it is there after estimator.fit(X, y)"),
-        "coefs_": "write estimator.mlp_.weights",
-        "intercepts_": "write estimator.mlp_.biases",
-        "best_loss_": "write min(estimator.validation_loss_curve_)",
-        "transform": "write estimator.predict(X)",
-        "predict_interval": "MlpRegressor has it",
-        "predict_set": "MlpClassifier has it",
-        "predict_log_proba": "write np.log(estimator.predict_proba(X))",
-    }
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
     _loss: Loss
@@ -233,7 +221,6 @@ class MlpEstimator(KnownAttributes, CallbackSupportMixin, BaseEstimator):  # typ
     _range: tuple[list[float], list[float]] | None
     _log: bool
 
-    @called_as("{name}(hidden=[64, 64], epochs=50)")
     @with_parameters
     def __init__(
         self,

@@ -1,13 +1,12 @@
 """The regressor."""
 
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.preprocessing import StandardScaler
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import NumberTarget
 from mlpengine.data.features.target_transform import suits_log
@@ -44,12 +43,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     """
 
     _kind = "regression"
-    _elsewhere: ClassVar = {
-        **MlpEstimator._elsewhere,
-        "predict_proba": "MlpClassifier has it; of numbers write predict_interval(X, level=0.9)",
-    }
 
-    @called_as("{name}().fit(X, y)")
     @rollback_on_error
     @with_callbacks  # type: ignore[untyped-decorator]
     def fit(
@@ -70,7 +64,6 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._fit(X, y, sample_weight, division(groups, times, len(y)))
         return self
 
-    @called_as("{name}().partial_fit(X, y)")
     @rollback_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn once from each row.  Scaling is fitted to all rows so far."""
@@ -78,14 +71,12 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         self._partial_fit(X, y, sample_weight)
         return self
 
-    @called_as("estimator.predict(X)")
     def predict(self, X: Any) -> Array:
         """Return float64 predictions in the targets' own units, in the form that `y` had."""
         output = self._output(X)
         predictions = self._task().predict(output)
         return predictions[:, 0] if self._flat else predictions
 
-    @called_as("estimator.predict_interval(X)")
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval that holds this share of new targets.
 
@@ -101,7 +92,6 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         low, high = residuals.interval(task.predict(self._mean.forward(x)), level)
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
-    @called_as("estimator.predict_columns(X)")
     def predict_columns(self, X: Any) -> dict[str, Array]:
         """Return everything that the loss predicts, by name, in the targets' own units.
 

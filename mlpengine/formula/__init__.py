@@ -26,7 +26,7 @@ functions are the rows of `FUNCTIONS`; to add one, add a row.
 """
 
 from mlpengine.formula.calls import Plan, evaluate, plan
-from mlpengine.formula.graph import (
+from mlpengine.formula.expression import (
     FUNCTIONS,
     Expr,
     Function,
@@ -60,7 +60,7 @@ from mlpengine.formula.graph import (
     where,
 )
 from mlpengine.formula.targets import SCALARS, c_number, c_statements, numexpr_text, onnx_node
-from mlpengine.formula.text import FUNCTION_NAMES, parse, to_text
+from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number, to_text
 
 __all__ = [
     "FUNCTIONS",
@@ -91,6 +91,7 @@ __all__ = [
     "onnx_node",
     "order",
     "parse",
+    "parse_number",
     "plan",
     "power",
     "saved_for_backward",

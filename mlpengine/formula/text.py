@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from mlpengine.core.errors import FormulaError
 from mlpengine.core.wording import nearest
-from mlpengine.formula.graph import Expr, constant, make, variable
+from mlpengine.formula.expression import Expr, constant, make, variable, variables
 
 LONGEST = 1000
 """Maximum number of characters of a formula."""
@@ -74,6 +74,19 @@ def parse(text: str, names: Iterable[str]) -> Expr:
         raise _mistake(text, 0, "cannot be read") from None
     _limit_depth(text, tree)
     return _Reader(text, plain, dict.fromkeys(names), quoted).read(tree.body)
+
+
+def parse_number(text: str, names: Sequence[str]) -> Expr:
+    """Return the formula of a number that depends on the first of `names`, as `parse` reads it.
+
+    Raises: FormulaError for a comparison, or a formula without that name.
+    """
+    formula = parse(text, names)
+    if formula.is_mask or names[0] not in variables(formula):
+        raise FormulaError(
+            f"formula: must be a number that depends on {names[0]} (got {text!r})", 0
+        )
+    return formula
 
 
 def _mistake(text: str, position: int, what: str) -> FormulaError:

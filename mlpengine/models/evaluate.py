@@ -11,8 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import Network, Scratch
-from mlpengine.ops import REGISTRY
-from mlpengine.ops.formulas import FormulaLoss
+from mlpengine.ops import REGISTRY, FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import Array
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
@@ -47,7 +46,6 @@ class OwnMetric(NamedTuple):
     higher_is_better: bool
 
 
-@called_as("@mlpengine.metric(of='numbers') above a function of target, predicted and weight")
 def metric(
     *, of: PredictionKind = "numbers", higher_is_better: bool = False
 ) -> Callable[[MetricFunction], MetricFunction]:

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import KnownAttributes, called_as
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import conform
 from mlpengine.core.wording import html_table, plural
@@ -55,7 +54,7 @@ class TrainingRecord(TypedDict):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(KnownAttributes):
+class Model:
     """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
@@ -71,15 +70,6 @@ class Model(KnownAttributes):
     `record` tells of the training, if it is known (`TrainingRecord`).
     `Mlp.load` reads the file of a single network, too.
     """
-
-    _elsewhere: ClassVar = {
-        "score": "write model.evaluate(table)",
-        "fit": "write mlpengine.fit(table, target='y', start=model)",
-        "distill": "write mlpengine.distill(table, target='y', predict=model)",
-        "transform": "write model.features(model.table(table))",
-        "summary": "print(model) says what it is, and `mlpengine summary` more",
-        "feature_importances_": "`mlpengine explain` computes them",
-    }
 
     mlp: TabularNetwork
     preprocessor: Preprocessor
@@ -129,7 +119,6 @@ class Model(KnownAttributes):
         task = self.preprocessor.task
         return self.target if task == "multilabel" else list(self.preprocessor.classes)
 
-    @called_as("model.predict(table)")
     def predict(self, data: Any) -> Array:
         """Return the label of each row, or its numbers in the target's own units.
 
@@ -144,7 +133,6 @@ class Model(KnownAttributes):
             return labels
         return predicted[:, 0] if predicted.shape[1] == 1 else predicted
 
-    @called_as("model.predict_proba(table)")
     def predict_proba(self, data: Any) -> Array:
         """Return the probability of each of the `classes`, float64 (rows, classes).
 
@@ -157,7 +145,6 @@ class Model(KnownAttributes):
             )
         return self._task.predicted_numbers(self.outputs(data))
 
-    @called_as("model.predict_columns(table)")
     def predict_columns(self, data: Any) -> dict[str, Array]:
         """Return everything that the loss predicts of numbers, by column, in the target's units.
 
@@ -172,7 +159,6 @@ class Model(KnownAttributes):
             )
         return self._task.columns(self.outputs(data))
 
-    @called_as("model.evaluate(table, metrics=['loss'])")
     def evaluate(self, data: Any, metrics: Sequence[str] = ()) -> dict[str, float]:
         """Return the loss and every metric of the task on rows with their targets.
 
@@ -252,7 +238,6 @@ class Model(KnownAttributes):
                 member.params.views[name][...] = view
         return replace(self, mlp=members[0], members=members, shares=mean.shares)
 
-    @called_as("model.predict_interval(table, level=0.9)")
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
 
@@ -275,7 +260,6 @@ class Model(KnownAttributes):
         ends = self._task.target_range
         return np.clip(low, *ends), np.clip(high, *ends)
 
-    @called_as("model.predict_set(table, level=0.9)")
     def predict_set(self, data: Any, level: float = 0.9) -> Array:
         """Return which of the `classes` are in the set of each row, bool (rows, classes).
 
@@ -420,7 +404,6 @@ class Model(KnownAttributes):
             raise CheckpointError(f"{where}: preprocessing and network do not fit each other")
         return model
 
-    @called_as("model.save('model.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write the model, whole or not at all; equal models give equal bytes."""
         more = self.residuals.to_arrays() if self.residuals else {}
@@ -429,7 +412,6 @@ class Model(KnownAttributes):
         write_tensors(path, {**self.state_dict(), **more}, self.to_dict())
 
     @classmethod
-    @called_as("Model.load('model.safetensors')")
     def load(cls, path: str | Path) -> "Model":
         """Read a model.  Raises: CheckpointError if the file is damaged or not a model."""
         arrays, header = read_tensors(path)

@@ -12,10 +12,9 @@ from mlpengine.core.buffers import hides_entries, unmasked
 from mlpengine.core.errors import CallError, DataError, ShapeError, UsageError
 from mlpengine.core.fields import Count, fitting
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import KnownAttributes, answer_misfits, called_as, quoted
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features import ClassTarget, MultiLabelTarget, NumberTarget, Preprocessor
 from mlpengine.data.features.prepared import PreparedRows, Windows
 from mlpengine.data.features.targets import Target
@@ -155,12 +154,10 @@ class Scored:
         }
 
 
-answer_misfits([Split])
-
 Metric = Callable[[Scored], float]
 
 
-class Task(KnownAttributes, ABC):
+class Task(ABC):
     """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
 
     headline: tuple[str, ...]
@@ -175,7 +172,6 @@ class Task(KnownAttributes, ABC):
     log_link: bool = False
     """Whether outputs are logarithms, whose exponentials are averaged over several networks."""
 
-    @called_as("{name}(1), the number of outputs")
     def __init__(self, outputs: int) -> None:
         self.outputs: int = fitting(f"{type(self).__name__}: outputs", Count, outputs)
 
@@ -230,7 +226,6 @@ class Task(KnownAttributes, ABC):
         own = {n: _own(m) for n, m in metrics.OWN_METRICS.items() if m.of in self.kinds}
         return self._own_metrics() | own
 
-    @called_as("task.watch('macro_f1')")
     def watch(self, name: str) -> None:
         """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
         known = ("loss", *self.all_metrics, *self.patterns)
@@ -262,7 +257,6 @@ class Classification(Task):
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
 
-    @called_as("{name}(3), the number of outputs")
     def __init__(self, outputs: int, labels: Sequence[object] = ()) -> None:
         super().__init__(outputs)
         self.labels = [str(label) for label in labels]
@@ -305,7 +299,6 @@ class MultiLabel(Task):
     headline = ("accuracy", "macro_f1")
     kinds = ("labels", "probabilities")
 
-    @called_as("{name}(3), the number of outputs")
     def __init__(self, outputs: int, labels: Sequence[str] = ()) -> None:
         super().__init__(outputs)
         self.labels = list(labels)
@@ -329,7 +322,6 @@ class Regression(Task):
     kinds = ("numbers",)
     patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
 
-    @called_as("{name}(NumberTarget(['y'], [0.0], [1.0])), with names, means and scales of targets")
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
         super().__init__(target.n_outputs * self.loss.columns)
@@ -448,7 +440,6 @@ class LossOnly(Task):
     headline = ()
     kinds = ()
 
-    @called_as("{name}()")
     def __init__(self) -> None:
         super().__init__(1)
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from mlpengine.core.buffers import quiet_runner, zeros
 from mlpengine.core.errors import ShapeError, TapeError, UsageError
-from mlpengine.core.misuse import KnownAttributes, called_as, needs_arguments
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array, Call, Spec
@@ -48,7 +47,7 @@ class GradientMemory:
         return cls(Flat(mlp.params.specs), mlp.empty_outputs(batch_size), d_input)
 
 
-class Gradients(KnownAttributes):
+class Gradients:
     """Buffers that `Network.backward` overwrites; make it with `Network.gradients`.
 
     A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
@@ -61,13 +60,6 @@ class Gradients(KnownAttributes):
         views: the views of it by parameter name.
     """
 
-    _elsewhere: ClassVar = {
-        "clip_grad_norm_": "write grads.clip_global_norm_params(1.0)",
-        "clip_grad_value_": "write grads.clip_global_norm_params(1.0), which scales all alike",
-        "zero_grad": "none is needed, backward overwrites the gradients",
-    }
-
-    @called_as("mlp.gradients(32)")
     def __init__(
         self,
         mlp: Recordable,
@@ -92,7 +84,6 @@ class Gradients(KnownAttributes):
         self._last: tuple[Scratch, Backward] | None = None
         self._shorter: dict[int, Gradients] = {}
 
-    @needs_arguments("grads.bind(scratch), with scratch = mlp.scratch(batch_size=32)")
     def bind(self, scratch: Scratch) -> Backward:
         """Return the backward program from `scratch` to these gradients; it is created once."""
         bound = self._bound.get(id(scratch))
@@ -173,7 +164,6 @@ class Gradients(KnownAttributes):
         """Bytes of the hidden gradients and their workspace; 0 before the first backward."""
         return self._last[1].plan.nbytes if self._last else 0
 
-    @called_as("grads.for_rows(16)")
     def for_rows(self, rows: int) -> "Gradients":
         """Return the gradients for a shorter batch: the same `flat`, views of the same memory.
 
@@ -187,7 +177,6 @@ class Gradients(KnownAttributes):
             self._shorter[rows] = Gradients(self.mlp, rows, memory=self._memory)
         return self._shorter[rows]
 
-    @called_as("grads.scale_params(0.5)")
     def scale_params(self, factor: float) -> None:
         """Multiply every parameter gradient by `factor`."""
         self._scale[...] = factor
@@ -197,7 +186,6 @@ class Gradients(KnownAttributes):
         """Return the L2 norm of all parameter gradients together, summed in float64."""
         return self._norm()
 
-    @called_as("grads.clip_global_norm_params(1.0)")
     def clip_global_norm_params(self, max_norm: float) -> float:
         """Scale the gradients so that their norm is at most `max_norm`; return the norm before.
 

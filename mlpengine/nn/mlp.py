@@ -8,10 +8,9 @@ import numpy as np
 
 from mlpengine.core.buffers import unmasked
 from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
-from mlpengine.core.misuse import called_as, quoted
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.core.structure import conform
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.layers import (
@@ -64,32 +63,9 @@ class Mlp(TabularNetwork):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
-    _settable = frozenset()
     file_key: ClassVar = "mlp"
     linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
-    _elsewhere: ClassVar = {
-        "fit": "write TrainingStep(mlp, loss, optimizer, batch_size=32), then step(x, y)",
-        "parameters": "write Adam(mlp) for an optimizer, mlp.params.flat for the vector",
-        "training": "predict leaves dropout out, and so does mlp.scratch(32, training=False)",
-        "eval": "none is needed, predict leaves dropout out",
-        **dict.fromkeys(("to", "cuda", "cpu"), "all runs on the processor; leave it out"),
-        **dict.fromkeys(("evaluate", "score"), "write loss(mlp.predict(x), y)"),
-        **dict.fromkeys(
-            ("summary", "modules"), "print(mlp) shows it, and mlp.layers has the parts"
-        ),
-        **dict.fromkeys(("named_parameters", "get_weights"), "write mlp.state_dict()"),
-        **dict.fromkeys(("add", "append"), "sizes are given at once, Mlp([4, 8, 3])"),
-        "set_weights": "write mlp.load_state_dict(state)",
-        "predict_proba": "predict returns logits; MlpClassifier has it",
-        "requires_grad_": "write mlp.freeze([0])",
-        "zero_grad": "none is needed, backward overwrites the gradients",
-        **dict.fromkeys(
-            ("weight", "bias", "coefs_", "intercepts_"), "write mlp.weights and mlp.biases"
-        ),
-        "train": "write step = TrainingStep(mlp, loss, optimizer, batch_size=32)",
-    }
 
-    @called_as("{name}([4, 8, 3]), the numbers of inputs, hidden units and outputs")
     def __init__(
         self,
         sizes: Sequence[int],
@@ -203,7 +179,6 @@ class Mlp(TabularNetwork):
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
-    @called_as("mlp.initialize_from(x, seed=0)")
     def initialize_from(self, x: ArrayLike, *, seed: int = 0) -> None:
         """Rescale the weights to pre-activations of variance 1 on rows `x` (rows, in_dim).
 
@@ -282,7 +257,6 @@ class Mlp(TabularNetwork):
             "parametrization": self.parametrization,
         }
 
-    @called_as("mlp.linear(projection, weight, bias)")
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 

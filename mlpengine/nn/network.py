@@ -9,9 +9,9 @@ import numpy as np
 from mlpengine.core.buffers import unmasked, write_into
 from mlpengine.core.errors import ShapeError, TapeError, UsageError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import called_as, needs_arguments, quoted, refuse_arguments
 from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.core.spec import Array, DTypeLike, Spec
+from mlpengine.core.wording import quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
@@ -73,7 +73,6 @@ class Network(Recordable):
     Raises: UsageError for parameters, names or a seed that cannot be; DtypeError.
     """
 
-    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def scratch(
         self,
         batch_size: int,
@@ -95,12 +94,10 @@ class Network(Recordable):
             rematerialization=rematerialization,
         )
 
-    @called_as("mlp.gradients(32)")
     def gradients(self, batch_size: int, *, input_gradient: bool = False) -> Gradients:
         """Return buffers for the gradients of `batch_size` rows, with `d_input` if asked for."""
         return Gradients(self, batch_size, input_gradient=input_gradient)
 
-    @called_as("mlp.compile(batch_size=1); TrainingStep(mlp, loss, optimizer, 32) trains")
     def compile(self, batch_size: int = 1) -> "CompiledMlp":
         """Return the forward pass over `batch_size` rows, without dropout, as machine code.
 
@@ -112,7 +109,6 @@ class Network(Recordable):
         self.need_one("compile")
         return CompiledMlp(self.scratch(batch_size, training=False))
 
-    @needs_arguments("mlp.forward(x, scratch), with scratch = mlp.scratch(batch_size=32)")
     def forward(self, x: Any, scratch: Scratch) -> Any:
         """Compute the output for `x` (batch, in_dim) and return it, a view of the scratch.
 
@@ -121,8 +117,8 @@ class Network(Recordable):
         try:
             own = scratch.mlp is self
         except AttributeError:
-            refuse_arguments(self.forward, x, scratch)
-            raise
+            text = f"forward: scratch must be a Scratch (got {quoted(scratch)})"
+            raise UsageError(text) from None
         if not own:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if isinstance(scratch.input, NamedRows):
@@ -145,17 +141,19 @@ class Network(Recordable):
             "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
         )
 
-    @needs_arguments("mlp.backward(scratch, grads), with grads = mlp.gradients(batch_size=32)")
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
         try:
             bound = grads.bind(scratch)
         except AttributeError:
-            refuse_arguments(self.backward, scratch, grads)
-            raise
+            if isinstance(scratch, Scratch) and isinstance(grads, Gradients):
+                raise
+            raise UsageError(
+                "backward: needs a Scratch and Gradients "
+                f"(got {quoted(scratch)} and {quoted(grads)})"
+            ) from None
         bound.run()
 
-    @called_as("mlp.predict(x)")
     def predict(self, x: Any) -> Any:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
 
@@ -197,7 +195,6 @@ class Network(Recordable):
             raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
         return rows
 
-    @called_as("network.without_dropout()")
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
         """Return a copy with parameters of its own, which leaves dropout out in training, too.
 

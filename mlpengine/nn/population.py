@@ -9,6 +9,7 @@ from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import UsageError
 from mlpengine.core.placement import ALIGNMENT
 from mlpengine.core.spec import Array, ArrayLike, Spec
+from mlpengine.core.wording import quoted
 from mlpengine.nn.network import Network
 from mlpengine.nn.recording import check_arrays
 
@@ -32,6 +33,8 @@ class Population(Sequence[N]):
     """
 
     def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
+        if not isinstance(mlp, Network):
+            raise UsageError(f"population: mlp must be a network (got {quoted(mlp)})")
         if count < 1:
             raise UsageError(f"population: needs at least one member (got {count})")
         seeds = range(count) if seeds is None else seeds

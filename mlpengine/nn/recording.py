@@ -8,10 +8,9 @@ import numpy as np
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import called_as, quoted
 from mlpengine.core.named import one_or_named
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec, floating
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.saving import Saved
 from mlpengine.ops import BatchNorm, Dropout, Normal, Philox, RunningStatistics
@@ -101,7 +100,6 @@ class Recordable(Saved):
     params: Flat
     rng: Philox
 
-    @called_as("super().__init__(4, {{'weight': (8, 4), 'bias': 8}})")
     def __init__(
         self,
         in_shape: ShapeLike | Mapping[str, ShapeLike],
@@ -245,7 +243,6 @@ class Recordable(Saved):
         """float32 or float64, of everything."""
         return self.params.flat.dtype
 
-    @called_as("network.need_one('export')")
     def need_one(self, where: str) -> None:
         """Raise UsageError, led by `where`, if inputs or outputs have names."""
         if "" not in self.in_shapes or "" not in self.out_sizes:
@@ -265,7 +262,6 @@ class Recordable(Saved):
         outputs = self.recorded(2, training=False).outputs
         return {name: node.spec.shape[1] for name, node in outputs.items()}
 
-    @called_as("network.empty_outputs(32)")
     def empty_outputs(self, rows: int) -> Any:
         """Return new zeros for the outputs of so many rows, `NamedRows` if they have names."""
         sizes = self.out_sizes
@@ -279,7 +275,6 @@ class Recordable(Saved):
         biases = tuple(name for name, view in views.items() if view.ndim <= 1)
         return {"weights": weights, "biases": biases, **self._groups}
 
-    @called_as("network.freeze(['name'])")
     def freeze(self, names: Iterable[str]) -> None:
         """Keep parameters of these names as they are, and train all others.
 
@@ -318,12 +313,16 @@ class Recordable(Saved):
         """Return copies of the parameters by name (of an `Mlp`: ``0.weight``, ``0.bias``, ...)."""
         return {name: view.copy() for name, view in self.params.views.items()}
 
-    @called_as("mlp.load_state_dict(other.state_dict()); Mlp.load(path) reads a file")
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copy the parameters from `state`, all or none.
 
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """
+        if not isinstance(state, Mapping):
+            raise CheckpointError(
+                f"parameters: state must be a mapping of arrays by name (got {quoted(state)}); "
+                f"{type(self).__name__}.load(path) reads a file"
+            )
         arrays = {name: np.asarray(value) for name, value in state.items()}
         check_arrays(self.params.specs, arrays)
         for name, array in arrays.items():

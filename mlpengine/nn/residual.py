@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.core.structure import conform
 from mlpengine.core.wording import plural
@@ -59,10 +58,8 @@ class Residual(TabularNetwork):
     layer norm in place of batch norm.
     """
 
-    _settable = frozenset()
     linear_option: ClassVar = LinearOption("linear", "linear", 0.0)
 
-    @called_as("{name}(4, 1, blocks=2, width=32)")
     def __init__(
         self,
         in_dim: int,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
-from mlpengine.core.misuse import KnownAttributes, called_as, quoted
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.structure import conform
+from mlpengine.core.wording import quoted
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.tape.flat import Flat
 
@@ -35,7 +35,7 @@ class _Unsaved(NamedTuple):
     text: str
 
 
-class Saved(KnownAttributes):
+class Saved:
     """A network that files describe by its class and the arguments that it was made with."""
 
     params: Flat
@@ -143,7 +143,6 @@ class Saved(KnownAttributes):
         """Return the arguments of the constructor for the settings of a file."""
         return settings
 
-    @called_as("network.save('network.safetensors')")
     def save(self, path: str | Path) -> None:
         """Write class, settings and parameters to a safetensors file, atomically.
 
@@ -152,7 +151,6 @@ class Saved(KnownAttributes):
         write_tensors(path, self.params.views, {self.file_key: self.describe()})
 
     @classmethod
-    @called_as("{name}.load('network.safetensors')")
     def load(cls, path: str | Path) -> Self:
         """Return the network that `save` wrote, or that of a model, without its preprocessing.
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlpengine.core.errors import ShapeError, TapeError
-from mlpengine.core.misuse import KnownAttributes, called_as
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array
@@ -15,7 +14,7 @@ from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization
 
 
-class Scratch(KnownAttributes):
+class Scratch:
     """Buffers of one forward pass; make it with `Network.scratch`, one for each thread.
 
     A copy has separate buffers with the same contents; a deep copy also copies the network.
@@ -34,7 +33,6 @@ class Scratch(KnownAttributes):
         calls: the bound calls of the forward pass, in order.
     """
 
-    @called_as("mlp.scratch(32), or mlp.scratch(32, training=False)")
     def __init__(
         self,
         mlp: Recordable,
@@ -96,7 +94,6 @@ class Scratch(KnownAttributes):
         """Bytes of the activations and their workspace, the input not counted."""
         return self.program.plan.nbytes
 
-    @called_as("scratch.for_rows(16)")
     def for_rows(self, rows: int) -> "Scratch":
         """Return the scratch for a shorter batch, which is created once.
 

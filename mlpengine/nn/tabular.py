@@ -8,7 +8,6 @@ import numpy as np
 
 from mlpengine.core.buffers import write_into
 from mlpengine.core.errors import UsageError
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
 from mlpengine.nn.network import Network
@@ -129,7 +128,6 @@ class TabularNetwork(Network):
         """
         return self.like(**{self.linear_option.name: True}, **changes)
 
-    @called_as("mlp.freeze([0])")
     def freeze(self, layers: Iterable[Any]) -> None:
         """Keep the parameters of these layers as they are, and train all others.
 
@@ -176,7 +174,6 @@ class TabularNetwork(Network):
             "scaling": (SCALE,) if SCALE in names else (),
         }
 
-    @called_as("mlp.mask_inputs(kept), with a bool for each number")
     def mask_inputs(self, kept: ArrayLike) -> None:
         """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
 
@@ -197,7 +194,6 @@ class TabularNetwork(Network):
         """How many numbers the first layer reads: the features, or what the front makes of them."""
         return self.front.out_dim(self.in_dim) if self.front else self.in_dim
 
-    @called_as("network.divide_outputs(2.0)")
     def divide_outputs(self, number: float) -> None:
         """Divide what the network computes by a number."""
         for name in self.output_names:

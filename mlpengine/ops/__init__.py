@@ -1,8 +1,5 @@
 """All ops, grouped by module."""
 
-from mlpengine.core.misuse import answer_misfits
-from mlpengine.ops._elementwise import Activation, Elementwise
-from mlpengine.ops._entry_loss import EntryLoss
 from mlpengine.ops.activations import (
     Elu,
     Gelu,
@@ -17,9 +14,7 @@ from mlpengine.ops.activations import (
     Softsign,
     Tanh,
 )
-from mlpengine.ops.convolution import Conv2d, MaxPool2d
-from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
-from mlpengine.ops.elementwise import (
+from mlpengine.ops.arithmetic import (
     Abs,
     Add,
     Clamp,
@@ -41,14 +36,19 @@ from mlpengine.ops.elementwise import (
     Sqrt,
     Sub,
 )
+from mlpengine.ops.convolution import Conv2d, MaxPool2d
+from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy
+from mlpengine.ops.derived_activations import FormulaActivation, LearnedActivation, Slope
+from mlpengine.ops.elementwise_op import Activation, Elementwise
 from mlpengine.ops.embeddings import PeriodicEmbedding
-from mlpengine.ops.formulas import FormulaActivation, FormulaLoss, LearnedActivation, Slope
+from mlpengine.ops.entry_loss import EntryLoss
 from mlpengine.ops.indexing import Embedding, Gather, IndexSelect, MapLookup, StructField
 from mlpengine.ops.linalg import BatchMatMul, Linear, MatMul, Transpose
 from mlpengine.ops.loss import LOSSES, BoundLoss, Loss, losses_of
 from mlpengine.ops.losses import (
     BinaryCrossEntropyWithLogits,
     BinaryFocal,
+    FormulaLoss,
     Gamma,
     GaussianNll,
     Huber,
@@ -162,5 +162,3 @@ __all__ = [
     "Where",
     "losses_of",
 ]
-
-answer_misfits(LOSSES.values(), text="abs(y - t)")

@@ -23,7 +23,7 @@ from mlpengine.formula import (
     where,
 )
 from mlpengine.formula.numpy_functions import TAIL_END, bounded, constant_like, normal_tail
-from mlpengine.ops._elementwise import TUNED, Activation, Tuned
+from mlpengine.ops.elementwise_op import TUNED, Activation, Tuned
 
 
 class Relu(Activation, name="relu"):

@@ -7,12 +7,13 @@ import numpy as np
 
 from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError
 from mlpengine.core.fields import Given, Share
-from mlpengine.core.spec import Array, Calls, Spec, call
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
+from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._softmax_loss import SoftmaxLoss
-from mlpengine.ops.loss import VALUE, need_rows
+from mlpengine.ops._softmax_pieces import row_max
+from mlpengine.ops.loss import VALUE, Loss, need_rows, total, wide_spec
 
 PROBABILITY_TOLERANCE = 1e-3
 """How far a row of probabilities may be from a sum of 1, or below 0."""
@@ -22,7 +23,7 @@ TABLE_CLASSES = 256
 
 
 @dataclass(frozen=True)
-class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
+class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     """Cross-entropy over classes.
 
     That of softmax(output) and the target, in nats, divided by the batch size. The divisor counts
@@ -33,7 +34,7 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
     With q = ((1 - label_smoothing) target + label_smoothing / classes) class_weights, a row's
     loss is the sum of -q log softmax(output).  The outputs must be finite.
     Backward: d_output = dy * weight * (sum(q) softmax(output) - q) / batch
-    (`SoftmaxLoss.backward`; in C `mlpengine/backends/compiled/losses.py`).
+    (in C `mlpengine/backends/compiled/loss_rows.py`).
     Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
     calls of the loss and of a step also for a row of probabilities that is none.
 
@@ -94,23 +95,90 @@ class SoftmaxCrossEntropy(SoftmaxLoss, name="softmax_cross_entropy"):
         need_rows(self.name, output, weight)
         return VALUE
 
-    def target_rows(self, target: Array, rows: Array, labels: Array, workspace: Array) -> Calls:
-        if target.ndim == 1:
-            yield from _rows_of_indices(self, target, rows, labels, workspace)
+    def work(self, output: Spec, target: Spec, weight: Spec | None = None) -> dict[str, Spec]:
+        batch = output.shape[:1]
+        return {
+            "probs": output,
+            "rows": output,
+            "vectors": Spec((5, *batch), output.dtype),
+            "labels": Spec((2, *batch), WIDE),
+            "wide": wide_spec(Spec(batch, output.dtype)),
+            "weighted": Spec((2, *batch) if weight else (2, 0), VALUE.dtype),
+            "factor": Spec((), output.dtype),
+        }
+
+    def forward(
+        self,
+        output: Array,
+        target: Array,
+        weight: Array | None,
+        *,
+        out: Array,
+        probs: Array,
+        rows: Array,
+        vectors: Array,
+        labels: Array,
+        wide: Array,
+        weighted: Array,
+    ) -> Calls:
+        shift, *_, loss = vectors
+        one_sum = target.ndim == 1 and self.class_weights is None and self.ignore_index is None
+        yield from row_max(output, shift, rows)
+        yield call(np.subtract, output, shift[:, None], probs)
+        yield from _target_rows(self, target, rows, labels, loss)
+        yield from _losses(probs, rows, vectors, one_sum=one_sum)
+        if weight is None:
+            yield from total(loss, 1.0, wide, out)
         else:
-            yield from _rows_of_probabilities(self, target, rows)
+            yield call(np.copyto, weighted[0], loss)
+            yield call(np.copyto, weighted[1], weight)
+            yield call(np.dot, weighted[0], weighted[1], out)
 
-    def sums_to_one(self, target: Array) -> bool:
-        return target.ndim == 1 and self.class_weights is None and self.ignore_index is None
-
-    def column_scale(self, rows: Array) -> Array:
-        return (1 - self.label_smoothing) * _column_scale(self, rows)
+    def backward(
+        self,
+        dy: Array | None,
+        output: Array,
+        weight: Array | None,
+        *,
+        out: Slots,
+        probs: Array,
+        rows: Array,
+        vectors: Array,
+        factor: Array,
+    ) -> Calls:
+        d_output, d_target, d_weight = out
+        if dy is not None:
+            yield call(np.copyto, factor, dy)
+        if d_output is not None:
+            yield call(np.subtract, probs, rows, d_output)
+            yield from _scaled(d_output, weight, dy, factor)
+        if d_target is not None:  # minus the log of the probabilities
+            scale = ((1 - self.label_smoothing) * _column_scale(self, rows)).astype(rows.dtype)
+            yield call(np.subtract, vectors[0][:, None], output, d_target)
+            yield call(np.multiply, d_target, scale, d_target)
+            yield from _scaled(d_target, weight, dy, factor)
+        if d_weight is not None:
+            yield call(np.copyto, d_weight, vectors[4])
+            yield from _scaled(d_weight, None, dy, factor)
 
 
 def _column_scale(loss: SoftmaxCrossEntropy, rows: Array) -> Array:
     """Return the class weights, or ones, divided by the batch size, in float64."""
     weights = np.ones(rows.shape[1]) if loss.class_weights is None else np.array(loss.class_weights)
     return weights / len(rows)
+
+
+def _target_rows(
+    loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
+) -> Calls:
+    """Yield the calls that write q / batch into `rows`.
+
+    Workspace: for each row, `labels` has two int64 and `workspace` one float.
+    """
+    if target.ndim == 1:
+        yield from _rows_of_indices(loss, target, rows, labels, workspace)
+    else:
+        yield from _rows_of_probabilities(loss, target, rows)
 
 
 def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array) -> Calls:
@@ -146,7 +214,7 @@ def _check_probabilities(where: str, target: Array) -> None:
 def _rows_of_indices(
     loss: SoftmaxCrossEntropy, target: Array, rows: Array, labels: Array, workspace: Array
 ) -> Calls:
-    """Yield the calls that write q / batch into `rows`; see `SoftmaxLoss` for the workspace."""
+    """Yield the calls that write q / batch into `rows`; see `_target_rows` for the workspace."""
     (batch, classes), (used, valid) = rows.shape, labels
     if loss.ignore_index is None:
         used = target
@@ -184,3 +252,33 @@ def _check_labels(where: str, labels: Array, classes: int) -> None:
         raise IndexRangeError(
             f"{where}: a class index must lie in 0 to {classes - 1} (row {row} has {label}); {hint}"
         )
+
+
+def _losses(probs: Array, rows: Array, vectors: Array, *, one_sum: bool) -> Calls:
+    """Yield the calls that turn `probs` from shifted logits into sum(q) softmax / batch.
+
+    The last of `vectors` becomes each row's loss / batch, the first the log of its partition sum.
+    """
+    shift, total, mass, logs, loss = vectors
+    columns = ones(probs.shape[1], probs.dtype)
+    yield call(np.vecdot, rows, probs, loss)
+    yield call(np.exp, probs, probs)
+    yield call(np.dot, probs, columns, total)
+    yield call(np.log, total, logs)
+    if one_sum:
+        mass = constant_like(1 / len(rows), rows)
+    else:
+        yield call(np.dot, rows, columns, mass)
+        yield call(np.add, shift, logs, shift)
+    yield call(np.divide, mass, total, total)
+    yield call(np.multiply, probs, total[:, None], probs)
+    yield call(np.multiply, logs, mass, logs)
+    yield call(np.subtract, logs, loss, loss)
+
+
+def _scaled(slot: Array, weight: Array | None, dy: Array | None, factor: Array) -> Calls:
+    """Yield the calls that multiply `slot` by the rows' weights and by dy."""
+    if weight is not None:
+        yield call(np.multiply, slot, weight[:, None], slot)
+    if dy is not None:
+        yield call(np.multiply, slot, factor, slot)

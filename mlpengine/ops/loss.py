@@ -11,8 +11,8 @@ from mlpengine.core.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, ShapeError
 from mlpengine.core.fields import check_fields
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import needs_arguments, quoted, refuse_arguments
 from mlpengine.core.spec import Array, ArrayLike, Call, Calls, Spec, call
+from mlpengine.core.wording import quoted
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH
 from mlpengine.ops._check import listing
 from mlpengine.ops.op import Direction, GradOp
@@ -115,7 +115,6 @@ class Loss(GradOp):
         Raises: IndexRangeError.
         """
 
-    @needs_arguments("loss(output, target), or loss(scratch.output, y, grads.d_output)")
     def __call__(
         self,
         output: Array,
@@ -133,18 +132,17 @@ class Loss(GradOp):
         bindings: dict[object, BoundLoss] = self.__dict__.setdefault("_bindings", {})
         bound = bindings.get(key)
         if bound is None:
-            if output.dtype.kind != "f":
+            if not isinstance(output, np.ndarray) or output.dtype.kind != "f":
                 raise DtypeError(
-                    f"{self.name}: output must be those of a network (got {quoted(output)}); "
-                    f"write loss(output, target), the output first"
+                    f"{self.name}: output must be an array of floats (got {quoted(output)}); "
+                    "write loss(output, target), the output first"
                 )
+            if not isinstance(d_output, np.ndarray | None):
+                text = f"{self.name}: d_output must be an array or None (got {quoted(d_output)})"
+                raise DtypeError(text)
             if len(bindings) >= MAX_BINDINGS:
                 del bindings[next(iter(bindings))]
-            try:
-                bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
-            except (AttributeError, TypeError):
-                refuse_arguments(self.__call__, output, target, d_output, sample_weight)
-                raise
+            bound = self.bind(output, d_output, weighted=weighted, target=Spec.of(target))
             self.check_target(target)
             bindings[key] = bound  # which keeps the arrays, so that their ids are not reused
         write_into(bound.target, target, f"{self.name}: target")

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import ShapeError, UsageError
-from mlpengine.core.misuse import quoted
 from mlpengine.core.named import NamedRows
 from mlpengine.core.spec import Array, Call, Spec, call
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import quoted, suggestion
 from mlpengine.ops.loss import BoundLoss, Loss
 
 

@@ -10,19 +10,20 @@ import numpy as np
 from annotated_types import Ge, Gt, Len, Lt
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Positive, Share
+from mlpengine.core.fields import ConfigKey, Positive, Share
 from mlpengine.formula import (
     Expr,
     clip,
     exp,
     maximum,
     minimum,
+    parse_number,
     sigmoid,
     sign,
     softplus_tail,
     tanh,
 )
-from mlpengine.ops._entry_loss import EntryLoss, Prediction
+from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
 
 def _increasing(levels: tuple[float, ...]) -> None:
@@ -279,6 +280,33 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         """The mean, and the standard deviation."""
         mean, s = self.formulas.outputs
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
+
+
+def _is_loss(text: str) -> None:
+    FormulaLoss(text)
+
+
+@dataclass(frozen=True)
+class FormulaLoss(EntryLoss, name="formula"):
+    """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
+
+    The mean over all entries.
+    Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
+    Raises: FormulaError for a text that cannot be read, or that does not depend on y.
+
+    Args:
+        text: Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.
+    """
+
+    tasks = ("classification", "multilabel", "regression")
+
+    text: Annotated[str, ConfigKey("formula"), _is_loss]
+
+    def __post_init__(self) -> None:
+        parse_number(self.text, ["y", "t"])
+
+    def formula(self, y: Expr, t: Expr) -> Expr:
+        return parse_number(self.text, [str(y.leaf), str(t.leaf)])
 
 
 class MeanOutput(EntryLoss, name="mean_output"):

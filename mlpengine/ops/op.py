@@ -29,7 +29,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Calls, Spec
 
 Direction = Literal["forward", "backward"]
@@ -57,7 +56,7 @@ class Signature(NamedTuple):
     work: Mapping[Direction, tuple[str, ...]]
 
 
-class GradOp(KnownAttributes):
+class GradOp:
     """A differentiable function of arrays that writes into buffers it is given.
 
     A subclass is declared as ``class Tanh(GradOp, name="tanh")``.  Hyper-parameters are the fields

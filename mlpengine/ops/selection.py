@@ -5,7 +5,7 @@ import numpy as np
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import bits, chosen, masked
 from mlpengine.ops._check import need_floats
-from mlpengine.ops._elementwise import broadcast
+from mlpengine.ops.elementwise_op import broadcast
 from mlpengine.ops.op import GradOp
 
 

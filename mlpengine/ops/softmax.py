@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.ops._check import need_floats, normal_axis
-from mlpengine.ops._softmax import folded, inner_product, largest, middle_sum
+from mlpengine.ops._softmax_pieces import folded, inner_product, largest, middle_sum
 from mlpengine.ops.op import GradOp
 
 

@@ -1,10 +1,10 @@
 """Optimizers, learning-rate schedules and gradient clipping over flat vectors."""
 
-from mlpengine.optim._groups import Group
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
 from mlpengine.optim.clipping import CLIPS, AdaptiveClip, Clip, NormClip, PercentileClip
 from mlpengine.optim.lion import Lion
+from mlpengine.optim.parameter_groups import Group
 from mlpengine.optim.rmsprop import RmsProp
 from mlpengine.optim.schedules import (
     SCHEDULES,

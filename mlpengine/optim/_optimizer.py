@@ -3,12 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import wraps
-from inspect import Parameter, signature
 from itertools import pairwise
 from math import ceil
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypedDict, cast
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -17,9 +14,8 @@ from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.core.fields import Given, NonNegative, fitting, options_of
-from mlpengine.core.misuse import KnownAttributes, called_as, needs_arguments, quoted
 from mlpengine.core.spec import Array, Call, Calls, Spec, call
-from mlpengine.core.wording import plural
+from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
     floor,
@@ -29,8 +25,8 @@ from mlpengine.optim._denormals import (
     threshold,
 )
 from mlpengine.optim._formulas import UpdateFormulas
-from mlpengine.optim._groups import Group, find_ranges
 from mlpengine.optim._state import State, matching_state
+from mlpengine.optim.parameter_groups import Group, find_ranges
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
 from mlpengine.tape.flat import Flat
 
@@ -72,29 +68,26 @@ class HasFlat(Protocol):
 class SharedOptions(TypedDict, total=False):
     """Types of the options that every optimizer passes on; `Optimizer` declares them."""
 
-    weight_decay: float
-
     decay_biases: bool
     schedule: ScheduleLike | None
     decay_schedule: ScheduleLike | None
     groups: Mapping[str, Group] | None
 
 
-@dataclass(slots=True)
-class _Progress:
-    """What each step writes: its number, from 1, and its learning rate."""
+class DecayOptions(SharedOptions, total=False):
+    """The same, and the weight decay."""
 
-    steps: int
-    lr: float
+    weight_decay: float
 
 
-class Optimizer(KnownAttributes, ABC):
+class Optimizer(ABC):
     """Base class: updates a flat parameter vector from a flat gradient vector.
 
     A subclass states its hyper-parameters, its moments, and two formulas::
 
         class Momentum(Optimizer):
-            def __init__(self, model, *, lr=0.01, momentum=0.9):
+            def __init__(self, model, *, lr: NonNegative = 0.01, momentum: Fraction = 0.9):
+                momentum = self.fit("momentum", momentum)
                 super().__init__(
                     model, lr=lr, hyper={"momentum": momentum}, signed={"velocity": momentum}
                 )
@@ -146,38 +139,24 @@ class Optimizer(KnownAttributes, ABC):
         or DtypeError for gradients that are not laid out like the parameters.
     """
 
-    _settable = frozenset({"schedule", "decay_schedule", "steps", "flush_every"})
-    _elsewhere: ClassVar = {
-        "zero_grad": "none is needed, backward overwrites the gradients",
-        "set_lr": "write optimizer.lr = 0.001",
-        "param_groups": "write optimizer.lr = 0.001",
-    }
+    __slots__ = (  # so that a mistyped ``optimizer.learning_rate = 0.1`` is an error
+        *("_blocks", "_bound", "_carried", "_cells", "_constants", "_flushes", "_formulas"),
+        *("_frozen", "_give_back", "_hyper", "_hyper_values", "_keeps", "_largest_lr", "_lr"),
+        *("_masks", "_moments", "_signed", "_squares", "_steps", "_where", "_work", "carried"),
+        *("current_lr", "decay_biases", "decay_schedule", "flush_every", "groups", "params"),
+        *("ranges", "schedule", "weight_decay"),
+    )
 
     name: ClassVar[str] = ""
 
-    def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
-        """Register the class under its name in configs, and let its constructor check its options.
+    current_lr: float
+    """Learning rate of the last update, or of the first one if there is none yet."""
 
-        Options that a constructor passes on are those of its base class.
-        """
+    def __init_subclass__(cls, *, name: str = "", **kwargs: Any) -> None:
+        """Register the class under its name in configs."""
         super().__init_subclass__(**kwargs)
         if name:
             cls.name, OPTIMIZERS[name] = name, cls
-        if "__init__" not in vars(cls):
-            return
-        own = signature(cls.__init__)
-        *named, last = own.parameters.values()
-        if last.kind is Parameter.VAR_KEYWORD:
-            base: Any = cls.__base__
-            inherited = [*signature(base.__init__).parameters.values()]
-            hidden = {"hyper", "signed", "squares", "carried", *own.parameters}
-            others = [one for one in inherited if one.name not in hidden]
-            changed = {one.name: one for one in named}
-            if len(others) + len(named) == len(inherited):  # which keep their order
-                named, others = [changed.get(one.name, one) for one in inherited], []
-            named += others
-            vars(cls.__init__)["__signature__"] = own.replace(parameters=named)
-        type.__setattr__(cls, "__init__", called_as("{name}(mlp, lr=0.001)")(_checked(cls)))
 
     def __init__(
         self,
@@ -189,10 +168,10 @@ class Optimizer(KnownAttributes, ABC):
         schedule: Annotated[ScheduleLike | None, Given] = None,
         decay_schedule: Annotated[ScheduleLike | None, Given] = None,
         groups: Mapping[str, Group] | None = None,
-        hyper: Mapping[str, float] | None = None,
-        signed: Mapping[str, float] | None = None,
-        squares: Mapping[str, float] | None = None,
-        carried: Mapping[str, float] | None = None,
+        hyper: Annotated[Mapping[str, float] | None, Given] = None,
+        signed: Annotated[Mapping[str, float] | None, Given] = None,
+        squares: Annotated[Mapping[str, float] | None, Given] = None,
+        carried: Annotated[Mapping[str, float] | None, Given] = None,
     ) -> None:
         self._where = type(self).__name__
         if not isinstance(getattr(model, "params", None), Flat):
@@ -206,7 +185,7 @@ class Optimizer(KnownAttributes, ABC):
         self.weight_decay: float = fitting(
             f"{self._where}: weight_decay", Annotated[float, Ge(0), Le(largest)], weight_decay
         )
-        self.groups = dict(groups or {})
+        self.groups = dict(self.fit("groups", groups) or {})
         self.ranges = find_ranges(
             self._where,
             self.params,
@@ -218,10 +197,10 @@ class Optimizer(KnownAttributes, ABC):
         fastest = max((run.lr * max(1.0, run.weight_decay) for run in self.ranges), default=1.0)
         self._largest_lr = largest / max(1.0, self.weight_decay) / max(1.0, fastest)
         self.lr = lr
-        self.decay_biases = decay_biases
+        self.decay_biases: bool = self.fit("decay_biases", decay_biases)
         self.schedule, self.decay_schedule = schedule, decay_schedule
         self.scheduled_decay(0)  # which checks the schedule
-        self._progress = _Progress(0, self.scheduled_lr(0))
+        self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self._give_back: Call | None = None
         self._moments: dict[str, Array] = {
             name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
@@ -234,6 +213,14 @@ class Optimizer(KnownAttributes, ABC):
         self._frozen = self.params.frozen
         self.flush_every = flush_interval([*(signed or {}).values(), *(squares or {}).values()])
         self._bind_buffers()
+
+    def fit(self, name: str, value: Any) -> Any:
+        """Return the value of an option that a constructor declares, in the form of its type.
+
+        Raises: UsageError for a value that the type or its limits refuse.
+        """
+        option = next(of[name] for kind in type(self).__mro__ if name in (of := options_of(kind)))
+        return fitting(f"{type(self).__name__}: {name}", option.type, value, option.default)
 
     def _bind_buffers(self) -> None:
         """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
@@ -265,14 +252,16 @@ class Optimizer(KnownAttributes, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the bound calls; moments are copied even for a shallow copy."""
-        state = {k: v for k, v in vars(self).items() if k not in _BOUND}
+        own, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", super().__getstate__())
+        state = {k: v for k, v in {**slots, **(own or {})}.items() if k not in _BOUND}
         copied = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray)}
         moments = {name: moment.copy() for name, moment in self.moments.items()}
-        return {**state, **copied, "moments": moments, "_progress": replace(self._progress)}
+        return {**state, **copied, "moments": moments}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         moments = state.pop("moments")
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._give_back = None
         self._moments = {name: aligned(moment) for name, moment in moments.items()}
         self._bind_buffers()
@@ -296,16 +285,11 @@ class Optimizer(KnownAttributes, ABC):
     @property
     def steps(self) -> int:
         """Number of updates so far."""
-        return self._progress.steps
+        return self._steps
 
     @steps.setter
     def steps(self, value: int) -> None:
-        self._progress.steps = fitting(f"{self._where}: steps", Annotated[int, Ge(0)], value)
-
-    @property
-    def current_lr(self) -> float:
-        """Learning rate of the last update, or of the first one if there is none yet."""
-        return self._progress.lr
+        self._steps = fitting(f"{self._where}: steps", Annotated[int, Ge(0)], value)
 
     @property
     def lr(self) -> float:
@@ -314,8 +298,15 @@ class Optimizer(KnownAttributes, ABC):
 
     @lr.setter
     def lr(self, value: float) -> None:
-        limits = Annotated[float, Ge(0), Le(self._largest_lr)]
-        self._lr: float = fitting(f"{self._where}: lr", limits, value)
+        if type(value) is not float or not 0.0 <= value <= self._largest_lr:
+            if callable(value):
+                raise UsageError(
+                    f"{self._where}: lr must be a number (got {quoted(value)}); write "
+                    f"{self._where}(mlp, lr=0.001, schedule={quoted(value)})"
+                )
+            limits = Annotated[float, Ge(0), Le(self._largest_lr)]
+            value = fitting(f"{self._where}: lr", limits, value)
+        self._lr: float = value
 
     def scheduled_decay(self, step: int) -> float:
         """Return the weight decay after `step` steps.
@@ -377,7 +368,6 @@ class Optimizer(KnownAttributes, ABC):
             decays = np.array([*map(self.scheduled_decay, steps)], np.float64)
         return rates, decays
 
-    @needs_arguments("optimizer.step(mlp, grads), after mlp.backward(scratch, grads)")
     def step(self, model: HasParams, grads: HasFlat) -> None:
         """Update the parameters of `model` from `grads.flat`, which is only read."""
         try:
@@ -415,15 +405,14 @@ class Optimizer(KnownAttributes, ABC):
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
         self.take_moments_back()
-        progress = self._progress
-        steps = progress.steps
+        steps = self._steps
         if steps and steps % self.flush_every == 0:
             for run in self._flushes:
                 run()
         lr = self._lr if self.schedule is None else self.scheduled_lr(steps)
         decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
         number = steps + 1
-        progress.steps, progress.lr = number, lr
+        self._steps, self.current_lr = number, lr
         for (factor, share), keep in self._keeps.items():
             keep[()] = 1.0 - lr * factor * (decay * share)
         given = self._hyper_values
@@ -437,10 +426,9 @@ class Optimizer(KnownAttributes, ABC):
             self.carried[number % 2] = [numbers[name] for name in self._carried]
 
     def count(self, lr: float, steps: int = 1) -> None:
-        """Count steps of which the last had the learning rate `lr`."""
-        progress = self._progress
-        progress.lr = lr
-        progress.steps += steps
+        """Record steps, the last one with learning rate `lr`."""
+        self.current_lr = lr
+        self._steps += steps
 
     @abstractmethod
     def numbers(self, *lr_and_t: Any, **named: Any) -> dict[str, Any]:
@@ -489,7 +477,7 @@ class Optimizer(KnownAttributes, ABC):
             )
         self.lr = float(state["lr"])
         self.steps = int(state["steps"])
-        self._progress.lr = float(state["current_lr"])
+        self.current_lr = float(state["current_lr"])
         for name, moment in self.moments.items():
             moment[...] = state[f"moments.{name}"]
         self.carried[self.steps % 2] = [state[f"carried.{name}"] for name in self._carried]
@@ -579,29 +567,6 @@ class Optimizer(KnownAttributes, ABC):
                 yield from flush_signed(vector[block], self._work[0][:size], self._masks[0][:size])
             for name in self._squares:
                 yield flush_square(self.moments[name][block])
-
-
-def _checked(kind: type[Optimizer]) -> Callable[..., None]:
-    """Return the constructor of a class, which then checks its options against their limits."""
-    init = kind.__init__
-
-    @wraps(init)
-    def checked(self: Optimizer, *args: Any, **given: Any) -> None:
-        options = options_of(kind)
-        where = type(self).__name__
-        if callable(rate := given.get("lr")):
-            raise UsageError(
-                f"{where}: lr must be a number (got {quoted(rate)}); write {where}(mlp, lr=0.001, "
-                f"schedule={quoted(rate)})"
-            )
-        fit = {
-            name: fitting(f"{where}: {name}", options[name].type, value, options[name].default)
-            for name, value in given.items()
-            if name in options and not options[name].given
-        }
-        init(self, *args, **given | fit)
-
-    return checked
 
 
 def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> list[tuple[slice, float]]:

@@ -1,26 +1,11 @@
 """Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
-from collections.abc import Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from mlpengine import formula
 from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._groups import Group
-from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer, SharedOptions
 from mlpengine.optim.scalar_functions import power, sqrt
-from mlpengine.optim.schedules import ScheduleLike
-
-
-class AdamOptions(TypedDict, total=False):
-    """Types of the options of `Adam` that others take, too."""
-
-    lr: float
-    betas: tuple[float, float]
-    eps: float
-    decay_biases: bool
-    schedule: ScheduleLike | None
-    decay_schedule: ScheduleLike | None
-    groups: Mapping[str, Group] | None
 
 
 class Adam(Optimizer, name="adam"):
@@ -43,6 +28,8 @@ class Adam(Optimizer, name="adam"):
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
     """
 
+    __slots__ = ("betas", "eps")
+
     def __init__(
         self,
         model: HasParams,
@@ -50,14 +37,15 @@ class Adam(Optimizer, name="adam"):
         lr: NonNegative = 1e-3,
         betas: tuple[Fraction, Fraction] = (0.9, 0.999),
         eps: NonNegative = 1e-8,
-        **shared: Unpack[SharedOptions],
+        **shared: Unpack[DecayOptions],
     ) -> None:
-        self.betas, self.eps = betas, eps
-        beta1, beta2 = betas
+        self.betas: tuple[float, float] = self.fit("betas", betas)
+        self.eps: float = self.fit("eps", eps)
+        beta1, beta2 = self.betas
         super().__init__(
             model,
             lr=lr,
-            hyper={"beta1": beta1, "beta2": beta2, "eps": eps},
+            hyper={"beta1": beta1, "beta2": beta2, "eps": self.eps},
             signed={"first": beta1},
             squares={"second": beta2},
             **shared,
@@ -94,10 +82,19 @@ class AdamW(Adam, name="adamw"):
     Source: Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2.
     """
 
+    __slots__ = ()
+
     def __init__(
-        self, model: HasParams, *, weight_decay: NonNegative = 0.01, **adam: Unpack[AdamOptions]
+        self,
+        model: HasParams,
+        *,
+        lr: NonNegative = 1e-3,
+        betas: tuple[Fraction, Fraction] = (0.9, 0.999),
+        eps: NonNegative = 1e-8,
+        weight_decay: NonNegative = 0.01,
+        **shared: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(model, weight_decay=weight_decay, **adam)
+        super().__init__(model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **shared)
 
 
 class NAdam(Optimizer, name="nadam"):
@@ -120,6 +117,8 @@ class NAdam(Optimizer, name="nadam"):
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """
 
+    __slots__ = ("betas", "eps", "momentum_decay")
+
     def __init__(
         self,
         model: HasParams,
@@ -128,14 +127,21 @@ class NAdam(Optimizer, name="nadam"):
         betas: tuple[Fraction, Fraction] = (0.9, 0.999),
         eps: NonNegative = 1e-8,
         momentum_decay: NonNegative = 0.004,
-        **shared: Unpack[SharedOptions],
+        **shared: Unpack[DecayOptions],
     ) -> None:
-        self.betas, self.eps, self.momentum_decay = betas, eps, momentum_decay
-        beta1, beta2 = betas
+        self.betas: tuple[float, float] = self.fit("betas", betas)
+        self.eps: float = self.fit("eps", eps)
+        self.momentum_decay: float = self.fit("momentum_decay", momentum_decay)
+        beta1, beta2 = self.betas
         super().__init__(
             model,
             lr=lr,
-            hyper={"beta1": beta1, "beta2": beta2, "eps": eps, "psi": momentum_decay},
+            hyper={
+                "beta1": beta1,
+                "beta2": beta2,
+                "eps": self.eps,
+                "psi": self.momentum_decay,
+            },
             signed={"first": beta1},
             squares={"second": beta2},
             carried={"product": 1.0},

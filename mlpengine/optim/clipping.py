@@ -24,7 +24,6 @@ from mlpengine.backends.update import Clipping
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import CheckpointError, ShapeError
 from mlpengine.core.fields import Positive, check_fields, fitting
-from mlpengine.core.misuse import KnownAttributes, answer_misfits
 from mlpengine.core.spec import Array, Call, call
 from mlpengine.core.wording import plural
 from mlpengine.optim._state import State, matching_state
@@ -48,7 +47,7 @@ class FlatViews(Protocol):
     def views(self) -> Mapping[str, Array]: ...
 
 
-class Clip(KnownAttributes, ABC):
+class Clip(ABC):
     """Base class of the clipping rules, which are dataclasses of their settings."""
 
     name: ClassVar[str] = ""
@@ -331,6 +330,3 @@ class _BoundAdaptiveClip(Uncopyable):
 def _units(view: Array) -> Array:
     """Return a parameter or its gradient as (units, entries of a unit)."""
     return view.reshape(len(view) if view.ndim >= 2 else 1, -1)
-
-
-answer_misfits(CLIPS.values())

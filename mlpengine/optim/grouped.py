@@ -9,8 +9,8 @@ import numpy as np
 from mlpengine.backends.update import Update
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call
-from mlpengine.optim._groups import check_group
 from mlpengine.optim._optimizer import HasParams, Optimizer
+from mlpengine.optim.parameter_groups import check_group
 
 
 class GroupedOptimizer(Optimizer):
@@ -22,6 +22,8 @@ class GroupedOptimizer(Optimizer):
     Raises: UsageError unless each trained parameter has one optimizer, made for the network, and
         all have the same schedules, and steps behind them.
     """
+
+    __slots__ = ("_parts", "name")
 
     def __init__(self, model: HasParams, optimizers: Mapping[str, Optimizer]) -> None:
         self._where = "optimizer"
@@ -44,7 +46,7 @@ class GroupedOptimizer(Optimizer):
         limits = {group: part._largest_lr for group, part in optimizers.items()}
         self._largest_lr = min(limit / max(1.0, rates[group]) for group, limit in limits.items())
         self.lr = first.lr
-        self._progress = copy(first._progress)
+        self._steps, self.current_lr = first.steps, first.current_lr
         self._give_back: Call | None = None
         self._frozen = self.params.frozen
         self.flush_every = min(part.flush_every for part in self._parts.values())
@@ -84,16 +86,16 @@ class GroupedOptimizer(Optimizer):
 
     def advance(self) -> None:
         self.take_moments_back()
-        steps, progress = self.steps, self._progress
+        steps = self._steps
         for part in self._parts.values():
-            part._progress.steps = steps
+            part._steps = steps
             if part.schedule is not self.schedule:
                 part.schedule = self.schedule
             if part.decay_schedule is not self.decay_schedule:
                 part.decay_schedule = self.decay_schedule
             part.advance()
-            progress.lr = part.current_lr
-        progress.steps = steps + 1
+            self.current_lr = part.current_lr
+        self._steps = steps + 1
 
     def describe_update(self) -> Update:
         parts = [part.describe_update() for part in self._parts.values()]

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from mlpengine import formula
 from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
 
 
 class Lion(Optimizer, name="lion"):
@@ -23,15 +23,18 @@ class Lion(Optimizer, name="lion"):
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """
 
+    __slots__ = ("betas",)
+
     def __init__(
         self,
         model: HasParams,
         *,
         lr: NonNegative = 1e-4,
         betas: tuple[Fraction, Fraction] = (0.9, 0.99),
-        **shared: Unpack[SharedOptions],
+        **shared: Unpack[DecayOptions],
     ) -> None:
-        self.betas = beta1, beta2 = betas
+        self.betas: tuple[float, float] = self.fit("betas", betas)
+        beta1, beta2 = self.betas
         super().__init__(
             model,
             lr=lr,

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from mlpengine import formula
 from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
 from mlpengine.optim.scalar_functions import sqrt
 
 
@@ -27,6 +27,8 @@ class RmsProp(Optimizer, name="rmsprop"):
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """
 
+    __slots__ = ("alpha", "eps", "momentum")
+
     def __init__(
         self,
         model: HasParams,
@@ -35,15 +37,17 @@ class RmsProp(Optimizer, name="rmsprop"):
         alpha: Fraction = 0.99,
         eps: NonNegative = 1e-8,
         momentum: Fraction = 0.0,
-        **shared: Unpack[SharedOptions],
+        **shared: Unpack[DecayOptions],
     ) -> None:
-        self.alpha, self.eps, self.momentum = alpha, eps, momentum
+        self.alpha: float = self.fit("alpha", alpha)
+        self.eps: float = self.fit("eps", eps)
+        self.momentum: float = self.fit("momentum", momentum)
         super().__init__(
             model,
             lr=lr,
-            hyper={"alpha": alpha, "eps": eps, "momentum": momentum},
-            signed={"velocity": momentum} if momentum else {},
-            squares={"square": alpha},
+            hyper={"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum},
+            signed={"velocity": self.momentum} if momentum else {},
+            squares={"square": self.alpha},
             **shared,
         )
 

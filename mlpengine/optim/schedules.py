@@ -20,7 +20,6 @@ from annotated_types import Ge, Gt, Le, Lt
 from mlpengine.core.errors import CallError, UsageError
 from mlpengine.core.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import answer_misfits, called_as
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import suggestion
 from mlpengine.optim._state import State, matching_state
@@ -319,7 +318,6 @@ class PlateauSchedule(Schedule, name="plateau"):
         default_factory=_PlateauState, init=False, repr=False, compare=False
     )
 
-    @called_as("schedule.observe(validation_loss)")
     def observe(self, metric: float) -> bool:
         """Process a value of the metric; return whether the learning rate dropped."""
         state = self._state
@@ -393,6 +391,3 @@ def _factors(schedule: Schedule, number: int) -> Array:
 def _cosine(first: float, last: float, progress: float) -> float:
     """Return the value between `first` and `last` along half a cosine; past the end, `last`."""
     return last + (first - last) * (1.0 + cos(pi * progress if progress < 1.0 else pi)) / 2.0
-
-
-answer_misfits(SCHEDULES.values(), total_steps=1000)

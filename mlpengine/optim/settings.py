@@ -5,14 +5,13 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mlpengine.core.fields import Checked, options_of, summary
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.optim._optimizer import HasParams, Optimizer
 from mlpengine.optim.schedules import SCHEDULES, Falling, ScheduleLike
 
 DECAY_SENTENCE = "Weight decay over the epochs: constant, or falling to zero."
 
 
-class OptimizerSettings(KnownAttributes, Checked):
+class OptimizerSettings(Checked):
     """The options of an optimizer, which its constructor declares; `kind` is its class.
 
     Those of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import HasParams, Optimizer, SharedOptions
+from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
 
 
 class Sgd(Optimizer, name="sgd"):
@@ -23,6 +23,8 @@ class Sgd(Optimizer, name="sgd"):
     Source: Sutskever et al. 2013, sections 2 and 3.
     """
 
+    __slots__ = ("momentum", "nesterov")
+
     def __init__(
         self,
         model: HasParams,
@@ -30,16 +32,17 @@ class Sgd(Optimizer, name="sgd"):
         lr: NonNegative = 0.01,
         momentum: Fraction = 0.0,
         nesterov: bool = False,
-        **shared: Unpack[SharedOptions],
+        **shared: Unpack[DecayOptions],
     ) -> None:
-        self.momentum, self.nesterov = momentum, nesterov
+        self.momentum: float = self.fit("momentum", momentum)
+        self.nesterov: bool = self.fit("nesterov", nesterov)
         if nesterov and not momentum:
             raise UsageError(f"Sgd: nesterov needs a momentum above zero (got {momentum!r})")
         super().__init__(
             model,
             lr=lr,
-            hyper={"momentum": momentum},
-            signed={"velocity": momentum} if momentum else {},
+            hyper={"momentum": self.momentum},
+            signed={"velocity": self.momentum} if momentum else {},
             **shared,
         )
 

@@ -1,6 +1,6 @@
 """A chart as data: its axes and what is drawn on them.
 
-`svg` renders it for pages, and `pictures` for files.
+`svg` renders it for pages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -223,14 +223,12 @@ class Spans(NamedTuple):
 class HeatMap(NamedTuple):
     """A heat map: rows of levels, from the bottom, 0 (blank) to SHADES, between the edges `x`.
 
-    Row k lies between k and k + 1 on the axis of y; `texts` (rows, columns) stand in the cells of
-    a picture: a page has a table.
+    Row k lies between k and k + 1 on the axis of y.
     """
 
     x: Array
     levels: Array
     names: Sequence[tuple[int, str]] = ()
-    texts: Sequence[Sequence[str]] = ()
 
 
 class HorizontalLine(NamedTuple):

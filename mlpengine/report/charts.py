@@ -1,6 +1,6 @@
 """The charts of runs and sweeps, made from the data of a report.
 
-The color of a curve is a number, from 1, of those in `mlpengine.core.palette`.
+The color of a curve is a number, from 1, of those in `mlpengine.report.palette`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.palette import LIGHT, shown_name
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import as_setting, plural
+from mlpengine.diagnostics.verdict import shown_name
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.report.palette import LIGHT
 
 from .chart_types import (
     SHADES,
@@ -43,7 +44,6 @@ DOTTED_POINTS = 30
 
 HEAT_DECADES = 6.0
 SHOWN_KEYS, SHOWN_CHOICES = 9, 12
-NUMBERED_CLASSES, NAMED_CLASSES = 20, 60
 
 
 def training_charts(epochs: Data) -> list[Chart]:
@@ -199,27 +199,6 @@ def _columns(rows: Sequence[Data], *names: str) -> Iterator[Array]:
     return (array_of([one[name] for one in rows]) for name in names)
 
 
-def confusion_chart(counts: Array, classes: Sequence[object]) -> Chart:
-    """Return how many rows of each class were predicted as which (classes, classes)."""
-    count = len(classes)
-    numbers = [[f"{n:,}" if n else "" for n in row] for row in counts[::-1].tolist()]
-    every = -(-count // NAMED_CLASSES)
-    up = name_axis(classes)
-    across = tuple((count - value, text) for value, text in up.ticks)
-    right = np.trace(counts) / max(counts.sum(), 1)
-    keys = [(SHADES // 4, "25 %"), (SHADES // 2, "50 %"), (SHADES, "100 %")]
-    texts = numbers if count <= NUMBERED_CLASSES else ()
-    return Chart(
-        "Confusion matrix",
-        up._replace(ticks=across[::every]),
-        up._replace(ticks=up.ticks[::every]),
-        [HeatMap(np.arange(count + 1.0), shades(counts)[::-1], keys, texts)],
-        below="predicted class; up, the true class",
-        note=f"{100 * right:.3g} % of {plural(int(counts.sum()), 'row')} are right. "
-        "Shades are shares of the true class.",
-    )
-
-
 def shades(counts: Array) -> Array:
     """Return levels of the share of each true class, 0 where there is no row."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -276,21 +255,6 @@ def _by_step(title: str, steps: Array, up: Axis, shapes: Sequence[Shape], note: 
     return Chart(title, across, up, shapes, below="step", note=note)
 
 
-def loss_by_step(samples: Data) -> Chart:
-    """Return the losses of batches and of epochs by step, against a constant prediction's."""
-    steps, losses = array_of(samples["steps"]), array_of(samples["net"]["loss"])
-    epochs = np.array(samples["epochs"], np.float64).reshape(-1, 2)
-    ends = np.arange(1, len(epochs) + 1) * max(steps[-1], 1) / max(1, len(epochs))
-    baseline = float(f"{samples['baseline']:.4g}")
-    shapes: list[Shape] = [
-        Line(steps, losses, 3, "batches"),
-        Line(ends, epochs[:, 0], 1, "training", dots=len(ends) <= DOTTED_POINTS),
-        Line(ends, epochs[:, 1], 2, "validation", dots=len(ends) <= DOTTED_POINTS),
-        HorizontalLine(baseline, "constant prediction"),
-    ]
-    return _by_step("Loss", np.append(steps, 0), axis(losses, epochs, [baseline], log=None), shapes)
-
-
 def _norms(known: Data) -> Chart:
     steps, net = array_of(known["steps"]), known["net"]
     norms, clip = array_of(net["gradient_norm"]), known["clip"]
@@ -298,10 +262,6 @@ def _norms(known: Data) -> Chart:
     if clip:
         shapes += [Line(steps, array_of(net["clipped_norm"]), 2, "after clipping")]
         shapes += [HorizontalLine(clip, "clip")]
-    if spikes := known.get("noted"):
-        at, norm = np.array(spikes, np.float64).T
-        shapes.append(Points(at, norm, 4, "spike"))
-        norms = np.append(norms, norm)
     return _by_step("Gradient norm", steps, axis(norms, log=None), shapes)
 
 
@@ -426,10 +386,3 @@ def _against(sweep: Data, key: str, done: Sequence[Data]) -> Chart:
     shown = dict(list(by_choice.items())[:SHOWN_CHOICES])
     means = array_of(float(np.mean(values)) for values in shown.values())
     return by_name(title, [*shown], means, f"mean {metric}")
-
-
-def importance_chart(shares: Mapping[str, float], metric: str) -> Chart:
-    """Return the share of each setting of a sweep in the spread of the metric."""
-    names = sorted(shares, key=lambda name: -shares[name])
-    title, values = f"Importance for {shown_name(metric)}", array_of(shares[n] for n in names)
-    return by_name(title, names, values, "share", zero=True)

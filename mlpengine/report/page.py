@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from mlpengine.config.standing import PART_PHRASES
-from mlpengine.core import palette
-from mlpengine.core.palette import shown_name
 from mlpengine.core.wording import plural, script_json
-from mlpengine.diagnostics.verdict import settings_text
+from mlpengine.diagnostics.verdict import settings_text, shown_name
 from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.report import palette
 from mlpengine.training.measure import DIRECT, TEACHER
 
 from .chart_types import DASHES, SHADES, array_of, opacity

@@ -9,10 +9,11 @@ import numpy as np
 
 from mlpengine.config.load import differing_settings
 from mlpengine.config.standing import PART_PHRASES
-from mlpengine.core.palette import LIGHT, shown_name
 from mlpengine.core.redaction import shown_path, without_directories
 from mlpengine.core.wording import as_setting, plural
+from mlpengine.diagnostics.verdict import shown_name
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.report.palette import LIGHT
 
 from .chart_types import Chart, array_of
 from .charts import by_epoch, sweep_charts

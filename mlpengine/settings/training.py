@@ -8,7 +8,6 @@ from annotated_types import Ge, Le
 
 from mlpengine.backends import BackendName
 from mlpengine.core.fields import Checked, Count, NonNegative, Positive
-from mlpengine.core.misuse import answer_misfits
 from mlpengine.ops import Loss
 from mlpengine.optim import (
     Adam,
@@ -61,9 +60,6 @@ class EarlyStopping(Checked):
     patience: Count = 20
     monitor: str = "loss"
     min_delta: NonNegative = 0.0
-
-
-answer_misfits([EarlyStopping])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine import ops
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import DTypeLike, floating
 from mlpengine.tape.operand import X, apply, unary
 
@@ -28,13 +27,11 @@ def batch_matmul(a: Any, b: Any) -> Any:
     return apply(ops.BatchMatMul(), a, b)
 
 
-@called_as("linear(x, w, b)")
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """Return x @ w.T + b: a dense layer, w being (out_dim, in_dim)."""
     return apply(ops.Linear(), x, w, b)
 
 
-@called_as("conv2d(x, w, b, stride=1, padding=0)")
 def conv2d(
     x: Any,
     w: Any,
@@ -49,7 +46,6 @@ def conv2d(
     return apply(ops.Conv2d(stride, padding, dilation, groups), x, w, b)
 
 
-@called_as("x.max_pool2d(2, stride=2)")
 def max_pool2d(
     x: X, kernel: IntOrPair, *, stride: IntOrPair | None = None, padding: IntOrPair = 0
 ) -> X:
@@ -63,37 +59,31 @@ def transpose(x: X, *axes: Any) -> X:
     return unary(ops.Transpose(tuple(order) if order else None), x)
 
 
-@called_as("x.sum(axis=0, keepdims=True)")
 def sum(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the sum over all axes, one or several."""
     return unary(ops.Sum(axis, keepdims), x)
 
 
-@called_as("x.mean(axis=0, keepdims=True)")
 def mean(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the mean over all axes, one or several."""
     return unary(ops.Mean(axis, keepdims), x)
 
 
-@called_as("x.var(axis=0, ddof=1)")
 def var(x: X, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> X:
     """Return the variance over all axes, one or several: squares summed, over n - ddof."""
     return unary(ops.Var(axis, keepdims, ddof), x)
 
 
-@called_as("x.max(axis=0, keepdims=True)")
 def max(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the largest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Max(axis, keepdims), x)
 
 
-@called_as("x.min(axis=0, keepdims=True)")
 def min(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return the smallest entry over all axes, one or several; the first gets the gradient."""
     return unary(ops.Min(axis, keepdims), x)
 
 
-@called_as("x.logsumexp(axis=0, keepdims=True)")
 def logsumexp(x: X, axis: Axes = None, *, keepdims: bool = False) -> X:
     """Return log(sum(e**x)) over all axes, one or several."""
     return unary(ops.LogSumExp(axis, keepdims), x)
@@ -105,7 +95,6 @@ def reshape(x: X, *shape: Any) -> X:
     return unary(ops.Reshape(tuple(sizes)), x)
 
 
-@called_as("x.cast('float32')")
 def cast(x: X, dtype: DTypeLike) -> X:
     """Return x in another floating dtype."""
     return unary(ops.Cast(floating(dtype, "cast").name), x)
@@ -116,7 +105,6 @@ def detach(x: X) -> X:
     return unary(ops.Detach(), x)
 
 
-@called_as("cat([a, b], axis=1)")
 def cat(values: Sequence[Any], axis: int = 0) -> Any:
     """Return the values joined along an existing axis."""
     shapes = [np.shape(v) for v in values]
@@ -128,7 +116,6 @@ def cat(values: Sequence[Any], axis: int = 0) -> Any:
     return apply(ops.Cat(axis, sizes), *values)
 
 
-@called_as("x.chunk(2, axis=1)")
 def chunk(x: X, parts: int, axis: int = 0) -> tuple[X, ...]:
     """Return equal parts along an axis, as a tuple."""
     pieces: tuple[X, ...] = apply(ops.Chunk(parts, axis), x)
@@ -140,13 +127,11 @@ def slice(x: X, key: Any) -> X:
     return unary(ops.Slice(key), x)
 
 
-@called_as("x.gather(index, axis=1)")
 def gather(x: Any, index: Any, axis: int) -> Any:
     """Return entries along an axis by an integer array of the same rank."""
     return apply(ops.Gather(axis), x, index)
 
 
-@called_as("x.index_select(index, axis=0)")
 def index_select(x: Any, index: Any, axis: int = 0) -> Any:
     """Return slices along an axis by a 1-D integer array."""
     return apply(ops.IndexSelect(axis), x, index)
@@ -177,7 +162,6 @@ def map_lookup(
     return unary(ops.MapLookup(key, known, None if sizes is None else tuple(sizes), axis), x)
 
 
-@called_as("layer_norm(x, scale, bias)")
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
     """Return x normalized over its last axis, times scale, plus bias."""
     return apply(ops.LayerNorm(eps), x, scale, bias)
@@ -196,7 +180,6 @@ def batch_norm(
     return apply(ops.BatchNorm(running, training, eps), x, scale, bias)
 
 
-@called_as("dropout(x, 0.5, np.random.default_rng(0))")
 def dropout(x: X, rate: float, rng: np.random.Generator) -> X:
     """Return x with entries dropped at a rate and the others scaled up; for training only."""
     return unary(ops.Dropout(rate, ops.Philox.drawn(rng)), x)
@@ -207,7 +190,6 @@ def ssm_scan(a: Any, b: Any, x: Any, h0: Any = None) -> Any:
     return apply(ops.SsmScan(), a, b, x, h0)
 
 
-@called_as("softmax_cross_entropy(output, target)")
 def softmax_cross_entropy(
     output: Any,
     target: Any,

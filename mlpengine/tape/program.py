@@ -9,7 +9,6 @@ import numpy as np
 from mlpengine.core.buffers import refuse_second_call, unmasked, write_into, zeros
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.misuse import KnownAttributes, called_as
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
@@ -20,7 +19,7 @@ from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
 
-class Program(KnownAttributes):
+class Program:
     """A tape bound to memory: values, gradients, and the calls that compute them.
 
     After binding, `forward` and `backward` allocate nothing that grows with the data.
@@ -56,7 +55,6 @@ class Program(KnownAttributes):
         [2.0, 2.0, 2.0]
     """
 
-    @called_as("Program(tape, output)")
     def __init__(
         self,
         tape: Tape,
@@ -172,7 +170,6 @@ class Program(KnownAttributes):
         self._missing.clear()
         return self._inputs
 
-    @called_as("program.forward(x=x), each input by its name")
     def forward(self, **inputs: ArrayLike) -> Any:
         """Replay forward and return the output, a view valid until the next replay.
 
@@ -200,7 +197,6 @@ class Program(KnownAttributes):
             self._ran = True
         return self._values if len(self._values) > 1 else self._values[0]
 
-    @called_as("program.backward(), or program.backward(seed)")
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
         """Replay backward from the gradients of the outputs: ones, or what `seed` gives.
 
@@ -288,13 +284,11 @@ class Program(KnownAttributes):
             array[...] = content
         self._ran, self._missing = state["ran"], state["missing"]
 
-    @called_as("program.value(node)")
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node named in ``keep``."""
         self._missing.discard(node.name)  # an input, for the caller to write into
         return self._forward.value(self.tape.nodes[node.index])
 
-    @called_as("program.grad(node)")
     def grad(self, node: Node) -> Array:
         """Return the gradient of a leaf, or of a node named in ``retain``."""
         return self._backward.gradient(self.tape.nodes[node.index])

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
-from mlpengine.core.misuse import KnownAttributes, called_as
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec
 from mlpengine.core.wording import suggestion
 from mlpengine.ops import BatchNorm, Dropout, GradOp, Normal, Philox, RunningStatistics
@@ -62,7 +61,7 @@ class RecordedLayer(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Tape(KnownAttributes):
+class Tape:
     """A straight-line computation, recorded once and then bound to memory by `Program`.
 
     Example:
@@ -85,7 +84,6 @@ class Tape(KnownAttributes):
     _params: Flat | None = None
     _leaves: dict[str, Node] = field(default_factory=dict)
 
-    @called_as("tape.input((32, 4), name='x')")
     def input(
         self,
         shape: Sequence[int],
@@ -109,7 +107,6 @@ class Tape(KnownAttributes):
             raise DtypeError(f"input: only float32 and float64 have gradients (got {spec})")
         return self._leaf("input", spec, name, wants_grad=wants_grad)
 
-    @called_as("tape.parameter(array, name='w')")
     def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
         """Record a trainable array, a copy of which goes into the tape's flat vector `params`.
 
@@ -144,7 +141,6 @@ class Tape(KnownAttributes):
             )
         return self._leaves.get(name) or self._leaf("parameter", specs[name], name, wants_grad=True)
 
-    @called_as("tape.dropout(h, 0.1)")
     def dropout(self, x: Node, rate: float) -> Node:
         """Record dropout that draws from `rng`; return `x` where that is None, or the rate is 0."""
         if self.rng is None or not rate:
@@ -152,7 +148,6 @@ class Tape(KnownAttributes):
         y: Node = self.apply(Dropout(rate, self.rng, self._draws), x)
         return y
 
-    @called_as("tape.normal(mean, deviation)")
     def normal(self, mean: Node, deviation: Node) -> Node:
         """Record a sample of a normal distribution by `rng`; return `mean` where that is None."""
         if self.rng is None:
@@ -160,7 +155,6 @@ class Tape(KnownAttributes):
         y: Node = self.apply(Normal(self.rng, self._draws), mean, deviation)
         return y
 
-    @called_as("tape.batch_norm(h, p('norm.scale'), p('norm.bias'), running='norm')")
     def batch_norm(
         self,
         x: Node,
@@ -182,7 +176,6 @@ class Tape(KnownAttributes):
         y: Node = self.apply(BatchNorm(statistics, self.rng is not None, eps), x, scale, bias)
         return y
 
-    @called_as("tape.gradient(y, x)")
     def gradient(self, y: Node, *xs: Node) -> Any:
         """Record the gradient of the sum of `y` with respect to a node, or to each of several.
 
@@ -197,7 +190,6 @@ class Tape(KnownAttributes):
         """Number of ops so far that draw random numbers."""
         return sum(isinstance(record.op, Dropout | Normal) for record in self.records)
 
-    @called_as("tape.layer('block 0', h)")
     def layer(
         self, name: str, output: Node, *, pre_activation: Node | None = None, alone: bool = False
     ) -> Node:
@@ -218,14 +210,12 @@ class Tape(KnownAttributes):
         self.layers.append(RecordedLayer(name, output, pre_activation or output, own))
         return output
 
-    @called_as("tape.constant(array)")
     def constant(self, array: ArrayLike) -> Node:
         """Record an array that is never changed and has no gradient."""
         value = np.array(numeric(array, "constant"), order="C")
         value.flags.writeable = False
         return self._leaf("constant", Spec.of(value), None, wants_grad=False, array=value)
 
-    @called_as("tape.apply(Relu(), x)")
     def apply(self, op: GradOp, *operands: Node | None) -> Any:
         """Record `op` on nodes of this tape and return its output node, or a tuple of them.
 
@@ -266,7 +256,6 @@ class Tape(KnownAttributes):
         """Return an empty tape whose parameters are the views of `params`, not copies."""
         return cls(rng=rng, _params=params)
 
-    @called_as("tape.rebatched(16)")
     def rebatched(self, batch_size: int) -> "Tape":
         """Return the same computation with every input's leading axis set to `batch_size`.
 
@@ -290,7 +279,6 @@ class Tape(KnownAttributes):
             other._add(node.name, spec, node.kind, node.wants_grad, node.array)
         return other
 
-    @called_as("tape.summary(output)")
     def summary(self, *outputs: Node, rematerialization: Rematerialization = "keep") -> str:
         """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
         return summarize(self, outputs, rematerialization)

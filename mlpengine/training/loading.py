@@ -6,13 +6,11 @@ import numpy as np
 
 from mlpengine.core.errors import CheckpointError, RunError, UsageError
 from mlpengine.core.files import checked_path, first_line, is_run, missing, not_a_run
-from mlpengine.core.misuse import called_as
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 
 
-@called_as("mlpengine.load('runs/name')")
 def load(run: str | Path) -> Model:
     """Return the model of a run directory, or of a model file.
 

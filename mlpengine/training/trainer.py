@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import UsageError, at_setting
-from mlpengine.core.misuse import KnownAttributes
 from mlpengine.core.spec import Array, DTypeLike, Spec
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
@@ -171,7 +170,7 @@ class Fitted:
         return replace(model, residuals=self.residuals, sets=self.sets)
 
 
-class Trainer(KnownAttributes):
+class Trainer:
     """Networks with their optimizers and steps, ready to learn from rows.
 
     Of several networks, each trains without one of the `folds`, which then chooses its epoch, or

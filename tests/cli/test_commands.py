@@ -559,6 +559,6 @@ def test_profile_accounts_for_all_time(at):
     rows = {line[:30].strip(): line[30:].split() for line in found.err.splitlines()}
     total = float(rows.pop("time after loading")[0])
     rows.pop("of it gathering its rows")
-    rows.pop("pictures, after that")
+    rows.pop("page, after that")
     assert sum(float(row[0]) for row in rows.values()) == pytest.approx(total, abs=0.01)
     assert "training step" in rows

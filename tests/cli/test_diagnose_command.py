@@ -91,12 +91,6 @@ def test_a_run_that_failed_is_read(mlpengine, config):
     assert "lr_high" in {v["name"] for v in found["verdicts"]}
 
 
-def test_the_dashboard_is_drawn(mlpengine, finished):
-    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
-    assert mlpengine("diagnose", finished, "--plot", "d.png", "--dark").code == 0
-    assert (finished.parent / "d.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_tables_fit_into_80_columns_and_explain_their_titles(mlpengine, finished):
     out = mlpengine("diagnose", finished).out
     lines = [line for line in out.splitlines() if line and not line.startswith("LOOK")]
@@ -118,8 +112,6 @@ def test_hard_rows_are_lines_of_the_file(mlpengine, finished):
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["small.yaml", "--plot", "x.png"], "--plot draws a run"),
-        (["run", "--plot", "x.jpeg"], "x.jpeg: a picture must be named .png, .svg or .pdf"),
         (["run", "--set", "seed=1"], "--set changes a config"),
         (["empty"], "no run directory"),
         (["missing"], "missing: there is no such config or run"),

@@ -25,7 +25,7 @@ optimizer: {name: adam, lr: 0.01}
 report: false
 """
 QUICK = ("--hidden", "6", "--made", "300", "--set", "training.epochs=8")
-REPORTED = ("--set", "report={plots: false, tensorboard: false}")
+REPORTED = ("--set", "report=true")
 QUICK = (*QUICK, "--set", "optimizer.lr=0.01", "-q")
 
 

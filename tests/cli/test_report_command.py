@@ -20,7 +20,7 @@ from mlpengine.models.model import Model
 from mlpengine.report import page
 from mlpengine_cli.main import run
 
-WITH_PAGE = SMALL.replace("report: false", "report: {plots: false, tensorboard: false}")
+WITH_PAGE = SMALL.replace("report: false", "report: true")
 HOSTILE = ['<script>alert("a")</script>', '"><img src=//x onerror=1>', "</title><b>&amp;", "-->"]
 VOID = {"br", "col", "link", "meta", "path", "rect"}
 LIMIT = 500_000
@@ -127,7 +127,7 @@ TASKS = {
 @pytest.mark.parametrize("name", TASKS)
 def test_training_writes_a_page(mlpengine, tmp_path, name):
     write_csv(tmp_path / "rows.csv", rows_of(name.split(" ")[0], np.random.default_rng(0)))
-    content = f"{TASKS[name]}model: {{hidden: [8]}}\nreport: {{plots: false, tensorboard: false}}\n"
+    content = f"{TASKS[name]}model: {{hidden: [8]}}\n"
     (tmp_path / "c.yaml").write_text(content)
     done = mlpengine("train", "c.yaml", "-q", "--out", "run")
     assert done.code == 0, done.err
@@ -170,7 +170,7 @@ def test_names_do_not_become_markup(mlpengine, tmp_path):
     write_csv(tmp_path / "rows.csv", columns)
     (tmp_path / "c.yaml").write_text(
         "# </pre><script>\ndata: {source: rows.csv, target: y}\nmodel: {hidden: [4]}\n"
-        "training: {epochs: 2}\nreport: {plots: false, tensorboard: false}\n"
+        "training: {epochs: 2}\n"
     )
     out = '<u onload="1">'
     assert mlpengine("train", "c.yaml", "-q", "--out", out).code == 0
@@ -334,7 +334,6 @@ data: {{source: rows.csv, target: y, split: {{test: 0.3}}}}
 model: {{hidden: [64, 64]}}
 optimizer: {{lr: 0.01}}
 training: {{{training}}}
-report: {{plots: false, tensorboard: false}}
 """
     (tmp_path / "c.yaml").write_text(config)
     done = mlpengine("train", "c.yaml", "--quiet")
@@ -378,7 +377,6 @@ def test_curves_of_networks_that_stopped_early_are_explained(mlpengine, tmp_path
     training = "{epochs: 30, seeds: 4, early_stopping: {patience: 1}}"
     (tmp_path / "c.yaml").write_text(
         f"data: {{source: rows.csv, target: y}}\ntraining: {training}\noptimizer: {{lr: 0.03}}\n"
-        "report: {plots: false, tensorboard: false}\n"
     )
     assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
     result = json.loads(Path("run/result.json").read_text())
@@ -412,7 +410,7 @@ def handed_over(tmp_path_factory):
     source.parent.mkdir()
     write_csv(source, rows_of("two", np.random.default_rng(0)))
     config = TASKS["two"].replace("rows.csv", f'"{source}"').replace(", seeds: 2", "")
-    (folder / "c.yaml").write_text(f"{config}report: {{plots: false, tensorboard: false}}\n")
+    (folder / "c.yaml").write_text(f"{config}")
     with chdir(folder):
         assert run(["train", str(folder / "c.yaml"), "--out", "run", "-q"]) == 0
     return folder / "run"
@@ -491,7 +489,6 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
     known = json.loads(mlpengine("explain", given, data, "--json").out)
     assert known["rows"] == 160
     assert known["importances"][2]["column"] == "zone"
-    assert known["plot"] is None
     assert mlpengine("summary", given, "--emit-c").code == 2
 
 

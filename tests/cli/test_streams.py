@@ -169,7 +169,7 @@ def hostile_table(folder):
 def test_control_characters_of_a_table_never_reach_the_terminal(mlpengine, tmp_path, monkeypatch):
     monkeypatch.setattr("mlpengine_cli.streams.is_terminal", lambda: True)
     names = hostile_table(tmp_path)
-    small = ("--epochs", "2", "--out", "run", "--set", "report.plots=false")
+    small = ("--epochs", "2", "--out", "run")
     calls = {
         ("init", "t.csv"): 2,
         ("init", "t.csv", "--target", f"lable{HOSTILE}"): 2,

@@ -10,7 +10,6 @@ from small import SMALL
 
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import install_line
-from mlpengine_cli.session import EXTRAS
 
 
 def test_three_mistakes_are_three_messages(mlpengine, tmp_path):
@@ -99,7 +98,7 @@ OPTIONS = [
     (
         "schedule={name: step, every_epochs: 1}",
         "training.clip_norm=0.1",
-        "report={plots: true, tensorboard: false}",
+        "report=true",
     ),
     (
         "schedule={name: exponential, warmup_epochs: 0.5}",
@@ -118,7 +117,7 @@ OPTIONS = [
     (
         "schedule={name: coslog, cycles: 2}",
         "training.threads=2",
-        "report={plots: false, tensorboard: true}",
+        "report={tensorboard: true}",
         "training.clip_norm={name: percentile, history: 20}",
     ),
     (
@@ -154,54 +153,39 @@ def test_columns_that_split_are_no_features(split, features, mlpengine, tmp_path
     assert f", {features} features" in found.err  # of which c is three: u, v and unknown
 
 
-@pytest.fixture(params=[("matplotlib", "plots"), ("tensorboard", "tensorboard")])
-def not_imported(request, monkeypatch):
-    """Give a package and its extra, which nothing has imported yet."""
-    package, extra = request.param
-    for name in [n for n in sys.modules if n.split(".")[0] == package]:
+@pytest.fixture
+def not_imported(monkeypatch):
+    """Forget TensorBoard, so that the extra is imported once more."""
+    for name in [n for n in sys.modules if n.split(".")[0] == "tensorboard"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, EXTRAS[extra], raising=False)
-    return package, extra
+    monkeypatch.delitem(sys.modules, "mlpengine.training.tensorboard", raising=False)
 
 
-def test_an_extra_that_is_missing(not_imported, mlpengine, config, monkeypatch):
-    package, extra = not_imported
-    monkeypatch.setitem(sys.modules, package, None)
-    found = mlpengine("train", config, "--set", f"report.{extra}=true")
+@pytest.mark.usefixtures("not_imported")
+def test_an_extra_that_is_missing(mlpengine, config, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    found = mlpengine("train", config, "--set", "report.tensorboard=true")
     assert found.code == 1
-    assert install_line(extra) in found.err
+    assert install_line("tensorboard") in found.err
     config.write_text(SMALL.replace("report: false", "report: {html: false}"))
     quiet = mlpengine("train", config, "-q")
     assert (quiet.code, quiet.err) == (0, "")
 
 
-def test_an_extra_that_is_installed_and_broken(
-    not_imported, mlpengine, config, monkeypatch, caplog
-):
-    package, extra = not_imported
-    Path(f"{package}.py").write_text('raise AttributeError("`np.string_`\\nwas removed")')
+@pytest.mark.usefixtures("not_imported")
+def test_an_extra_that_is_installed_and_broken(mlpengine, config, monkeypatch):
+    Path("tensorboard.py").write_text('raise AttributeError("`np.string_`\\nwas removed")')
     monkeypatch.syspath_prepend(Path.cwd())
-    needing = {"plots": "drawing pictures", "tensorboard": "writing TensorBoard files"}[extra]
-    failure = (
-        f"{needing}: the installed packages of mlpengine[{extra}] must be importable "
-        "(AttributeError: `np.string_` was removed)\n"
-    )
-    found = mlpengine("train", config, "-q", "--set", f"report.{extra}=true")
-    assert (found.code, found.err) == (1, f"error: {failure}")
-    config.write_text(SMALL.replace("report: false", "report: {html: false}"))
-    assert mlpengine("train", config).code == 0
-    assert caplog.messages == [f"warning: {failure}".rstrip()]
+    found = mlpengine("train", config, "-q", "--set", "report.tensorboard=true")
+    assert found.code == 1
+    assert "mlpengine[tensorboard] must be importable (AttributeError: `np.string_`" in found.err
 
 
-def test_pictures_are_named_in_the_report(mlpengine, config, tmp_path):
-    found = mlpengine("train", config, "-q", "--set", "report.plots=true")
-    assert "runs/small/plots/training.png" in found.out
-    assert "runs/small/plots/confusion_matrix.png" in found.out
+def test_the_page_is_written_where_the_config_wants_it(mlpengine, config, tmp_path):
     for html in ("true", "false"):
-        setting = f"report={{html: {html}, tensorboard: false}}"
+        setting = f"report={{html: {html}}}"
         assert mlpengine("train", config, "-q", "--set", setting, "-o", html).code == 0
         assert (tmp_path / html / "report.html").is_file() == (html == "true")
-        assert (tmp_path / html / "plots").exists() == (html == "false")
 
 
 def test_steps_that_are_not_finite_may_be_skipped(mlpengine, tmp_path):
@@ -234,14 +218,13 @@ def test_a_dry_run_that_fails_says_it_in_words(mlpengine, config):
 
 
 def test_a_run_directory_that_is_not_utf_8(tmp_path):
-    """Bytes of a path are printed as they are, and TensorBoard, which cannot open it, is left."""
-    (tmp_path / "c.yaml").write_text(SMALL.replace("report: false", "report: {plots: false}"))
+    """Bytes of a path are printed as they are, and TensorBoard refuses them."""
+    (tmp_path / "c.yaml").write_text(SMALL)
     name = b"run-\xff"
     command = [sys.executable, "-m", "mlpengine_cli.main", "train", "c.yaml", "--out"]
     done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert name + b"/model.safetensors" in done.stdout
-    assert b"must be UTF-8" in done.stderr
     asked = [*command, name + b"2", "--set", "report={tensorboard: true}"]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 2

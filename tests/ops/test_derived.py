@@ -60,8 +60,8 @@ from mlpengine.ops import (
     Quantile,
     ScalarAdd,
     ScalarMul,
+    elementwise_op,
 )
-from mlpengine.ops import _elementwise as elementwise
 
 INF, NAN = np.inf, np.nan
 
@@ -463,10 +463,10 @@ def test_a_wrong_entry_of_a_target_is_noticed(target, spelling, monkeypatch):
     check(Wrong(), target, dtype)
     monkeypatch.setitem(FUNCTIONS, "tanh", FUNCTIONS["tanh"]._replace(**spelling))
     monkeypatch.setitem(MEANINGS, "tanh", np.tanh)  # the truth stays
-    elementwise._derived.cache_clear()
+    elementwise_op._derived.cache_clear()
     with pytest.raises(AssertionError):
         check(Wrong(), target, dtype)
-    elementwise._derived.cache_clear()
+    elementwise_op._derived.cache_clear()
     del REGISTRY["wrong"]
 
 
@@ -503,16 +503,18 @@ def test_a_wrong_tuned_entry_is_found(monkeypatch):
         yield from right.rule(x, y, slope, room)
         yield call(np.multiply, slope, constant_like(1 + 1e-9, x), slope)
 
-    right = elementwise.TUNED["gelu", "none"]
-    monkeypatch.setitem(elementwise.TUNED, ("gelu", "none"), elementwise.Tuned(wrong, floats=1))
-    elementwise._derived.cache_clear()
+    right = elementwise_op.TUNED["gelu", "none"]
+    monkeypatch.setitem(
+        elementwise_op.TUNED, ("gelu", "none"), elementwise_op.Tuned(wrong, floats=1)
+    )
+    elementwise_op._derived.cache_clear()
     with pytest.raises(AssertionError):
         check(Gelu(), "numpy")
-    elementwise._derived.cache_clear()
+    elementwise_op._derived.cache_clear()
 
 
 def test_every_tuned_entry_stands_for_an_op():
-    assert {name for name, *_ in elementwise.TUNED} <= set(REGISTRY)
+    assert {name for name, *_ in elementwise_op.TUNED} <= set(REGISTRY)
 
 
 # ---------------------------------------------------------------- one class, every place

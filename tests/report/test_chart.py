@@ -1,14 +1,34 @@
 """Axes, thinned curves and numbers of a report."""
 
 import math
+import re
 from datetime import UTC, datetime
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from mlpengine.report.chart_types import Chart, Line, Mark, axis, date_axis, thinned
+from mlpengine.report import charts
+from mlpengine.report.chart_types import (
+    SHADES,
+    Band,
+    Bars,
+    Chart,
+    Diagonal,
+    HeatMap,
+    HorizontalLine,
+    Line,
+    Mark,
+    Points,
+    Spans,
+    axis,
+    date_axis,
+    name_axis,
+    thinned,
+)
+from mlpengine.report.collect import curves_of
 from mlpengine.report.markup import number, shortened, tag, with_error
-from mlpengine.report.svg import figure
+from mlpengine.report.svg import BOTTOM, LEFT, RIGHT, TOP, figure
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1.0, 37.0, 1e6, 1e15])
@@ -95,6 +115,120 @@ def test_the_name_of_a_mark_is_beside_no_curve():
     assert ">best: 2<" not in picture
     assert legend.count(">best: 2<") == 1
     assert 'aria-label="Loss. training: from 4 to 1, lowest 0.500, highest 4. best: 2"' in picture
+
+
+X = np.array([1.0, 2.0, 5.0, 9.0])
+Y = np.array([0.5, 3.0, 40.0, 7.0])
+CELLS = np.array([[1, 0, 8, 8], [2, 2, 0, 4]])
+SHAPES = [
+    (Line(X, Y, 2, "a <b> & $c_1$"), "line"),
+    (Points(X, Y, 3, "trial"), "cloud"),
+    (Bars(np.append(0.5, X + 1), Y), "bar"),
+    (Spans(X, Y / 2, Y * 2), "span"),
+    (HeatMap(np.append(0.5, X), CELLS, [(8, "all")]), "h8"),
+    (HorizontalLine(2.5, "guide"), "rule"),
+    (Mark(3.0, "best: 3"), "rule"),
+    (Band(1.0, 10.0, "usual"), "band"),
+    (Diagonal(), "rule"),
+]
+"""Each shape, and its class on a page."""
+
+AXES = {
+    "linear": (axis([0, 10]), axis([0, 80])),
+    "powers": (axis([0.5, 10], log=True), axis([0.2, 80], log=True)),
+    "names": (axis([0, 10]), name_axis(["one", "two"])),
+}
+
+
+def parsed(chart):
+    return ElementTree.fromstring(figure(chart))
+
+
+def texts(root, path):
+    return ["".join(one.itertext()) for one in root.iterfind(path)]
+
+
+@pytest.mark.parametrize("kind", AXES)
+def test_every_shape_is_drawn(kind):
+    shapes, looks = zip(*SHAPES, strict=True)
+    page = parsed(Chart("All of it", *AXES[kind], shapes, below="epoch", note="A note."))
+    assert page.find("figcaption").text == "All of it"
+    rules = [*["guide 2.5"] * (kind != "names"), "best: 3"]
+    assert texts(page, "ul/li") == ["a <b> & $c_1$", "trial", "all", *rules, "usual"]
+    assert texts(page, "svg/g/text")[-1] == "epoch"
+    classes = [one.get("class").split(" ")[0] for one in page.iterfind("svg/*")]
+    assert [look for look in looks if look not in classes] == []
+
+
+@pytest.mark.parametrize("kind", ["linear", "powers"])
+@pytest.mark.parametrize("shape", [Line(X, Y), Points(X, Y)], ids=["line", "points"])
+def test_values_are_in_their_places(shape, kind):
+    x_axis, y_axis = AXES[kind]
+    moves = parsed(Chart("Loss", x_axis, y_axis, [shape])).find("svg/path").get("d")
+    x, y = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", moves), float).T
+
+    def shares(values, one):
+        low, high, values = one.low, one.high, np.asarray(values)
+        if one.log:
+            low, high, values = np.log([low, high, 1])[0], np.log(high), np.log(values)
+        return (values - low) / (high - low)
+
+    np.testing.assert_allclose((x - LEFT) / (RIGHT - LEFT), shares(X, x_axis), atol=0.001)
+    np.testing.assert_allclose((BOTTOM - y) / (BOTTOM - TOP), shares(Y, y_axis), atol=0.001)
+
+
+CLASS_METRICS, NUMBER_METRICS = ("loss", "accuracy", "macro_f1"), ("loss", "r2", "mae", "rmse")
+
+
+def epochs(count=12, metrics=CLASS_METRICS, **changed):
+    """Return the data of a run's epochs; the last one is the best."""
+    number = np.arange(1.0, count + 1)
+    known = {"epoch": number, "lr": np.full(count, 1e-3), "train_loss": 2 / number**2}
+    known["gradient_norm"] = 1 / number
+    for name in metrics:
+        known[f"validation_{name}"] = np.full(count, changed.get(name, 0.5))
+    return {"count": count, "best": count, "curves": curves_of(known)}
+
+
+TITLES = {
+    "classes": (CLASS_METRICS, ["Loss", "Validation scores"]),
+    "numbers": (NUMBER_METRICS, ["Loss", "Validation R²", "Validation errors"]),
+    "no validation": ((), ["Loss"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("classes", 1), ("numbers", 12), ("no validation", 300)]
+)
+def test_training_shows_every_epoch(name, count):
+    metrics, titles = TITLES[name]
+    panels = charts.training_charts(epochs(count, metrics))
+    assert [panel.title for panel in panels] == titles
+    curve = panels[0].shapes[0]
+    np.testing.assert_array_equal(curve.x, np.arange(1, count + 1))
+    np.testing.assert_array_equal(curve.y, 2 / np.arange(1.0, count + 1) ** 2)
+    assert texts(parsed(panels[0]), "ul/li")[-1] == f"best: {count}"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"loss": np.nan}, {"loss": np.inf}, {"loss": 0.0}, {"r2": -1e12}, {"mae": 1e300}],
+    ids=str,
+)
+def test_odd_numbers_are_drawn(changed):
+    assert [*map(parsed, charts.training_charts(epochs(5, NUMBER_METRICS, **changed)))]
+
+
+@pytest.mark.parametrize("classes", [1, 2, 20, 150])
+def test_shades_are_shares_of_the_true_class(classes):
+    counts = np.random.default_rng(classes).integers(0, 9, (classes, classes))
+    counts[0] = 0
+    counts[0, 0] = 1
+    levels = charts.shades(counts)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    assert levels[0, 0] == SHADES
+    assert ((levels == 0) == (counts == 0)).all()
+    assert (np.abs(levels / SHADES - shares) <= 1 / SHADES).all()
 
 
 NUMBERS = [

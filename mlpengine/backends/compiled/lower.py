@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.dropout import Draw
 from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
-from mlpengine.backends.compiled.losses import CrossEntropyRows, EntryLossRows, LossRows
+from mlpengine.backends.compiled.loss_rows import CrossEntropyRows, EntryLossRows, LossRows
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.normalization import LayerNormRows
 from mlpengine.backends.compiled.normals import NormalRows

@@ -26,7 +26,7 @@ from mlpengine.backends.compiled.statements import (
 )
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
-from mlpengine.backends.compiled.updates import update_functions, update_vectors
+from mlpengine.backends.compiled.update_loops import update_functions, update_vectors
 from mlpengine.backends.update import Clipping, Update, largest_update
 from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
 from mlpengine.core.buffers import address_of

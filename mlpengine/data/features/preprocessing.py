@@ -8,9 +8,8 @@ import numpy as np
 
 from mlpengine.core.errors import CallError, DataError, FormulaError, UsageError
 from mlpengine.core.fields import options_of
-from mlpengine.core.misuse import quoted
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import hint, plural
+from mlpengine.core.wording import hint, plural, quoted
 from mlpengine.data.features.categories import Category, write_one_hots
 from mlpengine.data.features.column_kinds import FeatureKind, comma_text, kind_of
 from mlpengine.data.features.compiled import feature_loops

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 from mlpengine.core.errors import DataError, MlpEngineError, UsageError
 from mlpengine.core.files import similar_file
-from mlpengine.core.misuse import quoted
 from mlpengine.core.system import read_pipe
+from mlpengine.core.wording import quoted
 from mlpengine.data.tables.progress import OnProgress
 
 Opener = Callable[[], BinaryIO]

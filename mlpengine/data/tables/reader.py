@@ -14,7 +14,6 @@ from warnings import catch_warnings
 import numpy as np
 
 from mlpengine.core.errors import DataError, importing
-from mlpengine.core.misuse import called_as
 from mlpengine.core.spec import Array
 from mlpengine.data.tables._csv import CsvOptions, answers_of, dates_of, read_csv, read_csv_blocks
 from mlpengine.data.tables._files import (
@@ -40,7 +39,6 @@ DATASETS: Mapping[str, str] = {"digits": "digit", "diabetes": "progression", "pe
 """The data sets that ship with the package, and the target column of each."""
 
 
-@called_as("read_table('data.csv', delimiter=';')")
 def read_table(
     source: str | os.PathLike[str] | BinaryIO,
     *,

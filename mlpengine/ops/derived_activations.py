@@ -1,13 +1,11 @@
-"""An activation and a loss defined by the text of a formula, and learned activations."""
+"""Activations made from others: by the text of a formula, by a learned mixture, and slopes."""
 
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from mlpengine.core.errors import FormulaError, UsageError
-from mlpengine.core.fields import ConfigKey
-from mlpengine.formula import Expr, parse, variable, variables
-from mlpengine.ops._elementwise import Elementwise
-from mlpengine.ops._entry_loss import EntryLoss
+from mlpengine.core.errors import UsageError
+from mlpengine.formula import Expr, parse_number
+from mlpengine.ops.elementwise_op import Elementwise
 from mlpengine.ops.op import REGISTRY
 
 
@@ -23,10 +21,10 @@ class FormulaActivation(Elementwise, name="formula_activation"):
     initializer: ClassVar[str] = "he_normal"
 
     def __post_init__(self) -> None:
-        _need_number(self.formula(variable("x")), "x", self.text)
+        parse_number(self.text, ["x"])
 
     def formula(self, x: Expr) -> Expr:
-        return parse(self.text, [str(x.leaf)])
+        return parse_number(self.text, [str(x.leaf)])
 
 
 @dataclass(frozen=True)
@@ -88,35 +86,3 @@ class Slope(_OfActivation, name="slope"):
         slope = self.base.gradient(g, x)
         through: Expr = slope[0] if isinstance(slope, tuple) else slope
         return through
-
-
-def _is_loss(text: str) -> None:
-    FormulaLoss(text)
-
-
-@dataclass(frozen=True)
-class FormulaLoss(EntryLoss, name="formula"):
-    """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
-
-    The mean over all entries.
-    Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
-    Raises: FormulaError for a text that cannot be read, or that does not depend on y.
-
-    Args:
-        text: Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.
-    """
-
-    tasks = ("classification", "multilabel", "regression")
-
-    text: Annotated[str, ConfigKey("formula"), _is_loss]
-
-    def __post_init__(self) -> None:
-        _need_number(self.formula(variable("y"), variable("t")), "y", self.text)
-
-    def formula(self, y: Expr, t: Expr) -> Expr:
-        return parse(self.text, [str(y.leaf), str(t.leaf)])
-
-
-def _need_number(formula: Expr, name: str, text: str) -> None:
-    if formula.is_mask or name not in variables(formula):
-        raise FormulaError(f"formula: must be a number that depends on {name} (got {text!r})", 0)

@@ -14,7 +14,7 @@ from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
 from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
 from mlpengine.ops._check import listing, need_floats
-from mlpengine.ops._elementwise import option_values
+from mlpengine.ops.elementwise_op import option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
 from mlpengine.ops.op import parameters_of
 

@@ -1,4 +1,4 @@
-"""The page and the pictures of a run; the latter where the extra that draws them is installed."""
+"""The page of a run that has just ended."""
 
 import logging
 from collections.abc import Mapping
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mlpengine.report import RunData
 
     from .session import Session
-
-PLOTS = "plots"
 
 _log = logging.getLogger("mlpengine")
 
@@ -36,15 +34,6 @@ def write_run_page(session: "Session", outcome: Mapping[str, Any], failure: str 
         _log.warning("warning: %s", error)
         return []
     return [path]
-
-
-def draw_run(session: "Session", outcome: Mapping[str, Any]) -> list[Path]:
-    """Draw the pictures of a run that has ended, if the config wants them; return their paths."""
-    if not session.draws or session.measured.last is None:
-        return []
-    from mlpengine.report.pictures import save_pictures
-
-    return save_pictures(session.directory.path / PLOTS, _run(session, outcome))
 
 
 def _run(session: "Session", outcome: Mapping[str, Any], failure: str = "") -> "RunData":

@@ -11,7 +11,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Calls
 from mlpengine.formula import Expr, Plan
 from mlpengine.formula.numpy_functions import masked
-from mlpengine.ops._elementwise import TUNED_BACKWARD, Elementwise, Tuned
+from mlpengine.ops.elementwise_op import TUNED_BACKWARD, Elementwise, Tuned
 
 
 class Add(Elementwise, name="add"):

@@ -1,0 +1,179 @@
+"""Weights of the same runs in two trees: the same bits.
+
+``python benchmarks/same_bits.py --against TREE`` makes each run in this tree and in another one,
+say a checkout of a release, and compares the weights of their models bit by bit: each file of
+configs/, a few tables by the config that ``init`` writes, three estimators, two ranks (with MPI),
+and a run that is interrupted and resumed.  ``--tables FILE:TARGET ...`` adds tables.  The exit code
+is 1 if any bit differs.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from against import path_of_commands
+from ranks import located
+from safetensors.numpy import load_file
+
+ROOT = Path(__file__).parents[1]
+TABLES = ("penguins:species", "diabetes:progression", "digits:digit")
+LENGTHS = ("--set", "training.epochs=12", "--set", "report=false")
+
+ESTIMATORS = """\
+import sys
+import numpy as np
+from safetensors.numpy import save_file
+from sklearn.datasets import load_diabetes, load_digits, load_iris
+from mlpengine.estimators import MlpClassifier, MlpRegressor
+
+fits = [
+    MlpClassifier(random_state=0, epochs=12).fit(*load_iris(return_X_y=True)),
+    MlpRegressor(random_state=0, epochs=12).fit(*load_diabetes(return_X_y=True)),
+    MlpClassifier([32], random_state=0, epochs=6, folds=2).fit(*load_digits(return_X_y=True)),
+]
+nets = [net for fit in fits for net in fit.mlps_]
+save_file({str(k): np.array(net.params.flat) for k, net in enumerate(nets)}, sys.argv[1])
+"""
+
+
+class Tree:
+    """A checkout of the project whose commands run in a folder of their own."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root.resolve(), folder
+        folder.mkdir()
+        path = path_of_commands(self.root, str(folder))
+        self.environment = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+    def python(self, *words: object, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        """Start Python with these arguments."""
+        command = [*launcher, sys.executable, *map(str, words)]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, *words: object, launcher: tuple[str, ...] = ()) -> None:
+        """Run a command of mlpengine to its end."""
+        ended(self.python("-m", "mlpengine_cli.main", *words, launcher=launcher))
+
+    def config(self, name: str) -> Path:
+        """Return a config of the tree."""
+        return self.root / "configs" / f"{name}.yaml"
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    """Wait for a process.  Raises: SystemExit with its message if it failed."""
+    _, error = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{process.args}\n{error}")
+
+
+def of_config(name: str) -> Callable[[Tree, Path], None]:
+    def run(tree: Tree, out: Path) -> None:
+        tree.command("train", tree.config(name), "-q", "--out", out, *LENGTHS)
+
+    return run
+
+
+def of_table(table: str) -> Callable[[Tree, Path], None]:
+    source, _, target = table.rpartition(":")
+
+    def run(tree: Tree, out: Path) -> None:
+        config = tree.folder / f"{Path(source).name.partition('.')[0]}.yaml"
+        tree.command("init", source, "--target", target, "-o", config)
+        tree.command("train", config, "-q", "--out", out, *LENGTHS)
+
+    return run
+
+
+def estimators(tree: Tree, out: Path) -> None:
+    out.mkdir()
+    ended(tree.python("-c", ESTIMATORS, out / "model.safetensors"))
+
+
+def two_ranks(tree: Tree, out: Path) -> None:
+    if Path(library := located("libmpi.so.12")).is_file():
+        tree.environment.setdefault("MPI4PY_LIBMPI", library)
+    launcher = (located("mpiexec.hydra"), "-n", "2")
+    options = ("-q", "--out", out, "--set", "training.shards=2", *LENGTHS)
+    tree.command("train", tree.config("digits"), *options, launcher=launcher)
+
+
+def resumed(tree: Tree, out: Path) -> None:
+    """Interrupt a run after two epochs, and resume it."""
+    config, metrics = tree.config("digits"), out / "metrics.csv"
+    process = tree.python("-m", "mlpengine_cli.main", "train", config, "--out", out, *LENGTHS)
+    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 2):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    if process.returncode != 130:
+        raise SystemExit(
+            f"the run ended before it was interrupted (exit code {process.returncode})"
+        )
+    tree.command("train", "--resume", out, "-q")
+
+
+def cases(tables: tuple[str, ...], *, smoke: bool) -> Iterator[tuple[str, Callable]]:
+    """Yield the runs by name."""
+    names = [path.stem for path in sorted((ROOT / "configs").glob("*.yaml"))]
+    yield from ((f"configs/{name}.yaml", of_config(name)) for name in names[: 1 if smoke else None])
+    yield from ((f"init {table}", of_table(table)) for table in tables)
+    if smoke:
+        return
+    yield "three estimators", estimators
+    yield "two ranks", two_ranks
+    yield "interrupted and resumed", resumed
+
+
+def bits(path: Path) -> tuple[str, int]:
+    """Return a digest of the weights of a model file, whatever their names, and their number."""
+    arrays = load_file(path).values()
+    digests = sorted(sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for a in arrays)
+    return sha256("".join(digests).encode()).hexdigest()[:12], sum(a.size for a in arrays)
+
+
+def main() -> int:
+    """Print a line for each run; return 1 if one differs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--against", type=Path, default=ROOT, metavar="TREE")
+    parser.add_argument("--tables", nargs="*", default=[], metavar="FILE:TARGET")
+    parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--smoke", action="store_true")
+    args = parser.parse_args()
+    tables = TABLES[:1] if args.smoke else (*TABLES, *args.tables)
+    differing = 0
+    with TemporaryDirectory() as directory:
+        trees = Tree(args.against, Path(directory, "old")), Tree(ROOT, Path(directory, "new"))
+        for number, (name, run) in enumerate(cases(tables, smoke=args.smoke)):
+            if args.only not in name:
+                continue
+            found = []
+            for tree in trees:
+                out = tree.folder / f"run{number}"
+                run(tree, out)
+                found.append(bits(out / "model.safetensors"))
+            same = found[0] == found[1]
+            differing += not same
+            print(
+                f"{name:<48} {found[1][1]:>9,} weights {found[1][0]} {'same' if same else 'DIFFER'}"
+            )
+    print(f"{differing} differ")
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
