@@ -19,7 +19,6 @@ from mlpengine.core.errors import (
 from mlpengine.core.system import ends_within
 from mlpengine.step.ranks import Ranks
 from mlpengine.training.checkpoint import Checkpoint
-from mlpengine.training.loop import Loop
 from mlpengine.training.measure import measure
 from mlpengine.training.run_directory import environment
 from mlpengine.training.trainer import Trainer
@@ -182,5 +181,5 @@ def follow(
     with trainer.pinned():
         result = loop.run()
         state.share_code(ranks)
-        if result.ending != "interrupted" and isinstance(loop, Loop):  # others measure alone
+        if result.ending != "interrupted" and len(loop.members) == 1:  # others measure alone
             measure(trainer.finish(result), data.parts)

@@ -32,9 +32,10 @@ from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
+from mlpengine.training.callback import Callback
 from mlpengine.training.diagnose import YARDSTICK_SECONDS
 from mlpengine.training.loading import load
-from mlpengine.training.loop import Callback, Result
+from mlpengine.training.loop import Result
 from mlpengine.training.measure import measure
 from mlpengine.training.trainer import Fitted, Trainer
 

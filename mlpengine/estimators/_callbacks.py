@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from mlpengine.training.callback import Callback
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Callback, Loop
+from mlpengine.training.loop import Loop
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

@@ -72,7 +72,7 @@ from mlpengine.settings.recipes import (
 )
 from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
 from mlpengine.step.ranks import Ranks
-from mlpengine.training.loop import Callback
+from mlpengine.training.callback import Callback
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.trainer import Fitted, Member, Trainer
 

@@ -16,8 +16,8 @@ from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
 from mlpengine.step.fault import bad_rows
+from mlpengine.step.many_steps import WORK_AT_ONCE
 from mlpengine.step.ranks import Ranks
-from mlpengine.step.step import WORK_AT_ONCE
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor

@@ -20,7 +20,7 @@ from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
-StepData = tuple[Array, Array, Array | None]
+StepData = tuple[Any, Any, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
 
 

@@ -29,7 +29,8 @@ MIN_STEPS = 4
 
 def steps_at_once(step: "TrainingStep") -> int:
     """Return how many steps one call may make; 0 where one step takes longer than that."""
-    return WORK_AT_ONCE // (len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE))
+    work = len(step.mlp.params) * (step.batch_size + ROWS_OF_UPDATE)
+    return WORK_AT_ONCE // work
 
 
 def count_steps(step: "TrainingStep", data: StepData, order: Array, where: str) -> int:

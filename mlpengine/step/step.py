@@ -129,8 +129,8 @@ class TrainingStep:
         shards: int = 1,
         ranks: Ranks | None = None,
     ) -> None:
-        self.batch_size = fitting("training step: batch_size", Count, batch_size)
-        self.threads = fitting("training step: threads", Count, threads)
+        self.batch_size: int = fitting("training step: batch_size", Count, batch_size)
+        self.threads: int = fitting("training step: threads", Count, threads)
         self.mlp, self.loss = mlp, checked_loss(mlp, loss, loss_weights)
         self.optimizer = checked_optimizer(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)

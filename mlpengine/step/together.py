@@ -57,12 +57,13 @@ def run_together(
 
     Args:
         steps: of different networks.
+        x: (rows, in_dim), of the dtype of the networks.
+        y: (rows, ...), as the loss takes it.
+        orders: (networks, steps * batch_size) of int64, or vectors of several lengths.
+        sample_weight: (rows,) for all networks, or (networks, rows).
         threads: maximum of threads that share the networks where steps are compiled as a whole;
             other steps run in the calling thread, one network after the other.
 
-    Shapes: x (rows, in_dim); y (rows, ...); orders (networks, steps * batch_size) of int64, or
-        vectors of several lengths; sample_weight (rows,) for all networks or (networks, rows).
-    Dtype: x, y and sample_weight that of the steps' buffers.
     Raises: ShapeError, DataError or UsageError before any step; NumericalError if all networks
         fail; IndexRangeError for a label out of range, after whole steps.
     """

@@ -30,8 +30,10 @@ from mlpengine.training.learner import Ending, Learner
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a run; networks hold the weights of their best epochs, of which the last is
-    `best_epoch`."""
+    """The outcome of a run.
+
+    A network holds the weights of its best epoch; of several `best_epoch` is the last.
+    """
 
     ending: Ending
     epochs: int
@@ -122,17 +124,19 @@ class Loop(Uncopyable):
         if on_nonfinite not in get_args(Action):
             raise UsageError(f"loop: on_nonfinite must be stop or skip (got {on_nonfinite!r})")
         self.task = checked_task(each[0], task)
-        check_stopping(each[0], self.task, early_stopping, validated=bool(validation) or folds is not None)
+        check_stopping(
+            each[0], self.task, early_stopping, validated=bool(validation) or folds is not None
+        )
         self.train, self.epochs = train, fitting("loop: epochs", Count, epochs)
         self.threads, self.step = fitting("loop: threads", Count, threads), each[0]
         size, parts = 1, [validation]
         if folds is not None:
             size = int(folds.max()) + 1
             if validation is not None or size < 2 or len(each) % size or len(folds) != len(train):
-                given = f"{plural(len(each), 'step')}, {plural(size, 'fold')}"
+                given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
                 raise UsageError(
-                    "loop: folds must be one for each training row, and need no validation part and "
-                    f"a step for each fold or several (got {given} of {len(folds)} rows)"
+                    "loop: folds must be one for each training row, and need no validation part "
+                    f"and as many steps for each fold (got {given})"
                 )
             parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
         self.validation = parts[0]

@@ -54,8 +54,8 @@ from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.callback import Callback
+from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.transfer import HeldRows
 from mlpengine.training.warm_start import copy_weights
@@ -351,8 +351,7 @@ class Trainer:
             "rematerialization": training.rematerialization,
             "dropout_schedule": self._dropout_schedule(mlp, in_epoch),
             "shards": training.shards,
-            "comm": ranks.comm if ranks else None,
-            "reduce": training.reduce,
+            "ranks": ranks,
         }
         optimizer = self._optimizer(mlp, in_epoch, linear=linear)
         return Member(mlp, self.loss, optimizer, self.batch_size, step)

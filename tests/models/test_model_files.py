@@ -23,9 +23,9 @@ from mlpengine.export import FORMATS
 from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
 from mlpengine.nn.mlp import Architecture
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import METADATA_KEY
 from mlpengine.ops import LeakyRelu
-from mlpengine.step.population import Population
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine_cli.evaluate import measure_parts

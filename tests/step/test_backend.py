@@ -16,7 +16,7 @@ from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.step import step_builder
-from mlpengine.step.fused_loop import CompiledSteps
+from mlpengine.step.many_steps import CompiledSteps
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine_cli.main import run

@@ -19,12 +19,13 @@ from mlpengine.models.task import (
     Regression,
     Split,
 )
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.ops import MeanSquaredError, Poisson
 from mlpengine.optim import CosineSchedule
-from mlpengine.step.population import Population
+from mlpengine.training.callback import Callback
 from mlpengine.training.ensemble_loop import EnsembleLoop
-from mlpengine.training.loop import Callback, Loop
+from mlpengine.training.loop import Loop
 
 FOLDS, ROWS = 8, 90
 RULE = EarlyStopping(patience=2)

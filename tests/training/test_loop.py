@@ -20,8 +20,9 @@ from mlpengine.data.features.targets import NumberTarget
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best
+from mlpengine.training.callback import HOOKS, Callback, SkipBudget
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
-from mlpengine.training.loop import HOOKS, Callback, Loop, SkipBudget
+from mlpengine.training.loop import Loop
 
 
 class Watcher(Callback):

@@ -8,11 +8,12 @@ from mlpengine import Adam, CosineSchedule, Mlp, SoftmaxCrossEntropy, TrainingSt
 from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification
 from mlpengine.optim import PlateauSchedule
-from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps
+from mlpengine.step.many_steps import MIN_STEPS, CompiledSteps
 from mlpengine.step.state import pack
+from mlpengine.training.callback import Callback, SkipBudget
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.loop import Callback, Loop, SkipBudget
+from mlpengine.training.loop import Loop
 from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
