@@ -348,10 +348,6 @@ mlpengine.CrossEntropyLoss
 # a population of a number
 Population(4, mlp)
     population: mlp must be a network | got 4
-# an optimizer for a population
-PopulationStep(Population(mlp, 2), loss, adam, 8)
-    population step: optimizer must be a class | Adam(lr=0.001
-    write PopulationStep(population, loss, Adam, batch_size=32
 """
 """Calls as people write them, and what the messages must hold: where, what was given, the fix."""
 

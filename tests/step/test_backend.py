@@ -11,7 +11,7 @@ from dying import saving_until
 from threadpoolctl import threadpool_info, threadpool_limits
 from uncompiled import uncompiled
 
-from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
+from mlpengine import MeanSquaredError, Mlp, Population, Sgd
 from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
@@ -43,9 +43,7 @@ def own_steps(**options):
     """Return steps of one's own: of a network, and of one member of a population."""
     mlp, members = Mlp([3, 5, 2], seed=1), Population(Mlp([3, 5, 2]), 2, seeds=[1, 2])
     yield TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 6, **options)
-    many = PopulationStep(members, MeanSquaredError(), Sgd, 6, lr=0.1, **options)
-    assert {many.backend} == {step.backend for step in many.steps}
-    yield many.steps[0]
+    yield TrainingStep(members[0], MeanSquaredError(), Sgd(members[0], lr=0.1), 6, **options)
 
 
 def losses_of(step):
