@@ -1,12 +1,12 @@
-"""How far JavaScript and WebAssembly are from ``predict`` on real tables.
+"""How far JavaScript is from ``predict`` on real tables.
 
-``python benchmarks/modules.py FOLDER`` (extras ``quality`` and ``compiled``, and Node; ``--smoke``
-for two shipped tables) takes the tables of a folder as ``benchmarks/arena.py`` does, with
+``python benchmarks/modules.py FOLDER`` (extra ``quality``, and Node; ``--smoke`` for two shipped
+tables) takes the tables of a folder as ``benchmarks/arena.py`` does, with
 ``--tables`` and ``--half`` as there, and at most ``--rows`` of each.  ``init`` and ``train`` make a
-model, folds and kinds of networks included, of a few epochs; ``export`` writes it as js and as
-wasm, and Node predicts up to 500 held-out rows.
+model, folds and kinds of networks included, of a few epochs; ``export`` writes it as js, and
+Node predicts up to 500 held-out rows.
 
-Each table is a line: the networks, the bytes of the weights and of both files, and the largest
+Each table is a line: the networks, the bytes of the weights and of the file, and the largest
 difference of a probability, or of a number in units of its standard deviation.  A class that is not
 the same ends the script, and so does a difference beyond 1e-5.
 """
@@ -43,10 +43,9 @@ def exported(table: Contest, rows: int, epochs: int) -> Iterator[Any]:
         model = mlpengine.load(run)
         held = held_out_rows(Path(run), model)
         yield from (len(model.networks), f"{model.params.nbytes:,}", held.n_rows if held else 0)
-        for form in ("js", "wasm"):
-            file = folder / f"model.{form}"
-            difference = export(model, file, rows=held).difference
-            yield from (f"{file.stat().st_size:,}", f"{difference:.1e}")
+        file = folder / "model.js"
+        difference = export(model, file, rows=held).difference
+        yield from (f"{file.stat().st_size:,}", f"{difference:.1e}")
 
 
 def main() -> None:
@@ -71,12 +70,12 @@ def main() -> None:
         tables = contests(args.folder, args.half, args.tables)
     else:
         parser.error("needs FOLDER, or --smoke")
-    print("| table | networks | weights | rows | js | difference | wasm | difference |")
-    print("|" + " --- |" * 8)
+    print("| table | networks | weights | rows | js | difference |")
+    print("|" + " --- |" * 6)
     largest, count = 0.0, 0
     for table in tables:
         facts = [*exported(table, args.rows, args.epochs)]
-        largest, count = max(largest, *map(float, facts[4::2])), count + 1
+        largest, count = max(largest, *map(float, facts[4:])), count + 1
         print(f"| {table.problem.name} | {' | '.join(map(str, facts))} |", flush=True)
     print(f"\n{count} tables: largest difference {largest:.1e}, and every class the same")
 

@@ -3,17 +3,12 @@
 ``python benchmarks/ranks.py`` (``--smoke`` for seconds, ``--rounds 5``, ``--networks medium``,
 ``--alone`` without PyTorch; extras `mpi`, `bench`).
 Training steps of a whole batch, one thread a process: compiled steps of one process in one call,
-the same in two shards on two ranks under ``mpiexec -n 2``, and PyTorch's DistributedDataParallel
+steps in two shards on two ranks under ``mpiexec -n 2``, and PyTorch's DistributedDataParallel
 over gloo in two processes, each on half of the rows.  One rank and two take turns, window by
 window, in the same processes, of which the second sleeps while one rank works.  Processes are
 started anew in each round.  Medians of microseconds a step; the gain of two ranks is the median
 over pairs of windows, and that of the shortest windows; the gain over PyTorch is the median by
 round.
-
-It also measures the messages of two ranks in shared memory, and prints the efficiency of more
-ranks by ``time = step / ranks + 2 log2(ranks) latency + 2 bytes / bandwidth``: ranks on one machine
-read and write the gradients and the parameters once, and share out the update.  It leaves out that
-ranks on several machines each make the whole update.
 
 ``--check`` trains random configs, of one network and of several, on 1, 2 and 4 ranks with 1 and 2
 threads, and compares the bytes of model and metrics (``--configs 20``).
@@ -29,8 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, files
-from itertools import pairwise
-from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +33,7 @@ from peer_libraries import Workload
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Adam, TrainingStep
+from mlpengine.step.ranks import Ranks
 
 WORKLOADS = {
     "small": Workload("small", (64, 128, 10), 64),
@@ -51,16 +45,6 @@ STEPS = {"small": 2_000, "medium": 200, "large": 20}
 
 WINDOWS = 9
 OURS, ONE, TWO, TORCH = "ranks", "one rank", "two ranks", "PyTorch, two processes"
-
-NETWORKS = {
-    "10 Gbit/s Ethernet": (20e-6, 10e9 / 8),
-    "100 Gbit/s InfiniBand": (2e-6, 100e9 / 8),
-}
-"""Assumed latency in seconds and bandwidth in bytes a second, not measured here."""
-
-SIZES = tuple(2**k for k in range(1, 11))
-MESSAGES = (8, 1 << 20)
-"""Bytes of the messages for latency and for bandwidth."""
 
 
 def located(name: str) -> str:
@@ -116,7 +100,7 @@ def our_steps(work: Workload, steps: int) -> list[list[float]]:
         while not request.Test():
             time.sleep(1e-3)
 
-    one, two = run_of(), run_of(shards=2, comm=comm)
+    one, two = run_of(), run_of(shards=2, ranks=Ranks(comm))
     times: list[list[float]] = [[], []]
     for _ in range(WINDOWS + 1):
         meet()
@@ -159,38 +143,14 @@ def torch_steps(work: Workload, steps: int, rank: int, meeting: str) -> list[flo
     return times
 
 
-def messages(count: int) -> list[float]:
-    """Return seconds of an exchange between two ranks, for each of `MESSAGES`."""
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    seconds = []
-    for nbytes in MESSAGES:
-        sent, received = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
-        peer = 1 - comm.rank
-        requests = [comm.Recv_init(received, peer), comm.Send_init(sent, peer)]
-
-        def exchange(requests: list[Any] = requests) -> None:
-            MPI.Prequest.Startall(requests)
-            MPI.Request.Waitall(requests)
-
-        times = windows(lambda run=exchange: [run() for _ in range(count)], count)
-        seconds.append(statistics.median(times) / 1e6)
-        for request in requests:
-            request.Free()
-    return seconds
-
-
 def worker(kind: str, name: str, steps: int, rank: int, meeting: str) -> None:
     """Measure in a process of its own, and print the times of rank 0."""
     work = WORKLOADS.get(name, WORKLOADS["small"])
     with threadpool_limits(1, user_api="blas"):
         if kind == TORCH:
             times: Any = torch_steps(work, steps, rank, meeting)
-        elif kind == OURS:
-            times = our_steps(work, steps)
         else:
-            times = messages(steps)
+            times = our_steps(work, steps)
     if rank == 0 and os.environ.get("PMI_RANK", "0") == "0":
         print(json.dumps(times))
 
@@ -208,29 +168,6 @@ def measured(kind: str, name: str, steps: int) -> Any:
             return json.loads(launched(0, *more))
         finally:
             second.wait(timeout=60)
-
-
-def paper(steps: dict[str, float], latency: float, bandwidth: float) -> None:
-    """Print the efficiency of more ranks, by the measured step of one rank in seconds."""
-    networks = {"shared memory, measured": (latency, bandwidth), **NETWORKS}
-    lines = []
-    for title, (delay, speed) in networks.items():
-        for name, step in steps.items():
-            sizes = WORKLOADS[name].sizes
-            nbytes = 4 * sum(a * b + b for a, b in pairwise(sizes))
-            times = [step] + [step / n + 2 * log2(n) * delay + 2 * nbytes / speed for n in SIZES]
-            gains = [f"{step / (n * t):.0%}" for n, t in zip(SIZES, times[1:], strict=True)]
-            fastest = (1, *SIZES)[times.index(min(times))]
-            lines.append([title, name, *gains, str(fastest)])
-    print(table(["efficiency on", "network", *map(str, SIZES), "fastest"], lines))
-    print("assumed: ", end="")
-    print("; ".join(f"{t}: {d * 1e6:g} us, {s / 1e9:g} GB/s" for t, (d, s) in NETWORKS.items()))
-    for title, (delay, speed) in NETWORKS.items():
-        print(
-            f"{title}: two ranks pay from {2e6 * 2 * delay:.0f} us a step on"
-            f" (no parameters), and from {2e6 * (2 * delay + 8e6 / speed):,.0f} us on"
-            " (a million parameters)"
-        )
 
 
 COMPARED = ("model.safetensors", "metrics.csv")
@@ -286,7 +223,6 @@ def check(count: int) -> None:
 def train(folder: Path) -> None:
     """Train the configs of a folder on the ranks of this process, with one thread and two."""
     from mlpengine.backends.compiled import emitter
-    from mlpengine.step.ranks import Ranks
     from mlpengine_cli.main import run
 
     emitter.STEP_TERMS_PER_THREAD = 1  # small networks take two threads, too
@@ -301,11 +237,7 @@ def train(folder: Path) -> None:
 
 
 def compare(names: list[str], rounds: int, steps: dict[str, int], *, peer: bool) -> None:
-    latency, exchange = measured("messages", "small", steps["small"])
-    bandwidth = MESSAGES[1] / (exchange - latency)
-    print(f"two ranks in shared memory: an exchange of 8 bytes takes {latency * 1e6:.2f} us, both")
-    print(f"ways at once, and the bandwidth each way is {bandwidth / 1e9:.2f} GB/s", flush=True)
-    lines, single = [], {}
+    lines = []
     median = statistics.median
     head = ["us a step", ONE, TWO, f"gain over {ONE}", "of the shortest"]
     head += [TORCH, "gain over it"] if peer else []
@@ -329,10 +261,8 @@ def compare(names: list[str], rounds: int, steps: dict[str, int], *, peer: bool)
         ]
         line += [figure(median(torch)), f"{median(over_torch):.2f}"] if peer else []
         lines.append([WORKLOADS[name].label, *line])
-        single[name] = median(one) / 1e6
         print(f"{name}: {dict(zip(head[1:], line, strict=True))}", flush=True)
-    print(f"\n{table(head, lines)}\n")
-    paper(single, latency, bandwidth)
+    print(f"\n{table(head, lines)}")
 
 
 def main() -> None:

@@ -76,8 +76,7 @@ def write(
     for file in (written.source, written.header, written.test, *written.others):
         say(f"wrote {file} ({file.stat().st_size:,} bytes)")
     say(written.title)
-    flash = "".join(f", {size:,} of flash on a {board}" for board, size in written.flash.items())
-    say(f"bytes: {written.state:,} of RAM for a state, {written.scratch:,} of stack{flash}")
+    say(f"bytes: {written.state:,} of RAM for a state, {written.scratch:,} of stack")
 
 
 def _layers(text: str) -> list[int]:

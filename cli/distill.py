@@ -11,7 +11,6 @@ from mlpengine.config import ConfigFile, Override, load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
-from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.tables import Tables, digests, read_source, read_tables
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.wording import plural
@@ -38,7 +37,6 @@ Examples:
   mlpengine distill runs/price -o runs/price-small
   mlpengine distill runs/price --hidden 32
   mlpengine distill runs/price --hidden 32,16 --made 200000
-  mlpengine distill runs/price --budget 10us --flash 16k
   mlpengine distill runs/price --set training.epochs=40
   mlpengine export runs/price-student --format c-train -o price.c
 """
@@ -67,17 +65,6 @@ def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     help="Sizes of the hidden layers; by default 64,64.",
 )
 @click.option(
-    "--budget",
-    metavar="TIME",
-    help="Time for a row in C on this machine, such as 10us: the largest of two layers of up to "
-    "64 that is measured to take no longer.",
-)
-@click.option(
-    "--flash",
-    metavar="BYTES",
-    help="The same for bytes of code and constants, such as 16k (of 1,024 bytes).",
-)
-@click.option(
     "--made",
     type=click.IntRange(0),
     metavar="N",
@@ -90,8 +77,6 @@ def command(
     run: Path,
     out: Path | None,
     hidden: list[int] | None,
-    budget: str | None,
-    flash: str | None,
     made: int | None,
     settings: tuple[str, ...],
     quiet: bool,
@@ -105,9 +90,6 @@ def command(
     The new run is as any other: evaluate, predict, export, report, and train --resume and --from
     take it.
     """
-    limits = Limits.of(budget, flash)
-    if hidden is not None and limits:
-        raise UsageError("distill: --hidden chooses the size, or --budget and --flash do")
     teacher = load(run)
     file = load_config(resolved_config(run))
     if file.config.data.stream:
@@ -122,10 +104,6 @@ def command(
     student = with_overrides(student, overrides)
     _check_overrides(file, student)
     tables = read_tables(student, source)
-    if limits:
-        student, cost = with_size(student, tables.preprocessor, limits)
-        if not quiet:
-            say(f"size: {cost}", err=True)
     _check_smaller(run, teacher, student, tables)
     _check_same_rows(tables, known)
     with stops() as state, ExitStack() as opened:

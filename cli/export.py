@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from mlpengine.config.tables import read_tables
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.files import is_run, keep_input, missing, not_a_run
 from mlpengine.core.quantiles import evenly_spaced
-from mlpengine.core.wording import plural, printable
+from mlpengine.core.wording import printable
 from mlpengine.data.tables import Table
-from mlpengine.export import FORMATS, Exported, Int8Report, Package, export, format_of
+from mlpengine.export import FORMATS, Exported, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
@@ -38,7 +37,6 @@ Formats:
   js           preprocessing and network as one ES module without dependencies:
                predict({column: cell, ...}) returns label and probabilities, or
                values and their interval; Node compares it with predict
-  wasm         the same as WebAssembly (extra compiled), and a module that loads it
   html         one page with a form of the columns, which predicts what is typed and
                sends nothing
   c-train      training for a device: preprocessing, network, loss and optimizer as
@@ -51,7 +49,6 @@ Examples:
   mlpengine export runs/digits --format safetensors --json
   mlpengine export runs/digits --format c -o digits.c
   mlpengine export runs/pump --format c --name pump -o pump.c
-  mlpengine export runs/pump --format c --int8 -o pump.c
   mlpengine export runs/pump --format js -o pump.mjs
   mlpengine export runs/pump --format c-train -o pump.c
   mlpengine export runs/pump --format c-train --optimizer sgd --freeze 0,1 -o pump.c
@@ -66,7 +63,6 @@ EXPORT_NAMES = {
     "npz": "weights.npz",
     "c": "network.c",
     "js": "model.mjs",
-    "wasm": "model.wasm",
     PAGE_FORMAT: "model.html",
     device.DEVICE_FORMAT: "training.c",
 }
@@ -74,9 +70,6 @@ EXPORT_NAMES = {
 
 HELD_OUT_ROWS = 500
 """Largest number of held-out rows on which a module is compared."""
-
-CALIBRATION_ROWS = 10_000
-"""Largest numbers of training and of held-out rows for 8-bit weights."""
 
 
 @click.command("export", epilog=EPILOG)
@@ -136,11 +129,6 @@ CALIBRATION_ROWS = 10_000
     metavar="NAME",
     help="c: what its functions and macros begin with; a header is written, too.",
 )
-@click.option(
-    "--int8",
-    is_flag=True,
-    help="c: 8-bit weights and integer sums, for processors without floats; prints their error.",
-)
 @AS_JSON
 def command(
     run: Path,
@@ -148,15 +136,13 @@ def command(
     out: Path | None,
     name: str | None,
     package: Package | None,
-    int8: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
     The ONNX model is run and compared with mlpengine's own predictions before the file is
-    written; it needs the extra onnx. So are js and wasm, on held-out rows of the run, if Node is
-    installed.
+    written; it needs the extra onnx. So is js, on held-out rows of the run, if Node is installed.
     """
     if not run.exists():
         raise missing(run, "run or model file")
@@ -175,7 +161,7 @@ def command(
         form = PAGE_FORMAT
     elif form != device.DEVICE_FORMAT:
         form = format_of(path, form)
-    _refuse(form, name=name, int8=int8, package=package)
+    _refuse(form, name=name, package=package)
     given = device.DeviceOptions(**options)
     if form == device.DEVICE_FORMAT:
         device.write(run, Model.load(source), path, given, package, as_json=as_json)
@@ -185,32 +171,20 @@ def command(
     if form == PAGE_FORMAT:
         _write_form(model, path, as_json=as_json)
         return
-    calibration, rows = None, None
-    if form in ("js", "wasm"):
-        rows = held_out_rows(run, model)
-    elif int8:
-        calibration, *others = rows_of_parts(run, model, CALIBRATION_ROWS)
-        rows = others[-1] if others else None
-    exported = export(
-        model, path, form, name=name, package=package, calibration=calibration, rows=rows
-    )
+    rows = held_out_rows(run, model) if form == "js" else None
+    exported = export(model, path, form, name=name, package=package, rows=rows)
     if as_json:
         fields = ("format", "inputs", "outputs", "difference")
         shown = {name: getattr(exported, name) for name in fields}
-        shown |= {"int8": asdict(exported.int8)} if exported.int8 else {}
         click.echo(json.dumps({"path": str(path), **shown}))
         return
     _say_exported(exported)
-    if exported.int8 is not None:
-        _say_int8(exported.int8, "training" if rows is None else "held-out")
 
 
-def _refuse(form: str, *, name: str | None, int8: bool, package: Package | None) -> None:
+def _refuse(form: str, *, name: str | None, package: Package | None) -> None:
     """Raise UsageError for options of C with another format."""
-    given = {"--name": name is not None, "--int8": int8}
-    wrong = [option for option, is_given in given.items() if is_given and form != "c"]
-    if wrong:
-        raise UsageError(f"export: {wrong[0]} is for --format c (the format is {form})")
+    if name is not None and form != "c":
+        raise UsageError(f"export: --name is for --format c (the format is {form})")
     if package is not None and form not in ("c", device.DEVICE_FORMAT):
         raise UsageError(f"export: --package is for --format c and c-train (the format is {form})")
 
@@ -229,19 +203,6 @@ def _say_exported(exported: Exported) -> None:
         say(f"not compared with our own predictions: {exported.compared}")
 
 
-def _say_int8(report: Int8Report, kind: str) -> None:
-    """Say what 8-bit weights err and need."""
-    say(f"8-bit weights differ from the model on {plural(report.rows, f'{kind} row')}:")
-    for name, mean in report.mean.items():
-        say(f"  {name}: {mean:.2g} on average, {report.largest[name]:.2g} at most")
-    if report.same_labels is not None:
-        say(f"  labels: {report.same_labels:.1%} are the same")
-    say(
-        f"bytes: {report.constants:,} of constants; {report.flash:,} of flash with code and "
-        f"libraries on an ATmega328P, {report.stack:,} of stack"
-    )
-
-
 def _write_form(model: Model, path: Path, *, as_json: bool) -> None:
     """Write the page that predicts."""
     if path.suffix != ".html":
@@ -256,19 +217,8 @@ def _write_form(model: Model, path: Path, *, as_json: bool) -> None:
 def held_out_rows(run: Path, model: Model) -> Table | None:
     """Return some rows of the last part of a run; None if they cannot be read any more."""
     with suppress(MlpEngineError, OSError):
-        return rows_of_parts(run, model, HELD_OUT_ROWS)[-1]
+        config = load_config(run / RESOLVED)
+        parts = read_tables(config, preprocessor=model.preprocessor).parts
+        table, rows = [*parts.values()][-1]
+        return table.rows(rows[evenly_spaced(len(rows), HELD_OUT_ROWS)])
     return None
-
-
-def rows_of_parts(run: Path, model: Model, largest: int) -> list[Table]:
-    """Return up to `largest` rows of each part of a run, training rows first.
-
-    Raises: UsageError for a model file alone; ConfigError or DataError for data that cannot be
-    read any more.
-    """
-    if not (run / RESOLVED).is_file():
-        raise UsageError(
-            f"{run}: --int8 needs a run directory, whose training rows tell the ranges of values"
-        )
-    parts = read_tables(load_config(run / RESOLVED), preprocessor=model.preprocessor).parts
-    return [table.rows(rows[evenly_spaced(len(rows), largest)]) for table, rows in parts.values()]

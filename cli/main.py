@@ -18,7 +18,7 @@ import click
 from mlpengine import __version__
 from mlpengine.core.system import EXIT_CODES
 
-from .launcher import end_job, launched
+from .ranks import end_job, launched
 from .stopping import handled
 from .streams import keep_streams, say
 

@@ -1,13 +1,17 @@
-"""Training on several ranks: the launcher, errors of any rank, and the ranks that write nothing."""
+"""Training on several ranks: their launcher, errors of any rank, and the ranks that write nothing.
+
+Every command imports this file, which therefore imports little.
+"""
 
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn, TypeVar
+from time import sleep
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from mlpengine.config.build import LoadedData
 from mlpengine.core.errors import (
     MlpEngineError,
     NumericalError,
@@ -17,20 +21,51 @@ from mlpengine.core.errors import (
     install_line,
 )
 from mlpengine.core.system import ends_within
-from mlpengine.step.ranks import Ranks
-from mlpengine.training.checkpoint import Checkpoint
-from mlpengine.training.measure import measure
-from mlpengine.training.run_directory import environment
-from mlpengine.training.trainer import Trainer
 
-from .launcher import LAUNCHED, START_SECONDS
-from .session import AFFECTS_REPRODUCIBILITY, fingerprints
-from .stopping import Stopping
+if TYPE_CHECKING:
+    from mlpengine.config.build import LoadedData
+    from mlpengine.step.ranks import Ranks
+    from mlpengine.training.checkpoint import Checkpoint
+    from mlpengine.training.trainer import Trainer
+
+    from .stopping import Stopping
 
 T = TypeVar("T")
 
+LAUNCHED = {
+    "PMI_RANK": "PMI_SIZE",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMIX_RANK": "SLURM_NTASKS",
+}
+"""Variables of the rank and of the number of ranks, set by the launchers of MPICH and Intel MPI,
+Open MPI, and Slurm."""
 
-def start_ranks(asked: bool) -> Ranks | None:
+FORWARD_SECONDS = 0.5
+"""So long the launcher may take to forward what a rank said, before it ends all and drops it."""
+
+START_SECONDS = 300
+"""So long a rank waits for the others to start.  MPI would wait forever for one that has ended."""
+
+
+def launched() -> tuple[int, int]:
+    """Return rank and number of the processes that a launcher started, as its variables say."""
+    name = next((name for name in LAUNCHED if name in os.environ), None)
+    return (int(os.environ[name]), int(os.environ.get(LAUNCHED[name], "1"))) if name else (0, 1)
+
+
+def end_job(code: int) -> None:
+    """Ask the launcher to end all ranks, where this one ends before it has started MPI.
+
+    The launcher of MPICH waits for the others, which wait for this one; that of Open MPI ends them.
+    """
+    with suppress(KeyError, ValueError, OSError):
+        connection = int(os.environ["PMI_FD"])
+        if stat.S_ISSOCK(os.fstat(connection).st_mode):
+            sleep(FORWARD_SECONDS)
+            os.write(connection, b"cmd=abort exitcode=%d\n" % code)
+
+
+def start_ranks(asked: bool) -> "Ranks | None":
     """Return the ranks if a launcher started this process, or None for a process of its own.
 
     `asked` says that there is a launcher, even if its variables are unknown.
@@ -42,6 +77,8 @@ def start_ranks(asked: bool) -> Ranks | None:
         return None
     with ends_within(START_SECONDS), importing("training on several ranks", "mpi"):
         from mpi4py import MPI
+    from mlpengine.step.ranks import Ranks
+
     ranks = Ranks(MPI.COMM_WORLD)
     if ranks.size == 1:
         started = os.environ.get(LAUNCHED[rank], "1") if rank else "1"
@@ -65,12 +102,12 @@ def start_ranks(asked: bool) -> Ranks | None:
     return ranks
 
 
-def is_root(ranks: Ranks | None) -> bool:
+def is_root(ranks: "Ranks | None") -> bool:
     """Return whether this process writes: rank 0, or the only one."""
     return ranks is None or ranks.rank == 0
 
 
-def on_all(ranks: Ranks | None, make: Callable[[], T]) -> T:
+def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
     """Return what `make` returns, if it succeeds on every rank.
 
     Raises: on rank 0 the error of the lowest rank that has one; SystemExit on the others.
@@ -98,7 +135,7 @@ def on_all(ranks: Ranks | None, make: Callable[[], T]) -> T:
     raise first
 
 
-def on_each(ranks: Ranks | None, make: Callable[[], T]) -> T:
+def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
     """Return what `make` returns, first on rank 0, which compiles and prepares rows for all.
 
     Raises: as `on_all`.
@@ -113,7 +150,7 @@ def on_each(ranks: Ranks | None, make: Callable[[], T]) -> T:
 
 
 @contextmanager
-def aborting(ranks: Ranks | None, state: Stopping) -> Iterator[None]:
+def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
     """End all ranks where an error or a signal ends one of them.
 
     A NumericalError is one of every rank; rank 0 raises it.
@@ -134,7 +171,7 @@ def aborting(ranks: Ranks | None, state: Stopping) -> Iterator[None]:
         _abort(ranks, error)
 
 
-def _abort(ranks: Ranks, error: Exception) -> NoReturn:
+def _abort(ranks: "Ranks", error: Exception) -> NoReturn:
     from .main import explain
 
     code = 1
@@ -148,8 +185,12 @@ def _abort(ranks: Ranks, error: Exception) -> NoReturn:
     raise SystemExit(code)
 
 
-def require_equal_ranks(ranks: Ranks, data: LoadedData, trainer: Trainer) -> None:
+def require_equal_ranks(ranks: "Ranks", data: "LoadedData", trainer: "Trainer") -> None:
     """Raise UsageError unless all ranks have the same software, config and data."""
+    from mlpengine.training.run_directory import environment
+
+    from .session import AFFECTS_REPRODUCIBILITY, fingerprints
+
     backends = " ".join(step.backend for step in trainer.steps)
     surroundings = environment(1, backends)
     values = {name: surroundings[name] for name in AFFECTS_REPRODUCIBILITY}
@@ -160,11 +201,11 @@ def require_equal_ranks(ranks: Ranks, data: LoadedData, trainer: Trainer) -> Non
 
 
 def follow(
-    data: LoadedData,
-    trainer: Trainer,
-    ranks: Ranks,
-    checkpoint: Checkpoint | None,
-    state: Stopping,
+    data: "LoadedData",
+    trainer: "Trainer",
+    ranks: "Ranks",
+    checkpoint: "Checkpoint | None",
+    state: "Stopping",
     *,
     waits_anew: bool,
 ) -> None:
@@ -172,6 +213,8 @@ def follow(
 
     With `waits_anew` early stopping forgets how long it has waited.
     """
+    from mlpengine.training.measure import measure
+
     loop = trainer.loop()
     if checkpoint:
         loop.load_state_dict(checkpoint.state)

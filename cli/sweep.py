@@ -37,9 +37,9 @@ from mlpengine.data.tables import DATASETS
 from mlpengine.step.blas_threads import cores
 from mlpengine.training.run_directory import RunDirectory
 
-from .launcher import launched
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import shortest
+from .ranks import launched
 from .stopping import Stopping, leave, stops
 from .streams import say
 

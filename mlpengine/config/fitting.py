@@ -21,7 +21,6 @@ from mlpengine.config.problems import near_path, path_of
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
-from mlpengine.config.sizing import Limits, with_size
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import CallError, ConfigError, DataError, UsageError
@@ -158,8 +157,6 @@ def distill(
     *,
     predict: Model | str | os.PathLike[str] | Predict,
     made: int | None = None,
-    budget: str | float | None = None,
-    flash: str | float | None = None,
     validation: Any = None,
     test: Any = None,
     callbacks: Sequence[Callback] = (),
@@ -181,9 +178,6 @@ def distill(
             probabilities with a column for each class in sorted order.  Rows are a data frame of
             the kind that was given, or else a mapping of columns to arrays.
         made: number of rows to make; by default twenty of each training row, at most 100,000.
-        budget: time for a row in C on this machine, such as "10us", or seconds; the student is the
-            largest of two hidden layers of up to 64 units that is measured to take no longer.
-        flash: the same for bytes of code and constants, such as "16k".
         validation: a table of its own in place of a share of `table`.
         test: the same for the test.
         callbacks: called by the training loop.
@@ -205,9 +199,6 @@ def distill(
             f"distill: predict must be a model, a run or a function (got {quoted(predict)}); write "
             f"{DISTILL_EXAMPLE}"
         )
-    limits = Limits.of(budget, flash)
-    if limits and "hidden" in (config.get("model") or {}):
-        raise UsageError("distill: model.hidden chooses the size, or budget and flash do")
     given = {"validation": validation, "test": test}
     one = _plain(config)
     one.setdefault("training", {})["folds"] = None
@@ -222,14 +213,10 @@ def distill(
         data = _loaded(file, tables, None)
     own = {name: one[name] for name in STUDENT_SECTIONS if name in config}
     fill_missing(own, student_sections(data.tables.rows["train"]))
-    student, decided = _checked({**file.document.data, **own}), []
-    if limits:
-        student, cost = with_size(student, data.tables.preprocessor, limits)
-        decided = [cost]
-    data = replace(data, file=student)
+    data = replace(data, file=_checked({**file.document.data, **own}))
     data = replace(data, given=Teacher(teacher, data, frames).transfer_set(made))
     trainer = trainer_of(data)
-    return _measured(data, trainer, trainer.fit(callbacks), decided)
+    return _measured(data, trainer, trainer.fit(callbacks), [])
 
 
 def _with_columns_of(teacher: Teacher) -> ConfigFile:

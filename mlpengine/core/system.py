@@ -38,9 +38,6 @@ process."""
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 """How workers start; a fork has imported everything, but is unsafe beside libraries of macOS."""
 
-SHARES_MEMORY = sys.platform == "linux"
-"""Whether `memory_file` makes files, and other processes can open them."""
-
 LOCKED_BYTE = 1 << 30
 """The byte that stands for a file in a lock on Windows, where nobody else may read it: one that
 files with locks are too short to have."""
@@ -316,25 +313,6 @@ def peak_bytes() -> int | None:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def memory_file(name: str) -> int:
-    """Return a new file in memory that has no path; see `SHARES_MEMORY`."""
-    if sys.platform == "linux":
-        return os.memfd_create(name)
-    raise NotImplementedError
-
-
-def path_of_file(pid: int, number: int) -> str:
-    """Return a path of a file that another process has open."""
-    return f"/proc/{pid}/fd/{number}"
-
-
-def process_file(pid: int) -> int:
-    """Return a file that can be read once a process has ended.  Raises: OSError without them."""
-    if sys.platform == "linux":
-        return os.pidfd_open(pid)  # since Linux 5.3
-    raise OSError(None, "processes are no files here")
 
 
 def start_worker() -> None:

@@ -1,4 +1,4 @@
-"""Export of trained models: safetensors, NumPy archives, ONNX, C, JavaScript, WebAssembly.
+"""Export of trained models: safetensors, NumPy archives, ONNX, C, JavaScript.
 
 ``export(model, "model.onnx")`` writes an ONNX model that reads the columns of a table by name and
 returns labels and probabilities, or numbers in the target's units; it includes the preprocessing.
@@ -8,20 +8,17 @@ It is run and compared with mlpengine's predictions before the file is written.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path
 from mlpengine.core.wording import suggestion
 from mlpengine.data.tables import Table
-from mlpengine.export._cost import RowCost, row_cost
-from mlpengine.export._int8_c import integer_network
-from mlpengine.export._javascript import description, to_js, to_wasm
-from mlpengine.export._model_c import int8_report, to_c
+from mlpengine.export._javascript import description, to_js
+from mlpengine.export._model_c import to_c
 from mlpengine.export._node import verified
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._package import Package, checked_folder, predicting_library, write_folder
-from mlpengine.export._report import Exported, Int8Report
+from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
@@ -29,14 +26,11 @@ from mlpengine.nn import Network
 __all__ = [
     "FORMATS",
     "Exported",
-    "Int8Report",
     "Package",
-    "RowCost",
     "description",
     "export",
     "format_of",
     "onnx_inputs",
-    "row_cost",
     "to_js",
 ]
 
@@ -53,7 +47,6 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "onnx": _to_onnx,
     "c": to_c,
     "js": to_js,
-    "wasm": to_wasm,
 }
 """The formats, which are also the suffixes of their files; a module may also end in .mjs."""
 
@@ -88,12 +81,11 @@ def export(
     *,
     name: str | None = None,
     package: Package | None = None,
-    calibration: Table | None = None,
     rows: Table | None = None,
 ) -> Exported:
     """Write a model to `path`, whole or not at all, and return what the file holds.
 
-    JavaScript and WebAssembly are run by Node, if it is installed, before they are written.
+    JavaScript is run by Node, if it is installed, before it is written.
 
     Args:
         model: with its preprocessing, or a network alone, whose ONNX form reads the features.
@@ -103,13 +95,10 @@ def export(
             models; a header that declares them is written beside the file.
         package: of C, the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
             library with file, header and a sketch; its name is that of the folder, or `name`.
-        calibration: of C, training rows with whose ranges a network is written as 8-bit weights
-            and integer sums; by default it has the floats of the model.
-        rows: on which Node compares a module with our own predictions, by default made-up ones;
-            or on which those of 8-bit weights are compared, by default those of `calibration`.
+        rows: on which Node compares a module with our own predictions, by default made-up ones.
 
-    Raises: UsageError for an unknown format; MissingExtraError for ONNX or WebAssembly without its
-        packages; NumericalError where the file and our own forward differ.
+    Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;
+        NumericalError where the file and our own forward differ.
     """
     chosen, path = format_of(path, format), Path(path)
     if isinstance(model, Network) and isinstance(model.in_shape, Mapping):
@@ -123,23 +112,10 @@ def export(
             raise UsageError(f"export: package is for the format c (the format is {chosen})")
         checked_folder(path)
         name = name or path.name
-    integers = None
-    if calibration is not None:
-        if chosen != "c" or not isinstance(model, Model):
-            raise UsageError(
-                f"export: 8-bit weights need a model with its preprocessing as C (got {chosen})"
-            )
-        integers = integer_network(model, model.features(calibration))
-    options: dict[str, list[Any]] = {"c": [name, integers], "wasm": [path.name]}
-    data, exported = FORMATS[chosen](model, *options.get(chosen, []))
+    data, exported = to_c(model, name) if chosen == "c" else FORMATS[chosen](model)
     files = {path.name: data} | {path.with_suffix(s).name: d for s, d in exported.beside.items()}
-    if chosen in ("js", "wasm"):
-        exported = verified(files, model, rows, exported)
-    if calibration is not None and integers is not None and isinstance(model, Model):
-        table = calibration if rows is None else rows
-        (real,) = {*exported.outputs.values()}
-        report = int8_report(model, integers, table, data.decode(), real)
-        exported = replace(exported, int8=report)
+    if chosen == "js":
+        exported = verified(data, model, rows, exported)
     if package is None:
         paths = write_folder(path.parent, files)
     else:

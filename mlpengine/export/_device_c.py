@@ -15,7 +15,6 @@ from mlpengine.backends.scalar.text import (
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE, Spikes
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
-from mlpengine.export._device_flash import BOARDS, flash_bytes
 from mlpengine.export._table_c import prediction
 
 DEVICE_HEADER = """\
@@ -65,13 +64,12 @@ typedef struct {{
   uint32_t spikes; /* steps whose gradient norm was unusually large */
 }} {name}_state;
 
-/* Bytes of a state, of the stack that a call needs (beside 512 for registers and arguments), of a
-   saved state, and of flash: an estimate of code and constants for float, without libm, compiled by
-   arm-none-eabi-gcc -Os for a Cortex-M4F or M0. */
+/* Bytes of a state, of the stack that a call needs (beside 512 for registers and arguments), and of
+   a saved state. */
 #define {upper}_STATE_BYTES sizeof({name}_state)
 #define {upper}_SCRATCH_BYTES ({scratch} * sizeof({upper}_REAL))
 #define {upper}_SAVED_BYTES ({reals} * sizeof({upper}_REAL) + 32)
-{flash}
+
 /* Sets the weights to those of the exported model, and everything else to its start. */
 void {name}_init({name}_state *state);
 
@@ -107,14 +105,6 @@ SOURCE = """\
 {include}
 {mathematics}
 {body}"""
-
-FLASH = """\
-#if !{upper}_DOUBLE && defined(__ARM_ARCH_6M__)
-#define {upper}_FLASH_BYTES {m0}
-#elif !{upper}_DOUBLE && !defined(__AVR__)
-#define {upper}_FLASH_BYTES {m4f}
-#endif
-"""
 
 CHECK_DOUBLE = """\
 #if !{upper}_DOUBLE
@@ -279,10 +269,9 @@ NORMS = ("norm", "norm_limit", "norm_weight", "norm_mean", "norm_spread")
 """Members of the state that describe gradients; the last three start at zero."""
 
 
-def header(step: DeviceStep, source: str) -> str:
-    """Return the header of a source file."""
+def header(step: DeviceStep) -> str:
+    """Return the header."""
     table, upper, update = step.table, step.upper, step.update
-    flash = flash_bytes(source)
     members = [f"  {upper}_REAL {name}[{upper}_PARAMETERS];\n" for name in update.moments]
     members += [f"  {upper}_REAL {name};\n" for name in update.carried]
     return DEVICE_HEADER.format(
@@ -300,7 +289,6 @@ def header(step: DeviceStep, source: str) -> str:
         members="".join(members),
         reals=reals(step),
         scratch=scratch(step),
-        flash=FLASH.format(upper=upper, m4f=flash[BOARDS[0]], m0=flash[BOARDS[1]]),
         about=table.about if table else "the outputs",
     )
 

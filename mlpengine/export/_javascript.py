@@ -1,22 +1,17 @@
-"""A model as one JavaScript module, or as WebAssembly with a module that loads it."""
+"""A model as one JavaScript module."""
 
-from importlib.util import find_spec
 from pathlib import Path
-from subprocess import CalledProcessError, run
-from sys import executable
-from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import quote
 
 from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.scalar.statements import read_statements
 from mlpengine.backends.scalar.text import comment_text
 from mlpengine.backends.values import UnsupportedError
-from mlpengine.core.errors import CompileError, MissingExtraError, UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import script_json
 from mlpengine.export._model_c import model_code
 from mlpengine.export._report import Exported
-from mlpengine.export.network_c import NetworkCode, c_file, network_code
+from mlpengine.export.network_c import NetworkCode, network_code
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network
@@ -52,28 +47,6 @@ export function predict(input) {{
 }}
 """
 
-LOADER = """\
-/* {title}, written by mlpengine: loads {file} beside it. */
-const $url = new URL("./{file}", import.meta.url);
-const $bytes = $url.protocol === "file:"
-  ? await (await import("node:fs/promises")).readFile($url)
-  : await (await fetch($url)).arrayBuffer();
-const {{ instance: {{ exports: $wasm }} }} = await WebAssembly.instantiate($bytes, {{}});
-const $memory = new Float{bits}Array($wasm.memory.buffer);
-"""
-
-WASM_PLACES = """
-static real wasm_x[{inputs}], wasm_out[{outputs}];
-real *x_at(void) {{ return wasm_x; }}
-real *out_at(void) {{ return wasm_out; }}
-int run(void) {{ {run} }}
-"""
-
-WASM_FLAGS = (
-    *("--target=wasm32-freestanding", "-std=c99", "-Os", "-g0", "-s", "-fbuiltin"),
-    *("-Wl,--no-entry", "-Wl,--export=run", "-Wl,--export=x_at", "-Wl,--export=out_at"),
-)
-
 
 def to_js(model: Model | Network) -> tuple[bytes, Exported]:
     """Return an ES module that predicts rows, objects of cells by column.
@@ -89,41 +62,7 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
     x, out = script.reserve(inputs), script.reserve(outputs)
     module = TITLE.format(title=comment_text(code.title)) + script.text()
     module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call=call.format("$x, $out"))
-    return (module + _interface(model, inputs)).encode(), _exported("js", model)
-
-
-def to_wasm(model: Model | Network, file: str) -> tuple[bytes, Exported]:
-    """Return WebAssembly, and beside it a module that loads `file` and predicts rows.
-
-    Raises: UsageError for what has no C; MissingExtraError without zig.
-    """
-    code, text, call, inputs, outputs = _statements(model)
-    places = WASM_PLACES.format(
-        inputs=inputs, outputs=outputs, run=f"return {call.format('wasm_x, wasm_out')};"
-    )
-    text = text.removeprefix(code.text) + places
-    data = _compiled(c_file(code, text, libm=False))
-    bits = 32 if code.real == "float" else 64
-    module = LOADER.format(title=comment_text(code.title), file=quote(file), bits=bits)
-    x, out = (f"$wasm.{place}_at() / $memory.BYTES_PER_ELEMENT" for place in ("x", "out"))
-    module += RUN_FUNCTION.format(x=x, out=out, outputs=outputs, call="$wasm.run()")
-    module += _interface(model, inputs)
-    return data, _exported("wasm", model, beside={".mjs": module.encode()})
-
-
-def _compiled(source: str) -> bytes:
-    """Return C as WebAssembly."""
-    if find_spec("ziglang") is None:
-        raise MissingExtraError("export to WebAssembly", "compiled")
-    with TemporaryDirectory(prefix="mlpengine-") as directory:
-        folder = Path(directory)
-        (folder / "model.c").write_text(source, encoding="ascii")
-        command = [executable, "-m", "ziglang", "cc", *WASM_FLAGS, "model.c", "-o", "model.wasm"]
-        try:
-            run(command, cwd=folder, check=True, capture_output=True, text=True)
-        except CalledProcessError as error:
-            raise CompileError(f"export to WebAssembly: zig failed: {error.stderr}") from error
-        return (folder / "model.wasm").read_bytes()
+    return (module + _interface(model, inputs)).encode(), _exported(model)
 
 
 def _statements(model: Model | Network) -> tuple[NetworkCode, str, str, int, int]:
@@ -197,9 +136,9 @@ def description(model: Model) -> dict[str, Any]:
     return known | {"levels": list(MODULE_LEVELS), "intervals": intervals, "range": bounds}
 
 
-def _exported(form: str, model: Model | Network, **more: Any) -> Exported:
+def _exported(model: Model | Network) -> Exported:
     if isinstance(model, Network):
-        return Exported(form, {"input": "numbers"}, {"output": "numbers"}, **more)
+        return Exported("js", {"input": "numbers"}, {"output": "numbers"})
     known = description(model)
     inputs = {column["name"]: column["kind"] for column in known["columns"]}
-    return Exported(form, inputs, dict.fromkeys(map(str, known["names"]), "number"), **more)
+    return Exported("js", inputs, dict.fromkeys(map(str, known["names"]), "number"))

@@ -9,11 +9,8 @@ import numpy as np
 from mlpengine.backends.scalar.text import Functions, Names, comment_text, identifier, real_constant
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array
-from mlpengine.data.tables import Table
 from mlpengine.data.tables.table import number_text
-from mlpengine.export._device_flash import avr_flash_bytes, constant_bytes
-from mlpengine.export._int8_c import IntegerNetwork
-from mlpengine.export._report import Exported, Int8Report
+from mlpengine.export._report import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.export.network_c import (
     NetworkCode,
@@ -122,23 +119,18 @@ def model_code(
     name: str | None = None,
     *,
     rounded: float = ROUNDED,
-    integers: IntegerNetwork | None = None,
 ) -> ModelCode:
     """Return the statements of a model, with names that begin with `name`, if there is one.
 
-    With `integers` those are the network, and the statements are C alone.
-
-    Numbers are double where a float holds no dates and, without `integers`, where the network's are
-    and where a float rounds cells by more than `rounded`, in units of the column's spread.
+    Numbers are double where a float holds no dates, where the network's are, and where a float
+    rounds cells by more than `rounded`, in units of the column's spread.
 
     Raises: UsageError for preprocessing that has no form.
     """
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
     real, functions = real_of(model.mlp), Functions(Names({predict}))
-    if integers is not None:
-        real = "float"
-    elif _needs_double(model, rounded):
+    if _needs_double(model, rounded):
         real = "double"
     try:
         table = table_code(model, prefix, functions, real=real, trains=False)
@@ -148,7 +140,7 @@ def model_code(
         real = "double"  # for dates, and numbers beyond a float
         table = table_code(model, prefix, functions, real=real, trains=False)
     row, cells = _example(model)
-    answer = _answer(model, row, integers)
+    answer = _answer(model, row)
     names = _names(model)
     known = bool(np.isfinite(answer).all())
     inputs = model.mlp.in_dim
@@ -165,28 +157,22 @@ def model_code(
         body=prediction(forward, table.outputs, has_table=True),
         example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
     )
-    if integers is not None:
-        code = integers.code(network, functions, real)
-    else:
-        code = network_code(
-            model.mlp if model.members is None else model.networks,
-            name=network,
-            log_link=model.task.log_link,
-            shares=model.mean.weights.tolist(),
-            real=real,
-            functions=functions,
-        )
-    tolerance = 1e-3 if integers else 1e-4 if model.mlp.dtype == np.float32 else 1e-9
+    code = network_code(
+        model.mlp if model.members is None else model.networks,
+        name=network,
+        log_link=model.task.log_link,
+        shares=model.mean.weights.tolist(),
+        real=real,
+        functions=functions,
+    )
+    tolerance = 1e-4 if model.mlp.dtype == np.float32 else 1e-9
     return ModelCode(code, table, predict, text, (row, cells, answer), names, tolerance)
 
 
-def to_c(
-    model: Model | Network, name: str | None = None, integers: IntegerNetwork | None = None
-) -> tuple[bytes, Exported]:
+def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
     """Return a C file: a network from features to outputs, and a model from columns, too.
 
     With a `name` its functions and macros begin with it, and a header beside it declares them.
-    `integers` are the network of a model as whole numbers.
 
     Raises: UsageError for preprocessing that has no C form, or a name that is no C identifier.
     """
@@ -204,7 +190,7 @@ def to_c(
             "c", {"input": dtype}, {"output": dtype}, beside={".h": header.encode()} if name else {}
         )
         return export_c(model, name=predict).encode(), exported
-    code = model_code(model, name, integers=integers)
+    code = model_code(model, name)
     table, real = code.table, code.network.real
     text = f"{table.definitions}\n{code.text}"
     if np.isfinite(code.example[2]).all():
@@ -220,30 +206,6 @@ def to_c(
     file = c_file(code.network, text)
     return file.encode(), Exported(
         "c", kinds, outputs, beside={".h": header.encode()} if name else {}
-    )
-
-
-def int8_report(
-    model: Model, integers: IntegerNetwork, table: Table, source: str, real: str
-) -> Int8Report:
-    """Return what `integers` err on a table, and what the `source` with them and `real` needs."""
-    features, task = model.features(table), model.task
-    ours, theirs = model.forward(features), integers.outputs(features)
-    differences = np.abs(task.predicted_numbers(ours) - task.predicted_numbers(theirs))
-    if isinstance(task, Regression):
-        apart, same = dict(zip(task.column_names, differences.T, strict=True)), None
-    else:
-        apart = {"probabilities": differences}
-        same = float(np.mean(task.predict(ours) == task.predict(theirs)))
-    size = 4 if real == "float" else 8
-    return Int8Report(
-        {name: float(a.mean()) for name, a in apart.items()},
-        {name: float(a.max()) for name, a in apart.items()},
-        len(features),
-        same,
-        constant_bytes(source),
-        avr_flash_bytes(source),
-        size * (model.mlp.in_dim + task.outputs) + 2 * sum(integers.widths),
     )
 
 
@@ -287,12 +249,10 @@ def _example(model: Model) -> tuple[dict[str, Any], list[float]]:
     return row, cells
 
 
-def _answer(model: Model, row: dict[str, Any], integers: IntegerNetwork | None) -> Array:
+def _answer(model: Model, row: dict[str, Any]) -> Array:
     """Return what the model predicts for a row, in the order of the C function."""
     try:
         output = model.outputs(row)
-        if integers is not None:
-            output = integers.outputs(model.features(model.table(row)))
     except DataError:  # a usual cell is beyond what the reader takes: there is no example
         return np.full(len(_names(model)), np.nan)
     answer: Array = model.task.predicted_numbers(output)[0]

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,19 +28,18 @@ NODE_SECONDS = 600.0
 
 DRIVER = """\
 import { readFileSync, writeFileSync } from "node:fs";
-import { predict } from "./MODULE";
+import { predict } from "./module.mjs";
 const rows = JSON.parse(readFileSync("rows.json"));
 writeFileSync("answers.json", JSON.stringify(rows.map((row) => predict(row))));
 """
 
 
 def verified(
-    files: Mapping[str, bytes], model: Model | Network, rows: Table | None, exported: Exported
+    module: bytes, model: Model | Network, rows: Table | None, exported: Exported
 ) -> Exported:
     """Return `exported` with the largest difference between a module and our own predictions.
 
-    `files` are by name, the module last; `rows` are made up if they are None.  Without Node there
-    is no difference.
+    `rows` are made up if they are None.  Without Node there is no difference.
 
     Raises: NumericalError if it exceeds `EXPORT_TOLERANCE`, or Node cannot run the module.
     """
@@ -51,32 +49,29 @@ def verified(
     if isinstance(model, Network):
         x = np.random.default_rng(0).standard_normal((RANDOM_ROWS, *model.in_shape))
         x = x.reshape(RANDOM_ROWS, -1).astype(np.float32).astype(np.float64)
-        answers = run_node(files, x.tolist())
+        answers = run_node(module, x.tolist())
         ours = model.predict(x.reshape(RANDOM_ROWS, *model.in_shape).astype(model.dtype))
         difference = largest_error(np.array(answers), ours)
         count = RANDOM_ROWS
     else:
         table = probe_table(model.preprocessor) if rows is None or made_up else rows
-        answers = run_node(files, row_objects(model.preprocessor, table))
+        answers = run_node(module, row_objects(model.preprocessor, table))
         difference = largest_difference(model, table, _outputs(model, answers))
         count = table.n_rows
     which = f"{plural(count, 'made-up row' if made_up else 'held-out row')} in Node"
     return replace(exported, difference=checked(difference, "Node"), compared=which)
 
 
-def run_node(files: Mapping[str, bytes], rows: list[Any]) -> list[Any]:
-    """Return what ``predict`` of the module, the last of the files, returns for each of the rows.
+def run_node(module: bytes, rows: list[Any]) -> list[Any]:
+    """Return what ``predict`` of a module returns for each of the rows.
 
     Raises: NumericalError if Node fails.
     """
     with TemporaryDirectory(prefix="mlpengine-") as directory:
         folder = Path(directory)
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-        last, module = [*files][-1], "module.mjs"  # whose suffix tells Node what it is
-        (folder / last).rename(folder / module)
+        (folder / "module.mjs").write_bytes(module)
         (folder / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-        (folder / "driver.mjs").write_text(DRIVER.replace("MODULE", module), encoding="utf-8")
+        (folder / "driver.mjs").write_text(DRIVER, encoding="utf-8")
         done = subprocess.run(
             ["node", "driver.mjs"],
             check=False, cwd=folder, capture_output=True, text=True, timeout=NODE_SECONDS,

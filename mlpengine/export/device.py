@@ -15,7 +15,6 @@ from mlpengine.backends.scalar.text import identifier
 from mlpengine.core.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
-from mlpengine.export._device_flash import flash_bytes
 from mlpengine.export._device_test import self_test
 from mlpengine.export._package import (
     Package,
@@ -43,7 +42,6 @@ class DeviceFiles:
         others: paths of what a library has beside them: its manifest, and a sketch.
         state: bytes of a state, in RAM.
         scratch: bytes of stack of a training step or a prediction, beside 512 for registers.
-        flash: estimated bytes of code and constants by processor, without libm; none for double.
         title: what is trained, in a line.
     """
 
@@ -53,7 +51,6 @@ class DeviceFiles:
     others: tuple[Path, ...]
     state: int
     scratch: int
-    flash: dict[str, int]
     title: str
 
 
@@ -109,7 +106,7 @@ def export_training(
     text, name, title = source(step), step.name, network_title(step)
     src, extras = ("src/", "extras/") if package else ("", "")
     texts = {
-        f"{src}{name}.h": header(step, text),
+        f"{src}{name}.h": header(step),
         f"{extras}{name}_test.c": self_test(step),
         f"{src}{name}.c": text,
     }
@@ -125,7 +122,6 @@ def export_training(
         tuple(others),
         reals(step) * size + counters,
         scratch(step) * size,
-        flash_bytes(text) if real == "float" else {},
         title,
     )
 

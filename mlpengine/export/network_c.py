@@ -28,24 +28,16 @@ FILE = """\
 /* {title}
 
    void {name}(const {real} *input, {real} *output): input has {in_dim} numbers, output {out_dim}.
-   Plain C99; {include}
+   Plain C99; compile it with any C compiler and link the mathematics library. */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #define {upper}_REAL {real}
 #define {upper}_DOUBLE {double}
 {mathematics}
 {body}"""
-
-WITH_LIBRARY = """\
-compile it with any C compiler and link the mathematics library. */
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>"""
-FREESTANDING = """\
-it needs no library but memcpy. */
-#include <stddef.h>
-#include <stdint.h>
-void *memcpy(void *to, const void *from, size_t bytes);"""
 
 NETWORK_FUNCTION = """\
 {static}void {name}({argument}const real *input, real *output)
@@ -188,8 +180,8 @@ def export_c(networks: Network | Sequence[Network], **options: Any) -> str:
     return c_file(network_code(networks, **options))
 
 
-def c_file(code: NetworkCode, text: str = "", *, libm: bool = True) -> str:
-    """Return a whole C file; `text` follows the network, `libm` as in `mathematics`."""
+def c_file(code: NetworkCode, text: str = "") -> str:
+    """Return a whole C file; `text` follows the network."""
     body, upper = code.text + text, code.name.upper()
     return FILE.format(
         title=code.title,
@@ -199,8 +191,7 @@ def c_file(code: NetworkCode, text: str = "", *, libm: bool = True) -> str:
         double=int(code.real == "double"),
         in_dim=code.in_dim,
         out_dim=code.out_dim,
-        include=WITH_LIBRARY if libm else FREESTANDING,
-        mathematics=mathematics(body, upper, libm=libm),
+        mathematics=mathematics(body, upper, libm=True),
         body=body,
     )
 

@@ -46,7 +46,7 @@ BOUND_AT_ONCE = 8
 
 _BOUND = (
     *("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound"),
-    *("_moments", "_give_back"),
+    "_moments",
 )
 """Attributes that a copy makes for itself."""
 
@@ -141,7 +141,7 @@ class Optimizer(ABC):
 
     __slots__ = (  # so that a mistyped ``optimizer.learning_rate = 0.1`` is an error
         *("_blocks", "_bound", "_carried", "_cells", "_constants", "_flushes", "_formulas"),
-        *("_frozen", "_give_back", "_hyper", "_hyper_values", "_keeps", "_largest_lr", "_lr"),
+        *("_frozen", "_hyper", "_hyper_values", "_keeps", "_largest_lr", "_lr"),
         *("_masks", "_moments", "_signed", "_squares", "_steps", "_where", "_work", "carried"),
         *("current_lr", "decay_biases", "decay_schedule", "flush_every", "groups", "params"),
         *("ranges", "schedule", "weight_decay"),
@@ -201,7 +201,6 @@ class Optimizer(ABC):
         self.schedule, self.decay_schedule = schedule, decay_schedule
         self.scheduled_decay(0)  # which checks the schedule
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
-        self._give_back: Call | None = None
         self._moments: dict[str, Array] = {
             name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
         }
@@ -262,25 +261,13 @@ class Optimizer(ABC):
         moments = state.pop("moments")
         for name, value in state.items():
             setattr(self, name, value)
-        self._give_back = None
         self._moments = {name: aligned(moment) for name, moment in moments.items()}
         self._bind_buffers()
 
     @property
     def moments(self) -> dict[str, Array]:
         """Flat vectors by name, which may be read and written between steps."""
-        self.take_moments_back()
         return self._moments
-
-    def lend_moments(self, give_back: Call) -> None:
-        """Let another backend change copies of the moments; `give_back` copies them back."""
-        self._give_back = give_back
-
-    def take_moments_back(self) -> None:
-        """End the lending of the moments; called before they are read or written."""
-        if self._give_back is not None:
-            give_back, self._give_back = self._give_back, None
-            give_back()
 
     @property
     def steps(self) -> int:
@@ -404,7 +391,6 @@ class Optimizer(ABC):
 
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
-        self.take_moments_back()
         steps = self._steps
         if steps and steps % self.flush_every == 0:
             for run in self._flushes:

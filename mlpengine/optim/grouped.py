@@ -47,7 +47,6 @@ class GroupedOptimizer(Optimizer):
         self._largest_lr = min(limit / max(1.0, rates[group]) for group, limit in limits.items())
         self.lr = first.lr
         self._steps, self.current_lr = first.steps, first.current_lr
-        self._give_back: Call | None = None
         self._frozen = self.params.frozen
         self.flush_every = min(part.flush_every for part in self._parts.values())
         self.carried = np.hstack([part.carried for part in self._parts.values()])
@@ -85,7 +84,6 @@ class GroupedOptimizer(Optimizer):
         return [self.advance, *(call for calls in each for call in calls)]
 
     def advance(self) -> None:
-        self.take_moments_back()
         steps = self._steps
         for part in self._parts.values():
             part._steps = steps

@@ -28,8 +28,6 @@ LINEAR: Kind = "linear"
 """The kind that is not trained by steps: its weights of least loss are computed."""
 
 Action: TypeAlias = Literal["stop", "skip"]
-Reduce: TypeAlias = Literal["tree", "fast"]
-"""How ranks add their gradients: in the order of the tree, or in the order that MPI chooses."""
 
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
@@ -88,7 +86,6 @@ class TrainingSettings(Checked):
         freeze: Layers that are not trained: 0 is the first, -1 the last.
         shards: Parts of a batch whose gradients are added: a power of two, and a multiple of the
             ranks under mpiexec.
-        reduce: How ranks add gradients; tree: the same bits for any number of ranks.
         clip_norm: Largest global gradient norm, or another rule for large gradients.
         on_nonfinite: What to do at a step whose loss or gradient is not finite.
         nonfinite_limit: Steps that may be skipped in a run.
@@ -113,7 +110,6 @@ class TrainingSettings(Checked):
     metrics: tuple[str, ...] = ()
     freeze: tuple[int, ...] = ()
     shards: Count = 1
-    reduce: Reduce = "tree"
     clip_norm: Positive | Clip | None = None
     on_nonfinite: Action = "stop"
     nonfinite_limit: Count = 10

@@ -13,7 +13,6 @@ from mlpengine.core.spec import Array, Call
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
-from mlpengine.optim import Optimizer
 from mlpengine.step.checks import advice_on_x, advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
@@ -53,16 +52,6 @@ class BoundStep(Uncopyable):
             return None
         program = self.fused or self.program
         return program if program is not None and program.computes_outputs else None
-
-    @property
-    def fused_steps(self) -> "Executor | None":
-        """What makes many whole steps in one call, each on rows that it gathers, or None."""
-        return self.fused
-
-    def prepare_fused_steps(self, optimizer: Optimizer) -> bool:
-        """Return whether `fused_steps` can run, which changes the moments of the optimizer."""
-        optimizer.take_moments_back()
-        return self.fused_steps is not None
 
     @property
     def value(self) -> float:

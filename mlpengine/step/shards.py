@@ -22,19 +22,16 @@ from mlpengine.core.wording import plural
 from mlpengine.nn.gradients import GradientMemory, Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
-from mlpengine.optim import Optimizer
-from mlpengine.settings.training import Reduce
 from mlpengine.step.bound_step import BoundStep, StepData
 from mlpengine.step.fault import Fault
 from mlpengine.step.ranks import Ranks
-from mlpengine.step.shared_update import SharedUpdate, share_update
 from mlpengine.tape.flat import Flat
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
-TAIL = 8
-"""Numbers in float64 that follow a gradient: what else is added over all shards."""
+TAIL_BYTES = ALIGNMENT
+"""Bytes of the numbers in float64 that follow a gradient: what else is added over all shards."""
 
 LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
 """Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
@@ -68,14 +65,11 @@ class Shards:
 
     Args:
         count: number of shards of a batch, over all ranks.
-        compiled: whether the steps are to be machine code.
         make: returns a scratch for that number of rows.
 
     Attributes:
         total: (parameters,), the gradient of a batch.
-        tail: (TAIL,), what is added over all shards besides the gradients.
-        shared: the memory of the gradients that the other ranks map, or None.
-        update: norm, clipping and update as machine code, or None; and its optimizer.
+        tail: (TAIL_BYTES / 8,) of float64, what is added over all shards besides the gradients.
         scratches, grads: of each shard of this rank.  The gradients of number k are in row
             ``popcount(k)`` of a block of partial sums: two sums are added as soon as both are
             complete, and the total is in row 0.
@@ -89,30 +83,25 @@ class Shards:
         batch_size: int,
         count: int,
         ranks: Ranks | None,
-        reduce: Reduce,
-        compiled: bool,
         *,
         make: Callable[[int], Scratch],
     ) -> None:
         size = ranks.size if ranks else 1
         if problem := shards_problem(count, batch_size, size):
             raise UsageError(f"training step: shards {problem}")
-        self._settings = mlp, batch_size, count, ranks, reduce, compiled
+        self._settings = mlp, batch_size, count, ranks
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        itemsize = mlp.dtype.itemsize
-        line = ALIGNMENT // itemsize
-        body = -(-len(mlp.params) // line) * line
-        shape = here.bit_length(), body + TAIL * 8 // itemsize
-        maps = ranks if reduce == "tree" else None
-        self.shared = maps.block(shape, mlp.dtype, compiled=compiled) if maps else None
-        block = np.zeros(shape, mlp.dtype) if self.shared is None else self.shared.array
-        self._block, tails = block, block[:, body:].view(np.float64)
-        self._sums = [*zip(block[:, :body], tails, strict=True)]
-        flats = [Flat(mlp.params.specs) for _ in block]
+        # a row is the gradient, zeros, and the tail; each rank adds a part of it, of whole lines
+        line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
+        length = -(-(len(mlp.params) + tail) // line) * line
+        self._block = np.zeros((here.bit_length(), length), mlp.dtype)
+        bodies, tails = self._block[:, :-tail], self._block[:, -tail:].view(np.float64)
+        self._sums = [*zip(bodies, tails, strict=True)]
+        flats = [Flat(mlp.params.specs) for _ in self._block]
         for row, flat in enumerate(flats):
-            flat.move_to(block, row)
+            flat.move_to(self._block, row)
         self.total: Array = flats[0].flat
         self.tail: Array = tails[0]
         mlp.rng.rows = batch_size
@@ -128,16 +117,7 @@ class Shards:
             Gradients(mlp, rows, memory=GradientMemory(flats[k.bit_count()], d_output, None))
             for k, d_output in enumerate(d_outputs)
         ]
-        self.update: Executor | None = None
-        self.optimizer: Optimizer | None = None
-        self._shared_update: SharedUpdate | None = None
-        self._is_decided = self.shared is None
-        self._programs: list[tuple[int, Executor]] = []
-        self._reduction: Call | None = None
-        if ranks is not None:
-            self._reduction = ranks.reduction(
-                block[0], tails[0], fast=reduce == "fast", block=self.shared
-            )
+        self._add_ranks = ranks.sum(self._block[0], TAIL_BYTES) if ranks else None
 
     def bind(
         self,
@@ -165,16 +145,13 @@ class Shards:
             else:
                 calls = [call(body.fill, 0), call(tail.fill, 0)]
             groups.append((rows.start, [*calls, *self._sums_after(k)]))
-        if batch == self._settings[1]:
-            programs = [(rows.start, part.program) for rows, part in parts]
-            self._programs = [(n, p) for n, p in programs if p is not None]
         first = parts[0][1] if parts else build(self.scratches[0], self.grads[0])
         return BoundShards(
             first.scratch,
             first.grads,
             first.loss,
             update=update,
-            calls=(call(self._add_up, groups, update),),
+            calls=(call(self._add_up, groups),),
             batch=batch,
             shards=self,
             parts=tuple(parts),
@@ -188,15 +165,13 @@ class Shards:
                 yield call(np.add, one, other, one)
             k, row = k >> 1, row - 1
 
-    def _add_up(
-        self, groups: Sequence[tuple[int, Sequence[Call]]], update: "Executor | None"
-    ) -> None:
+    def _add_up(self, groups: Sequence[tuple[int, Sequence[Call]]]) -> None:
         """Compute the sum of this rank's shards, and add those of all ranks.
 
-        `groups` are the calls for each shard, with the first row of the shard; `update` follows.
+        `groups` are the calls for each shard, with the first row of the shard.
         Raises: on every rank, the error of the lowest rank that has one.
         """
-        ranks, tail, error, first, rng = self.ranks, self._sums[0][1], None, 0, self._rng
+        ranks, tail, error, first, rng = self.ranks, self.tail, None, 0, self._rng
         step = rng.step if rng else 0
         try:
             for start, calls in groups:
@@ -208,64 +183,19 @@ class Shards:
             error = type(caught)(f"{caught}, counted from row {first} of the batch")
         if rng:
             rng.row = 0
-        if ranks is None or self._reduction is None:
+        if ranks is None or self._add_ranks is None:
             if error is not None:
                 raise error
             return
+        # an error and a wish to stop travel with the gradients, so that all ranks act alike
         tail[FAILURES_PLACE], tail[STOPS_PLACE] = error is not None, ranks.wants_stop
-        shared = self._share_update(ranks, update)
-        if shared is None:
-            self._reduction()
-        else:
-            shared.add()
-            tail = shared.tail
-        self.tail = tail
-        _, failures, stops, *_ = tail.tolist()
-        ranks.stops = stops > 0
-        if failures:
+        self._add_ranks()
+        ranks.stops = tail.item(STOPS_PLACE) > 0
+        if tail.item(FAILURES_PLACE):
             raise ranks.first(error) or RunError("ranks: a shard must not fail")
-
-    def _share_update(self, ranks: Ranks, update: "Executor | None") -> SharedUpdate | None:
-        """Return the update if the ranks share it out; they agree on that at the first step."""
-        if not self._is_decided and self.shared is not None and self.optimizer is not None:
-            size, self._is_decided = self._sums[0][0].size, True
-            rows = [(one[0], one[0, size:].view(np.float64)) for one in ranks.map_all(self.shared)]
-            given = ranks, self.update, self.optimizer, rows, self.total
-            self._shared_update = shared = share_update(*given)
-            if shared is not None and self._has_programs:
-                drawn = self._rng.state if self._rng else None
-                sizes = {"batch": self._settings[1], "stride": self._block.shape[1]}
-                shared.take_shards(self._programs, **sizes, drawn=drawn)
-        return self._shared_update if update is not None else None
-
-    @property
-    def _has_programs(self) -> bool:
-        """Whether every shard of a whole batch is one program."""
-        return len(self._programs) == len(self.scratches)
-
-    @property
-    def fused_steps(self) -> "Executor | None":
-        """The update, if it can compute the gradients of a whole batch, too."""
-        return self.update if self.shared is not None and self._has_programs else None
-
-    def prepare_fused_steps(self) -> bool:
-        """Return whether `fused_steps` can run; the ranks agree on that at the first step."""
-        if self.fused_steps is None or self.ranks is None:
-            return False
-        shared = self._share_update(self.ranks, self.update)
-        if shared is not None:
-            shared.lend_moments()
-            self.tail = shared.tail
-        return shared is not None
-
-    def read_total(self) -> None:
-        """Copy to `total` what other ranks have added."""
-        if self._shared_update is not None:
-            self._shared_update.read_total()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings and the contents of all buffers; a copy is bound anew."""
-        self.read_total()
         return {
             "settings": self._settings,
             "scratches": [copy(scratch) for scratch in self.scratches],
@@ -300,13 +230,6 @@ class BoundShards(BoundStep):
     @property
     def forward(self) -> "Executor | None":
         return self.parts[0][1].forward if self.parts else None
-
-    @property
-    def fused_steps(self) -> "Executor | None":
-        return self.shards.fused_steps
-
-    def prepare_fused_steps(self, optimizer: Optimizer) -> bool:
-        return self.shards.prepare_fused_steps()
 
     @property
     def value(self) -> float:

@@ -75,11 +75,8 @@ class StepBuilder:
     ) -> BoundStep:
         if isinstance(buffers, Shards):
             shard = partial(self._gradients, mean_rows=rows, compiled=compiled)
-            if compiled and buffers.update is None:
-                shared = buffers.shared is not None
-                buffers.update = self._update(buffers.total, ranks=shared)
-                buffers.optimizer = self.optimizer
-            return buffers.bind(rows, shard, buffers.update if compiled else None)
+            update = self._update(buffers.total, whole) if compiled else None
+            return buffers.bind(rows, shard, update)
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         parts = self._parts(scratch, grads, rows, whole)
         if compiled and (fused := self._fused(parts, whole)):
@@ -87,7 +84,7 @@ class StepBuilder:
         bound = self._with_calls(parts, compiled=compiled)
         if not compiled:
             return bound
-        return replace(bound, update=whole.update if whole else self._update(grads.flat))
+        return replace(bound, update=self._update(grads.flat, whole))
 
     def _gradients(
         self, scratch: Scratch, grads: Gradients, *, mean_rows: int, compiled: bool
@@ -152,9 +149,11 @@ class StepBuilder:
         gathered = parts.gathered
         return self._with_update(parts.compile, parts.instructions, grads.flat, gathered=gathered)
 
-    def _update(self, grads: Array, *, ranks: bool = False) -> Executor | None:
+    def _update(self, grads: Array, whole: BoundStep | None) -> Executor | None:
         """Return norm, clipping and update alone, or None if they have no compiled rule."""
-        build = partial(compile_program, dtype=grads.dtype, batch=1, ranks=ranks)
+        if whole is not None:
+            return whole.update
+        build = partial(compile_program, dtype=grads.dtype, batch=1)
         return self._with_update(build, (), grads)
 
     def _with_update(

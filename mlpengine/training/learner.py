@@ -156,8 +156,6 @@ class Learner(Uncopyable):
         """Go on with the weights of the last step."""
         self.step.mlp.params.flat[...] = self._last_weights().flat
         self._last = None
-        if ranks := self.step.ranks:
-            self.may_skip = all(ranks.of_all(self.may_skip and self.fused_steps is not None))
 
     def run_epoch(self) -> bool:
         """Make the next epoch, or the remaining steps of one; return whether it is complete.

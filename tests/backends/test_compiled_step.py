@@ -3,7 +3,6 @@
 import ctypes
 import re
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +36,7 @@ from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import FormulaLoss, MeanAbsoluteError
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
-from mlpengine.step import shards
 from mlpengine.step.auto_backend import choose_backend, seconds_to_compile
-from mlpengine.step.shared_update import RanksOfCall, ShardOfCall, TableOfCall
 from mlpengine.training.trainer import front_of, make_network
 
 STEPS = 6
@@ -585,21 +582,11 @@ def test_a_processor_may_read_columns_in_place_of_panels(sizes, threads, monkeyp
 
 
 def test_c_and_python_mean_the_same():
-    """How a step ended, and the records that a call carries."""
+    """How a step ended, and what a call carries."""
     text = CASES[0].step("compiled").emit_c()
     names = re.search(r"enum \{ (FINISHED[\w, ]+) \};", text)[1].split(", ")
     assert [getattr(executor, name) for name in names] == list(range(len(names)))
     assert fields_of("call", text) == list(executor.CallStruct._fields_)
-    text = files("mlpengine.backends.compiled").joinpath("ranks.h").read_text()
-    for name, record in (
-        ("ranks", RanksOfCall),
-        ("shard", ShardOfCall),
-        ("table", TableOfCall),
-    ):
-        assert fields_of(name, text) == list(record._fields_)
-    (numbers,) = re.findall(r"enum \{ ([\w, ]+) \};", text)
-    names = [f"{name.removeprefix('TAIL_')}_PLACE" for name in numbers.split(", ")]
-    assert [getattr(shards, name) for name in names] == list(range(len(names)))
 
 
 def fields_of(name, text):

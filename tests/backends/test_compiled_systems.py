@@ -82,10 +82,10 @@ def program(name, threads, target):
         return make_source(*args, **{**options, "target": target, "threads": threads}).text
 
 
-def update_of_ranks(name, target):
-    """Return the C text of a case's update alone, which ranks of one machine share out."""
+def update_alone(name, target):
+    """Return the C text of a case's update alone, as shards and split steps have it."""
     _, options = arguments(name)
-    alone = {"target": target, "threads": 1, "batch": 1, "gathered": (), "ranks": True}
+    alone = {"target": target, "threads": 1, "batch": 1, "gathered": ()}
     return make_source((), **{**options, **alone}).text
 
 
@@ -177,10 +177,9 @@ def test_the_compiler_of_this_machine_optimizes_without_warnings(target, tmp_pat
 
 @pytest.mark.parametrize("system", [system for system in SYSTEMS if "linux" in system])
 @pytest.mark.parametrize("name", ["recipe of doubles", "percentile clip"])
-def test_updates_of_ranks_compile_without_warnings(system, name, tmp_path):
-    """Only Linux has the memory that they share."""
+def test_updates_alone_compile_without_warnings(system, name, tmp_path):
     target = targets(system)[0]
-    assert complaints(target, update_of_ranks(name, target), tmp_path, *OF_ZIG)[0] == ""
+    assert complaints(target, update_alone(name, target), tmp_path, *OF_ZIG)[0] == ""
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

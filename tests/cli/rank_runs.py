@@ -5,7 +5,6 @@ Several runs in one process, which is faster than a process for each.
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
@@ -17,36 +16,43 @@ import numpy as np
 
 from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
-from mlpengine.core.errors import NumericalError, RunError, UsageError
+from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
-from mlpengine.step import ranks
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import TrainingStep
 from mlpengine.training import run_directory
 from mlpengine.training.trainer import Trainer
-from mlpengine_cli import launcher
+from mlpengine_cli import ranks as rank_commands
 from mlpengine_cli.main import main, run
 
 
-def apart(config: str, *threads: str) -> int:
-    """Train as ranks on several machines do, which cannot map each other's memory."""
-    plain = ranks.map_block
-    ranks.map_block = lambda *_: None
-    try:
-        return bits(config, *threads, name=f"{config}-apart")
-    finally:
-        ranks.map_block = plain
-
-
-def bits(config: str, *threads: str, name: str = "") -> int:
+def bits(config: str, *threads: str) -> int:
     """Train with these numbers of threads, which the test lets small networks take."""
     emitter.STEP_TERMS_PER_THREAD = 1
     Ranks.share_of_cores = lambda ranks: 2
     size = os.environ.get("PMI_SIZE", "1")
     return max(
-        run(["train", f"{config}.yaml", "-q", "-o", f"{name or config}-{size}-{n}", *override(n)])
+        run(["train", f"{config}.yaml", "-q", "-o", f"{config}-{size}-{n}", *override(n)])
         for n in threads
     )
+
+
+def world() -> Ranks | None:
+    """Return the ranks, or None for a process of its own."""
+    if "PMI_SIZE" not in os.environ:
+        return None
+    from mpi4py import MPI
+
+    return Ranks(MPI.COMM_WORLD)
+
+
+def tell(ranks: Ranks | None, name: str, results: list[object]) -> None:
+    """Print results once; every rank must have them."""
+    text = f"{name}: {' '.join(map(str, results))}"
+    if ranks is not None:
+        assert not ranks.difference({"results": text})
+    if ranks is None or ranks.rank == 0:
+        print(text)
 
 
 def estimator() -> int:
@@ -55,11 +61,8 @@ def estimator() -> int:
 
     from mlpengine.estimators import MlpRegressor
 
-    comm = None
-    if "PMI_SIZE" in os.environ:
-        from mpi4py import MPI
-
-        comm = MPI.COMM_WORLD
+    ranks = world()
+    comm = ranks.comm if ranks else None
     rows = np.random.default_rng(0).standard_normal((90, 4))
     for options in ({"shards": 2}, {"folds": 3, "importances": True}):
         given = {"epochs": 4, "random_state": 0, "early_stopping": True, "patience": 1, **options}
@@ -70,10 +73,7 @@ def estimator() -> int:
             *(model.verdicts_, model.predict(rows[:2, :3]).tolist()),
             *getattr(model, "feature_importances_", ()),
         ]
-        everywhere = [fitted] if comm is None else comm.allgather(fitted)
-        assert [str(one) for one in everywhere] == [str(fitted)] * len(everywhere)
-        if comm is None or comm.rank == 0:
-            print("estimator:", *fitted)
+        tell(ranks, "estimator", fitted)
     if comm is None:
         return 0
     other = MlpRegressor((5,), comm=comm, folds=3, random_state=comm.rank)
@@ -94,26 +94,20 @@ CLIPS = {
 
 
 def updates() -> int:
-    """Make steps whose update ranks share out, and print everything that they change."""
-    comm = None
-    if "PMI_SIZE" in os.environ:
-        from mpi4py import MPI
-
-        comm = MPI.COMM_WORLD
+    """Make compiled steps, and print everything that they change."""
+    ranks = world()
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((64, 40), "f4"), rng.integers(0, 5, 64)
     order = rng.permutation(64 * 6) % 60
     order[-50] = 60  # which is wrong: row 14 of the last batch
     for name, (clip, kind) in CLIPS.items():
-        mlp = Mlp([40, 300, 30, 5], seed=0, dropout=0.1)  # three chunks: one of four ranks has none
+        mlp = Mlp([40, 300, 30, 5], seed=0, dropout=0.1)
         optimizer = kind(mlp, lr=0.003, weight_decay=0.1)
-        options = {"backend": "compiled", "shards": 4, "comm": comm, "clip_norm": clip}
+        options = {"backend": "compiled", "shards": 4, "ranks": ranks, "clip_norm": clip}
         step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 64, **options)
         assert step(x, y) == step.loss_value
-        assert bool(step.bound(64).update.call.ranks) == (comm is not None)
         done = [step(x[:3], y[:3]), step(x, y), step.grad_norm, step.clipped_norm]
-        if comm is None or comm.rank == 0:  # others go on meanwhile
-            done += hashes(step.grads.flat, *optimizer.moments.values())
+        done += hashes(step.grads.flat, *optimizer.moments.values())
         step(x, y)
         for moment in optimizer.moments.values():
             moment *= 0.5
@@ -124,7 +118,7 @@ def updates() -> int:
         except NumericalError as error:
             done.append(str(error))
         copy = deepcopy(step)
-        losses, norms = in_one_call(step, x, y, order)
+        losses, norms = step.run_many(x, y, order)
         done += [*losses, *norms, step.loss_value, step.clipped_norm, *hashes(step.grads.flat)]
         mlp.params.flat *= 0.9  # which the next call takes over
         try:
@@ -133,10 +127,7 @@ def updates() -> int:
             done += [str(error), optimizer.steps]
         done += [step(x, y), copy(x, y), step(x, y), *hashes(mlp.params.flat, step.grads.flat)]
         done += hashes(*optimizer.moments.values(), optimizer.carried, copy.mlp.params.flat)
-        everywhere = [done[-5:]] if comm is None else comm.allgather(done[-5:])
-        assert everywhere == [done[-5:]] * len(everywhere)
-        if comm is None or comm.rank == 0:
-            print(f"update {name}:", *done)
+        tell(ranks, f"update {name}", done)
     return 0
 
 
@@ -149,66 +140,16 @@ def networks() -> int:
     sys.path.append(str(Path(__file__).parents[1]))
     from own_networks import data, make_step, part
 
-    comm = None
-    if "PMI_SIZE" in os.environ:
-        from mpi4py import MPI
-
-        comm = MPI.COMM_WORLD
+    ranks = world()
     for name in ("residual with dropout", "gated", "convolution", "two tables"):
         x, y = data(name, 48)
         first, order = slice(3), np.random.default_rng(0).permutation(48)
         for backend in ("numpy", "compiled") if name in COMPILED else ("numpy",):
-            step = make_step(name, backend=backend, shards=4, comm=comm)
+            step = make_step(name, backend=backend, shards=4, ranks=ranks)
             losses, norms = step.run_many(x, y, order)
             done = [*losses, *norms, step(part(x, first), part(y, first))]
             done += hashes(step.mlp.params.flat)
-            everywhere = [done] if comm is None else comm.allgather(done)
-            assert everywhere == [done] * len(everywhere)
-            if comm is None or comm.rank == 0:
-                print(f"network {name}, {backend}:", *done)
-    return 0
-
-
-def in_one_call(step: TrainingStep, *data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Make many steps; ranks that share out the update make none of them alone."""
-    if step.ranks is not None:
-        step.run = None
-    results = step.run_many(*data)
-    vars(step).pop("run", None)
-    return results
-
-
-def lost() -> int:
-    """Print what rank 0 raises where the process of rank 1 has ended.
-
-    The launcher would end rank 0, too; so another process ends, which rank 0 takes for rank 1.
-    """
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD
-    x, y = np.ones((64, 40), "f4"), np.zeros(64, np.int64)
-    mlp = Mlp([40, 300, 30, 5], seed=0, dropout=0.1)  # a program of `updates`
-    options = {"backend": "compiled", "shards": 4, "comm": comm}
-    optimizer = AdamW(mlp, lr=0.003, weight_decay=0.1)
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), optimizer, 64, **options)
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
-    ) as other:
-        if comm.rank == 1:
-            plain, os.getpid = os.getpid, lambda: other.pid
-        step(x, y)
-        if comm.rank == 1:
-            os.getpid = plain
-    if comm.rank == 1:
-        comm.recv()
-        return 0
-    before = mlp.params.flat.copy()
-    for work in (lambda: step.run_many(x, y, np.tile(np.arange(64), 8)), lambda: step(x, y)):
-        try:
-            work()
-        except RunError as error:
-            print(error, np.array_equal(before, mlp.params.flat))
-    comm.send(None, 1)
+            tell(ranks, f"network {name}, {backend}", done)
     return 0
 
 
@@ -256,29 +197,6 @@ def killed(*arguments: str) -> int:
     return from_step_9(lambda: os.kill(os.getpid(), signal.SIGKILL), *arguments)
 
 
-def killed_in_a_call(*arguments: str) -> int:
-    """Train, and kill rank 1 in the middle of a call of many steps.
-
-    Rank 0 makes some of the steps; rank 1 can only wait in the next one, and rank 0 notices.
-    """
-    from mpi4py import MPI
-
-    comm, plain = MPI.COMM_WORLD, TrainingStep.make_fused_steps
-    other = comm.allgather(os.getpid())[1]
-
-    def make_fused_steps(self, bound, data, order, losses, norms, *limit):
-        if comm.rank == 0 and self.optimizer.steps and len(losses) > 2:
-            assert plain(self, bound, data, order, losses[:2], norms[:2], *limit) == 2
-            os.kill(other, signal.SIGKILL)
-        return plain(self, bound, data, order, losses, norms, *limit)
-
-    TrainingStep.make_fused_steps = make_fused_steps
-    try:
-        return run(["train", *arguments])
-    finally:
-        TrainingStep.make_fused_steps = plain
-
-
 def stopped(*arguments: str) -> int:
     """Train, and send SIGTERM to rank 1 alone."""
     return from_step_9(lambda: signal.raise_signal(signal.SIGTERM), *arguments)
@@ -317,7 +235,7 @@ def first_of_all(how: str) -> int:
     if os.environ["PMI_RANK"] == "1":
         END_EARLY[how](arguments)
     elif how == "ends before our code":
-        launcher.START_SECONDS = 1
+        rank_commands.START_SECONDS = 1
     main(arguments)
 
 

@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -12,8 +11,7 @@ import pytest
 
 from mlpengine import Sgd, distill, fit, load
 from mlpengine.backends.compiled.target import compiler_command
-from mlpengine.core.errors import CompileError, UsageError
-from mlpengine.export import RowCost, row_cost
+from mlpengine.core.errors import UsageError
 from mlpengine.export.device import export_training
 from mlpengine.training.transfer import TransferSet
 
@@ -89,8 +87,6 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
     assert "is one network of 33 parameters, so there is nothing to distill unless" in single.err
     assert "write --hidden 7, say" in single.err  # 4 parameters for each unit and one more
     residual = ("--set", "model.network=residual")
-    sized = mlpengine("distill", "t", "--budget", "1s", "-o", "refused", *residual)
-    assert "budget and flash choose the sizes of dense layers (got model.network: res" in sized.err
     sized = mlpengine("distill", "t", "--hidden", "8", "-o", "refused", *residual)
     assert "--hidden: model.hidden: residual does not have this" in sized.err
     small = ("--set", "model.width=3", "--set", "model.blocks=1", "--set", "model.expansion=1")
@@ -119,46 +115,6 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
     assert "there is no such file or data set" in missing.err
     for done in (changed, resumed, missing):
         assert "Traceback" not in done.err
-
-
-def test_the_size_may_follow_from_what_a_row_costs(mlpengine, monkeypatch):
-    train_teacher(mlpengine)
-    monkeypatch.setattr("mlpengine.config.sizing.LAYER_UNITS", (24, 4))
-    quick = ("--made", "0", "--set", "training.epochs=1")
-    done = mlpengine("distill", "t", "-o", "s", "--budget", "1s", "--flash", "5.5k", *quick)
-    assert done.code == 0, done.err
-    assert re.search(r"size: 4-4 takes [\d.e-]+ us a row and [\d,]+ bytes in C \(", done.err)
-    student = load("s")
-    # the weights alone of 24-24 are more than that
-    inputs, units, outputs = student.mlp.sizes[0], 24, student.mlp.sizes[-1]
-    assert 4 * (inputs * units + units * units + units * outputs) > 5_632
-    assert 4 * student.params.size < row_cost(student).flash <= 5_632
-
-
-def test_a_size_that_nothing_meets_is_said(mlpengine, monkeypatch):
-    train_teacher(mlpengine)
-    cost = RowCost(2.5e-7, 3_465, "cc for x86_64")
-    monkeypatch.setattr("mlpengine.config.sizing.row_cost", lambda _: cost)
-    smallest = "the smallest, 2-2 takes 0.25 us a row and 3,465 bytes in C (cc for x86_64)"
-    for given, message in (
-        (("--budget", "1ns"), f"no network fits into 0.001 us: with 60 features {smallest}"),
-        (("--flash", "3kB"), f"into 3,072 bytes of flash: with 60 features {smallest}"),
-        (("--budget", "10"), "a number above zero and its unit (ns, us, ms, s), such as 10us"),
-        (("--flash", "-3k"), "a number above zero and its unit (k, m), such as 16k (got '-3k')"),
-        (("--flash", "3k", "--hidden", "3"), "--hidden chooses the size, or --budget and"),
-    ):
-        refused = mlpengine("distill", "t", *given)
-        assert (refused.code, message in refused.err) == (2, True), refused.err
-    with pytest.raises(UsageError, match="no network fits into 1 us and 10 bytes"):
-        distill(frame_of(), "y", predict=by_formula, made=10, flash=10, budget=1e-6)
-
-
-def test_a_size_needs_a_compiler(monkeypatch):
-    monkeypatch.setenv("CC", "")
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("mlpengine.backends.compiled.target.find_spec", lambda _: None)
-    with pytest.raises(CompileError, match="a C compiler must be on PATH or named by"):
-        distill(frame_of(), "y", predict=by_formula, made=10, flash="16k")
 
 
 def frame_of(rows=240):

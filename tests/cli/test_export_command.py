@@ -118,27 +118,6 @@ def test_onnx_is_the_default(mlpengine, run):
     assert "compared with our own predictions" in shown
 
 
-def test_weights_of_8_bits_say_their_error(mlpengine, config, run, tmp_path):
-    assert mlpengine("train", config, "--out", "r", "-q").code == 0
-    done = mlpengine("export", "r", "--format", "c", "--int8", "-o", "p.c")
-    assert (done.code, done.err) == (0, "")
-    assert " held-out rows:\n  " in done.out
-    assert " of flash with code and libraries on an ATmega328P, " in done.out
-    assert "int8_t" in (tmp_path / "p.c").read_text()
-    done = mlpengine("export", "r", "--format", "c", "--int8", "--json")
-    report = json.loads(done.out)["int8"]
-    assert report["rows"] > 0
-    assert all(0 < report["mean"][name] <= report["largest"][name] for name in report["mean"])
-    for options, message in (
-        (["r", "--format", "npz"], "--int8 is for --format c (the format is npz)"),
-        (["r", "--format", "c-train"], "--int8 is for --format c (the format is c-train)"),
-        ([run, "--format", "c"], "--int8 needs a run directory, whose training rows"),
-    ):
-        done = mlpengine("export", *options, "--int8")
-        assert done.code == 2
-        assert message in done.err
-
-
 def test_modules_are_compared_on_held_out_rows(mlpengine, config, monkeypatch):
     if shutil.which("node") is None:
         pytest.skip("needs node")

@@ -117,7 +117,7 @@ def test_help_names_every_format_of_export(mlpengine):
     shown = mlpengine("export", "--help").out
     assert all(
         f"\n    {name} " in shown
-        for name in ("c", "c-train", "html", "js", "npz", "onnx", "safetensors", "wasm")
+        for name in ("c", "c-train", "html", "js", "npz", "onnx", "safetensors")
     )
     assert main.COMMANDS["export"].endswith("ONNX, C, JavaScript or other formats.")
 

@@ -1,12 +1,10 @@
-"""Modules of JavaScript and WebAssembly, run by Node on the rows that `predict` takes."""
+"""Modules of JavaScript, run by Node on the rows that `predict` takes."""
 
 import json
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import own_networks
@@ -16,7 +14,7 @@ from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
 
 import mlpengine
 from mlpengine import Mlp
-from mlpengine.core.errors import MissingExtraError, NumericalError, UsageError
+from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.cells import dates
@@ -265,28 +263,6 @@ def test_a_module_holds_the_functions_that_it_needs(flats):
         text = to_js(model)[0].decode()
         assert {part for part in parts if part in text} == held
     assert "$fill" not in to_js(Mlp([2, 3, 1]))[0].decode()
-
-
-def test_webassembly_gives_our_predictions(flats, tmp_path):
-    pytest.importorskip("ziglang", reason="needs the extra compiled")
-    models = [flats, mixed_model(**MODELS["8 networks, text classes"])]
-    x = np.random.default_rng(4).standard_normal((50, 5))
-    single = Preprocessor("y").fit(Table.from_arrays(x, x.sum(axis=1)))
-    models.append(Model(shaken(Mlp([5, 40, 40, 1], activation="gelu")), single, "mse"))
-    for model in models:
-        exported = export(model, tmp_path / "a b.wasm")
-        assert 0 < exported.difference <= 1e-5
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["a b.mjs", "a b.wasm"]
-        data = (tmp_path / "a b.wasm").read_bytes()
-        assert data[:4] == b"\0asm"
-        assert len(data) < 2 * model.params.nbytes + 20_000  # in double for dates
-
-
-def test_without_zig_the_error_names_the_extra(flats, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.raises(MissingExtraError, match="export to WebAssembly needs an optional package"):
-        export(flats, tmp_path / "m.wasm")
-    assert not any(Path(tmp_path).iterdir())
 
 
 def test_rows_of_one_s_own_are_compared(flats, tmp_path):

@@ -170,10 +170,10 @@ def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
     np.testing.assert_allclose(averaged(got), mean, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("suffix", ["js", "wasm", "onnx", "c"])
+@pytest.mark.parametrize("suffix", ["js", "onnx", "c"])
 def test_files_of_a_mean_of_kinds_are_as_large_as_what_they_hold(suffix, tmp_path):
     """They are run, but for C, and compared with `predict`, which `export` holds to 1e-5."""
-    for package in {"wasm": ["ziglang"], "onnx": ["onnx", "onnxruntime"]}.get(suffix, []):
+    for package in ["onnx", "onnxruntime"] if suffix == "onnx" else []:
         pytest.importorskip(package)
     parts = {"front": MASKED, "learned_activation": True}
     one = mixed_model("y1", loss="mse", encoding="piecewise", parts=parts, gaps=False)
@@ -189,6 +189,6 @@ def test_files_of_a_mean_of_kinds_are_as_large_as_what_they_hold(suffix, tmp_pat
         path = tmp_path / f"{name}.{suffix}"
         assert (export(exported, path).difference or 0) <= 1e-5
         sizes[name] = path.stat().st_size
-    of_a_number = {"js": 16 / 3, "wasm": 4, "onnx": 4, "c": 24}[suffix]
+    of_a_number = {"js": 16 / 3, "onnx": 4, "c": 24}[suffix]
     more = dense(kept, 24, 12, 1) + dense(kept, 1)
     assert sizes["mean"] < sizes["one"] + of_a_number * more + 3_000

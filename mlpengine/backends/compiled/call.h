@@ -1,4 +1,4 @@
-/* A call into the program, of one step or many, and the part of one thread or rank in it. */
+/* A call into the program, of one step or many, and the part of one thread in it. */
 
 /* The arguments and results of a call; `CallStruct` in executor.py mirrors it. */
 struct call {
@@ -26,32 +26,24 @@ struct call {
   double loss, norm;    /* of the last step */
   double clipped;       /* norm after clipping, of the last finished step */
   double hyper[8];      /* of the optimizer */
-  void *ranks;          /* what a rank knows of those that share out the update, or NULL */
 };
 
-/* Status of a step.  FAILED: the step of another rank could not begin; LOST: a rank has ended. */
-enum { FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST };
+/* Status of a step. */
+enum { FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM };
 
-/* The part of one thread or rank: number `index` of `count`.  The sums do not depend on it.  Threads
+/* The part of one thread: number `index` of `count`.  The sums do not depend on it.  Threads
    divide the rows of a whole batch, of which a short one has the first `rows`, so that the tiles are
    the same. */
 struct part {
   int64_t index, count, rows;
   double mean_rows;
   int trains; /* or computes outputs only */
-#ifdef RANKS
-  struct ranks *ranks;
-#endif
 };
 
-/* Whether `part` writes the results of a call: one of the threads does, but each rank. */
-#ifdef RANKS
-#define LEADS 1
-#else
+/* Whether `part` writes the results of a call. */
 #define LEADS (part.index == 0)
-#endif
 
-#if !defined(RANKS) && IN_UNIT(0)
+#if IN_UNIT(0)
 static struct part thread_part(const struct call *call, const int64_t index, const int64_t count) {
   return (struct part){index, count, call->rows, call->mean_rows, .trains = 1};
 }

@@ -81,6 +81,6 @@ static double clip_gradients(struct call *call, const double norm, double *all,
       if (factor < 1) scale(g, (real)factor, 0, n);
     }
   barrier(part);
-  return gradient_norm(call, part, 0);
+  return gradient_norm(call, part);
 }
 #endif

@@ -14,13 +14,10 @@ from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource,
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.update import Clipping, Update
 from mlpengine.core.buffers import address_of
-from mlpengine.core.errors import RunError
 from mlpengine.core.spec import Array
 
-FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM, FAILED, LOST = range(6)
+FINISHED, NOT_FINITE, BAD_LABEL, LARGE_NORM = range(4)
 """The status of a step; only a finished step updates the parameters."""
-
-LOST_RANK = "ranks: all of them must go on (a process has ended)"
 
 NOTHING = np.zeros(1, np.int64)
 """The limit of a dropout that drops nothing."""
@@ -60,7 +57,6 @@ class CallStruct(ctypes.Structure):
         ("norm", ctypes.c_double),
         ("clipped", ctypes.c_double),
         ("hyper", ctypes.c_double * MAX_HYPER),
-        ("ranks", ctypes.c_void_p),
     )
 
 
@@ -112,17 +108,9 @@ class Executor:
 
         def step() -> int:
             status: int = run(pointer)
-            if status == LOST:
-                raise RunError(LOST_RANK)
             return status
 
         self.step: Callable[[], int] = step
-
-    def move(self, array: Array, other: Array) -> None:
-        """Let the program work on `other` instead of `array`."""
-        table, _, arrays = self.call.memory
-        (place,) = (i for i, used in enumerate(arrays) if used is array)
-        arrays[place], table[place] = other, address_of(other)
 
     def for_rows(self, rows: int) -> "Executor":
         """Return the same program, in the same memory, on the first `rows` rows of its batch."""
@@ -226,7 +214,6 @@ def compile_program(
     dtype: "np.dtype[np.floating]",
     batch: int,
     threads: int = 1,
-    ranks: bool = False,
     update: Update | None = None,
     clipping: Clipping | None = None,
     grads: Array | None = None,
@@ -237,7 +224,7 @@ def compile_program(
 ) -> Executor:
     """Return `instructions`, and `clipping` and the optimizer's `update` of `grads` after them.
 
-    `gathered` are the buffers that `Executor.run` fills by rows; `ranks` and the others are as for
+    `gathered` are the buffers that `Executor.run` fills by rows; the others are as for
     `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
@@ -248,7 +235,6 @@ def compile_program(
         dtype=dtype,
         batch=batch,
         threads=threads,
-        ranks=ranks,
         update=update,
         clipping=clipping,
         grads=grads,

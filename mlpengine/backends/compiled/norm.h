@@ -40,16 +40,15 @@ static double norm_of(const real *x, int64_t n, const double *sums, double limit
   return norm;
 }
 
-/* The norm of the gradients; all threads take part.  `measured` chunk sums are known. */
-static double gradient_norm(struct call *call, const struct part part, const int measured) {
+/* The norm of the gradients; all threads take part. */
+static double gradient_norm(struct call *call, const struct part part) {
   void *const *table = call->table;
   char *const workspace = call->workspace;
   (void)table, (void)workspace;
   const real *restrict grads = GRADS;
   double *restrict chunk_sums = CHUNK_SUMS;
-  if (!measured)
-    EACH_RANGE(first, last) for (int64_t c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
-      chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
+  EACH_RANGE(first, last) for (int64_t c = (first + CHUNK - 1) / CHUNK; c * CHUNK < last; c++)
+    chunk_sums[c] = chunk_squares(grads + c * CHUNK, MIN(CHUNK, PARAMETERS - c * CHUNK));
   barrier(part);
   return norm_of(grads, PARAMETERS, chunk_sums, SMALLEST_SUM, part);
 }

@@ -225,16 +225,6 @@ INLINE uint64_t flush_denormals(void) {
   return 0;
 #endif
 }
-/* Compute with denormal numbers, as NumPy does; return the state before. */
-INLINE uint64_t keep_denormals(void) {
-  const uint64_t old = flush_denormals();
-#if defined(__SSE2__)
-  __builtin_ia32_ldmxcsr((unsigned int)old & ~0x8040u);
-#elif defined(__aarch64__)
-  __asm__ volatile("msr fpcr, %0" : : "r"(old & ~(UINT64_C(1) << 24)));
-#endif
-  return old;
-}
 
 INLINE void restore_denormals(uint64_t old) {
 #if defined(__SSE2__)

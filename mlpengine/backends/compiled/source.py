@@ -82,7 +82,6 @@ def make_source(
     dtype: "np.dtype[np.floating]",
     batch: int,
     threads: int = 1,
-    ranks: bool = False,
     update: Update | None = None,
     clipping: Clipping,
     grads: Array | None = None,
@@ -96,8 +95,7 @@ def make_source(
     `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows, and
     `parameters` the flat vector of all, which tells where there are none what does not change with
     the rows.  A program without a loss may be for one array, its `output`.  `threads` is the
-    maximum number of threads, of which small shapes use fewer.  With `ranks` the program is an
-    update that ranks on one machine can share out.
+    maximum number of threads, of which small shapes use fewer.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     if len(gathered) > MAX_GATHERED:
@@ -112,7 +110,7 @@ def make_source(
     functions = [*writer.functions]
     chunked = writer.chunk < batch
     in_turn = threads == 1 and not chunked
-    phases: list[Phase] = [] if ranks else ["prepare", "rows", "reduce"]
+    phases: list[Phase] = ["prepare", "rows", "reduce"]
     if any(function.phase == "finish" for function in functions):
         phases.insert(1, "finish")
     functions += [_phase(writer.functions, phase, in_turn=in_turn) for phase in phases]
@@ -137,16 +135,15 @@ def make_source(
         f"#define CHUNK_ROWS INT64_C({writer.chunk})",
         f"#define CLAIMS {len(writer.claimable)}",
         f"#define CLAIMABLE {{{', '.join(map(str, writer.claimable))}}} /* units of each list */",
-        *(["#define RANKS"] if ranks else []),
-        *_step_defines(layout, update, clipping, dtype, gathered, writer.losses, ranks=ranks),
+        *_step_defines(layout, update, clipping, dtype, gathered, writer.losses),
         *_output_defines(layout, writer.output, gathered),
-        *map(_header, _headers(layout, threads, lowered.kernels, ranks=ranks)),
-        *_in_first_unit(() if ranks else _ranges(lowered.kernels, grads, threads)),
+        *map(_header, _headers(layout, threads, lowered.kernels)),
+        *_in_first_unit(_ranges(lowered.kernels, grads, threads)),
         *_in_first_unit(map(_header, ("update", "norm", "clip") if update else ())),
         *_in_units(
             functions, layout, {v.name for v in lowered.values}, REST + POOL * (threads > 1)
         ),
-        *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered), ranks=ranks))),
+        *_in_first_unit(map(_header, _last_headers(threads, gathers=bool(gathered)))),
     ]
     return CSource(
         "\n".join(parts),
@@ -188,10 +185,8 @@ def _step_defines(
     dtype: "np.dtype[np.floating]",
     gathered: Sequence[Array | None],
     losses: int,
-    *,
-    ranks: bool,
 ) -> Iterator[str]:
-    """Yield the definitions that gather.h, step.h, norm.h, clip.h and ranks.h require."""
+    """Yield the definitions that gather.h, step.h, norm.h and clip.h require."""
     if gathered:
         yield "#define GATHERS"
     present = [number for number, buffer in enumerate(gathered) if buffer is not None]
@@ -213,7 +208,7 @@ def _step_defines(
         info = np.finfo(dtype)
         yield f"#define PARAMETERS INT64_C({update.params.size})"
         yield f"#define GRADS ({layout.pointer('grads')})"
-        yield f"#define CHUNK_SUMS{'_ALONE' if ranks else ''} ({layout.pointer('chunk_sums')})"
+        yield f"#define CHUNK_SUMS ({layout.pointer('chunk_sums')})"
         yield f"#define SMALLEST_SUM {float(info.tiny) * NORM_CHUNK / float(info.eps)!r}"
         yield f"#define LARGEST_UPDATE {largest_update(dtype, update.ranges)!r}"
         yield f"#define FLUSH_EVERY {update.flush_every}"
@@ -258,26 +253,22 @@ def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Ite
     yield f"static const int64_t RANGES[][3] = {{{parts or '{0, 0, 1}'}}};"
 
 
-def _headers(
-    layout: Layout, threads: int, kernels: Sequence[Kernel], *, ranks: bool
-) -> Iterator[str]:
+def _headers(layout: Layout, threads: int, kernels: Sequence[Kernel]) -> Iterator[str]:
     """Yield the headers below the functions."""
     yield from ("prelude", "float_math" if layout.itemsize == 4 else "double_math")
     yield from ("rules", "transpose", "product")
     yield from dict.fromkeys(kernel.header for kernel in kernels if kernel.header)
     yield "call"
-    if ranks or threads > 1:
-        yield "system"
-    yield "ranks" if ranks else "thread_pool" if threads > 1 else "single_thread"
+    yield from ("system", "thread_pool") if threads > 1 else ("single_thread",)
 
 
-def _last_headers(threads: int, *, gathers: bool, ranks: bool) -> Iterator[str]:
+def _last_headers(threads: int, *, gathers: bool) -> Iterator[str]:
     """Yield the headers above the functions."""
     if gathers:
         yield "gather"
     yield from ("step", "step_loop")
-    if ranks or threads > 1:
-        yield "rank_steps" if ranks else "thread_steps"
+    if threads > 1:
+        yield "thread_steps"
     yield "entry"
 
 

@@ -16,9 +16,7 @@ static void work(struct call *call, const int64_t end, const struct part part) {
       call->losses[done] = call->loss;
       call->norms[done] = call->norm;
     }
-#ifndef RANKS
     barrier(part);
-#endif
     done += !status;
   }
   if (!LEADS) return;

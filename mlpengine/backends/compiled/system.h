@@ -1,7 +1,7 @@
 /* What differs between systems: the clock, threads and what they wait on, and cores. */
 #if IN_UNIT(0)
 
-/* How long a thread or rank spins at a barrier before it sleeps, as its core may be needed. */
+/* How long a thread spins at a barrier before it sleeps, as its core may be needed. */
 #define SPIN_NANOSECONDS 50000
 
 INLINE void cpu_relax(void) {

@@ -1,13 +1,11 @@
 /* What every optimizer's update shares; its formulas are in the function that follows.  Defined
    before this: RANGES, parts of the parameter vector that threads divide, each with its start, its
    number of units and their length. */
-#ifndef EACH_RANGE
 #define EACH_RANGE(from, to)                                                               \
   for (int64_t range = 0; range < (int64_t)(sizeof RANGES / sizeof *RANGES); range++)      \
     for (int64_t from = RANGES[range][0] + FIRST(RANGES[range][1]) * RANGES[range][2],     \
               to = RANGES[range][0] + LAST(RANGES[range][1]) * RANGES[range][2], once = 1; \
          once; once = 0)
-#endif
 
 /* Set the entries first to last that are smaller than `limit` in size to zero. */
 SHARED void zero_small(real *restrict x, const real limit, const int64_t first,
