@@ -17,7 +17,6 @@ from mlpengine.step.state import pack, unpack
 from mlpengine.training.callback import Callback
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Loop
-from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 
 def part(rows=130, seed=0):
@@ -254,7 +253,8 @@ def test_numbers_that_are_not_finite_are_spoken_of(tmp_path, action):
         data,
         epochs=3,
         callbacks=[watcher],
-        on_nonfinite=NonfiniteRule(action, limit=5),
+        on_nonfinite=action,
+        nonfinite_limit=5,
     )
     if action == "stop":
         with pytest.raises(NumericalError, match="training row 17"):

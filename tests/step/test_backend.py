@@ -130,7 +130,7 @@ def die(train, folder, *settings):
     """Train until no checkpoint can be saved any more."""
     with saving_until(lambda step, _: step > DIED):
         assert train("c.yaml", "--out", folder, *settings) == 130
-    assert newest(folder).state["optimizer"]["steps"] == DIED
+    assert newest(folder).state["members"][0]["optimizer"]["steps"] == DIED
 
 
 def newest(folder):
@@ -244,7 +244,7 @@ def test_one_backend_runs_all_steps(fails, train, steps, caplog, monkeypatch):
     numpy = ("--set", "training.backend=numpy")
     assert train("c.yaml", "--out", "plain", *settings, *numpy) == 0
     die(train, "died-plain", *settings, *numpy)
-    weights = [newest(folder).state["weights"] for folder in ("died", "died-plain")]
+    weights = [newest(folder).state["members"][0]["weights"] for folder in ("died", "died-plain")]
     assert {name: w.tobytes() for name, w in weights[0].items()} == {
         name: w.tobytes() for name, w in weights[1].items()
     }

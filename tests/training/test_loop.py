@@ -216,7 +216,7 @@ def test_no_epoch_is_the_best_if_no_validation_loss_is_finite(place, caplog):
     message = rf"validation loss must be finite \({place} 0 of row 7 is 1e\+25\)"
     with pytest.raises(NumericalError, match=f"no epoch can be the best: {message}"):
         loop.run()
-    assert loop.best.epoch == 0
+    assert loop.best_epoch == 0
     assert len([r for r in caplog.records if "validation loss must be" in r.message]) == 1
 
 
@@ -240,7 +240,7 @@ def test_weights_that_are_infinite_after_the_last_step_are_neither_kept_nor_save
     loop = make_loop(rows=16, epochs=1, callbacks=[Spoil(), saver])
     with pytest.raises(NumericalError, match="step 1: weights must be finite after the update"):
         loop.run()
-    assert loop.best.epoch == 0
+    assert loop.best_epoch == 0
     assert store.newest() is None
 
 
