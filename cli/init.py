@@ -11,7 +11,7 @@ import numpy as np
 from mlpengine.config.proposal import Division, decisions, doubts, fitting_division, propose
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.files import keep_input, similar_file, write_atomically
-from mlpengine.core.wording import hint, plural
+from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Profile, profile
 from mlpengine.data.features.checks import CORRECT, KEEP_IF, more_features
 from mlpengine.data.features.targets import fit_target
@@ -212,7 +212,7 @@ def _check_division(
             raise UsageError(f"--{key}: must not be the target (got {name!r})")
         if name not in names:
             known = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-            near = hint(name, names) or f" (the columns are {known})"
+            near = suggestion(name, names) or f" (the columns are {known})"
             raise UsageError(f"--{key}: there is no column {name!r}{near}")
 
 

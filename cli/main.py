@@ -238,16 +238,10 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
     if context is None:
         return f"error: {text}"
     if isinstance(error, click.NoSuchOption):
-        from mlpengine.core.wording import hint as hint_at
+        from mlpengine.core.wording import suggestion
 
         names = [name for option in context.command.params for name in option.opts]
-        bare = error.option_name.lstrip("-").replace("-", "_")
-        hint = hint_at(bare, [name.lstrip("-") for name in names])
-        hint = (
-            hint.replace("mean '", "mean '--")
-            if hint.startswith(" - ") or hint.endswith("out")
-            else ""
-        )
+        hint = suggestion(error.option_name, names)
         if "--set" in names:
             hint = _setting(error.option_name, args) or hint
         text = f"no such option {error.option_name!r}{hint}"

@@ -7,9 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from mlpengine.core.wording import printable
-from mlpengine.training.callback import Callback
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 
 from .streams import say
 

@@ -30,12 +30,11 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
-from mlpengine.training.callback import Callback
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.training.loading import restored_model
-from mlpengine.training.loop import Loop, Result
+from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,

@@ -38,7 +38,6 @@ networks that are not a chain of dense layers; `Tape` and `Program` are the laye
 from typing import TYPE_CHECKING
 
 from mlpengine.core.errors import (
-    CallError,
     CheckpointError,
     CompileError,
     ConfigError,
@@ -76,7 +75,6 @@ __all__ = [
     "Adam",
     "AdamW",
     "BinaryCrossEntropyWithLogits",
-    "CallError",
     "Callback",
     "CheckpointError",
     "CompileError",

@@ -23,7 +23,7 @@ from mlpengine.config.reader import Document, dotted
 from mlpengine.config.schema import Config
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
-from mlpengine.core.errors import CallError, ConfigError, DataError, UsageError
+from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
@@ -31,10 +31,9 @@ from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
-from mlpengine.training.callback import Callback
 from mlpengine.training.diagnose import YARDSTICK_SECONDS
 from mlpengine.training.loading import load
-from mlpengine.training.loop import Result
+from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
 from mlpengine.training.trainer import Fitted, Trainer
 
@@ -357,18 +356,14 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
         )
     for key, value in config.items():
         path = path_of(key, Config)
-        if key not in Config.model_fields and path == ("data", "target"):
-            raise CallError(
-                f"{NAME}: {key} is called target (got {quoted(value)}); write {FIT_EXAMPLE}"
-            )
         name = getattr(value if isinstance(value, type) else type(value), "name", None)
         if isinstance(name, str):
-            raise CallError(
+            raise UsageError(
                 f"{NAME}: {key} must be a name, or a mapping of its options (got {quoted(value)}); "
                 f"write {key}={name!r}"
             )
         if key in SECTION_EXAMPLES and not isinstance(value, Mapping):
-            raise CallError(
+            raise UsageError(
                 f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
                 f"{key}={SECTION_EXAMPLES[key]}"
             )

@@ -10,8 +10,7 @@ from pydantic.fields import FieldInfo
 
 from mlpengine.config.options import Named, Section, Short
 from mlpengine.config.reader import Document, KeyPath, dotted
-from mlpengine.core.foreign import SYNONYMS
-from mlpengine.core.wording import hint, nearest, suggestion
+from mlpengine.core.wording import nearest, suggestion
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -168,13 +167,10 @@ def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
-    near, elsewhere = hint(str(key), valid), path_of(key, model, path)
-    exact = elsewhere and elsewhere[-1] == key
-    if not exact and (near.startswith(" - ") or near.endswith("leave it out")):
-        return f"unknown key{near}"
+    elsewhere, known = path_of(key, model, path), f" (valid here: {', '.join(valid)})"
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
-    return f"unknown key (valid here: {', '.join(valid)}){near.partition(':')[0]}"
+    return f"unknown key{suggestion(key, valid) or known}"
 
 
 def _is_switch(path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
@@ -185,12 +181,11 @@ def _is_switch(path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
 
 
 def path_of(key: int | str, model: type[BaseModel], near: KeyPath = ()) -> KeyPath | None:
-    """Return the path of a key of that name, or of what other libraries call so, or None.
+    """Return the path of a key of that name, or None.
 
     Of several, it is the first of the section that the path `near` begins with, if there is one.
     """
-    names = key, *SYNONYMS.get(str(key).lower(), "").split()
-    paths = [path for path in _paths(model) if path[-1] in names]
+    paths = [path for path in _paths(model) if path[-1] == key]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
 
 

@@ -8,7 +8,6 @@
     ├── NumericalError            a number that must be finite is not         (ArithmeticError)
     ├── GradcheckError            a gradient disagrees with its differences   (AssertionError)
     ├── UsageError                the command or the call is wrong; exit code 2
-    │   ├── CallError             the arguments of a call do not fit          (TypeError)
     │   ├── ConfigError           a config file is wrong                      (ValueError)
     │   ├── FormulaError          a formula cannot be read                    (ValueError)
     │   └── DataError             a data file or array is wrong               (ValueError)
@@ -25,7 +24,6 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 __all__ = [
-    "CallError",
     "CheckpointError",
     "CompileError",
     "ConfigError",
@@ -82,10 +80,6 @@ class UsageError(MlpEngineError):
 
     exit_code: ClassVar[int] = 2
     setting: tuple[str, ...] = ()
-
-
-class CallError(UsageError, TypeError):
-    """A function or class has no such argument, or needs one; the message shows a right call."""
 
 
 class ConfigError(UsageError, ValueError):

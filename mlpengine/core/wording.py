@@ -1,12 +1,11 @@
 """Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from html import escape
 from typing import Any
 from unicodedata import normalize
-
-from mlpengine.core.foreign import ABSENT, SYNONYMS
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
@@ -52,29 +51,11 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
     return f" - did you mean {near!r}?" if near else ""
 
 
-def hint(wrong: str, names: Collection[str]) -> str:
-    """Return what is said of a name that a function does not have, or nothing.
-
-    It is the name among `names` that another library's name stands for, or else a sentence, if
-    there is nothing like it, or else what `suggestion` returns.
-    """
-    theirs = wrong.lower()
-    ours = SYNONYMS.get(theirs, "").split()
-    if (ours or theirs in ABSENT) and not any(name in names for name in ours):
-        return f"; {ABSENT[theirs]}" if theirs in ABSENT else ""
-    return suggestion(wrong, names)
-
-
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
     """Return the name that was most likely meant, whatever its case, or None."""
-    from difflib import get_close_matches  # slow, and only errors need it
-
     by_case = {normalize("NFC", name.lower()): name for name in names}
-    text = normalize("NFC", str(wrong).lower())
-    theirs = get_close_matches(text, SYNONYMS, 1, 0.9)
-    ours = (name for one in theirs for name in SYNONYMS[one].split())
-    near = [*ours, *get_close_matches(text, by_case, 1, 0.6)]
-    return next((by_case[name] for name in near if name in by_case), None)
+    near = get_close_matches(normalize("NFC", str(wrong).lower()), by_case, 1, 0.6)
+    return by_case[near[0]] if near else None
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

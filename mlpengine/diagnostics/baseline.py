@@ -6,27 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import median, quantiles
 from mlpengine.core.spec import Array, Spec
+from mlpengine.diagnostics.samples import median
 from mlpengine.nn import Network
-from mlpengine.ops import (
-    BinaryCrossEntropyWithLogits,
-    BinaryFocal,
-    Gamma,
-    GaussianNll,
-    Loss,
-    MeanAbsoluteError,
-    Poisson,
-    Quantile,
-    SoftmaxCrossEntropy,
-)
+from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
 
 AT_ONCE = 1 << 17
 """Outputs of a constant prediction that are in memory at once: 1 MB, which stays in a cache."""
-
-RARE = 1e-6
-"""Smallest distance of a class's share from 0 and 1."""
 
 
 def feature_sizes(x: Array) -> Array:
@@ -34,8 +21,7 @@ def feature_sizes(x: Array) -> Array:
 
     Unlike a root mean square, it does not depend on a few outliers.
     """
-    (sizes,) = quantiles(np.abs(x), [0.9])
-    return np.asarray(sizes)
+    return np.asarray(np.quantile(np.abs(x), 0.9, axis=0))
 
 
 class ExtremeValue(NamedTuple):
@@ -71,7 +57,7 @@ def extreme_target(y: Array) -> ExtremeValue:
     known = NO_EXTREME
     if len(y) < 2 * FIFTH:
         return known
-    distances = np.abs(y - quantiles(y, [0.5])[0])
+    distances = np.abs(y - np.median(y, axis=0))
     usual = feature_sizes(distances)
     for distance, size in zip(distances.T, usual, strict=True):
         known = max(known, _extreme(distance, size, -1), key=_times)
@@ -109,81 +95,15 @@ def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 
     Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
     """
-    return loss_of_constant(loss, y, best_constant(loss, y, outputs, weights), weights)
-
-
-def best_constant(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> Array:
-    """Return the best output (outputs,) that does not depend on the features.
-
-    Class frequencies for cross entropies, quantiles for mae and quantile, mean and variance for
-    the likelihoods, the mean for the others, each weighted as the rows are.
-    """
-    if y.ndim == 1:
-        shares = np.bincount(y, weights, minlength=outputs).astype(np.float64)
-        class_weights = getattr(loss, "class_weights", None)
-        shares *= 1.0 if class_weights is None else np.array(class_weights)
-        smoothing = getattr(loss, "label_smoothing", 0.0)
-        shares = (1 - smoothing) * shares / max(shares.sum(), RARE) + smoothing / outputs
-        logits: Array = np.log(np.maximum(shares, RARE))
-        return logits
-    wide = y.astype(np.float64)
-    constant = np.average(wide, 0, weights)
-    match loss:
-        case MeanAbsoluteError():
-            constant = _quantile(wide, weights, 0.5)
-        case Quantile(levels):
-            constant = np.stack([_quantile(wide, weights, level) for level in levels], 1).ravel()
-        case GaussianNll():
-            variance = np.average(np.square(wide - constant), 0, weights)
-            constant = np.stack([constant, np.log(np.maximum(variance, RARE))], 1).ravel()
-        case Poisson() | Gamma() | SoftmaxCrossEntropy():
-            constant = np.log(np.maximum(constant, RARE))
-        case BinaryCrossEntropyWithLogits() | BinaryFocal():
-            odds = getattr(loss, "positive_weight", 1.0) * constant
-            shares = np.clip(odds / (odds + 1 - constant), RARE, 1 - RARE)
-            constant = np.log(shares / (1 - shares))
-    return np.asarray(constant)
-
-
-def _quantile(values: Array, weights: Array | None, level: float) -> Array:
-    """Return a quantile of each column, the middle of all where there are several."""
-    weights = np.ones(len(values)) if weights is None else weights
-    order = np.argsort(values, axis=0)
-    ascending = np.take_along_axis(values, order, 0)
-    below = np.cumsum(weights[order], axis=0, dtype=np.float64)
-    middle = below[-1] * level
-    columns = np.arange(values.shape[1])
-    first = np.argmax(below >= middle, axis=0)
-    last = np.argmax(below > middle, axis=0)
-    quantiles: Array = (ascending[first, columns] + ascending[last, columns]) / 2
-    return quantiles
+    return loss_of_constant(loss, y, loss.best_constant(y, outputs, weights), weights)
 
 
 def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
-    """Return the lowest possible loss, that of the targets themselves: 0 without label smoothing.
+    """Return the loss of the best output of each row (see `Loss.best_outputs`).
 
-    A likelihood of normal distributions has no lowest value: it is that of the targets as means
-    and a tenth of their variance.
     Shapes: as for `baseline_loss`.
     """
-    if loss.name == "softmax_cross_entropy":
-        target = (np.equal(y[:, None], np.arange(outputs)) if y.ndim == 1 else y) * 1.0
-        smoothing = getattr(loss, "label_smoothing", 0.0)
-        class_weights = getattr(loss, "class_weights", None)
-        shares = (1 - smoothing) * target + smoothing / outputs
-        shares *= 1.0 if class_weights is None else np.array(class_weights)
-        best = np.log(np.maximum(shares, RARE**2))
-    elif isinstance(loss, BinaryCrossEntropyWithLogits | BinaryFocal):
-        odds = getattr(loss, "positive_weight", 1.0) * y.astype(np.float64)
-        shares = np.clip(odds / (odds + 1 - y), RARE**2, 1 - RARE**2)
-        best = np.log(shares / (1 - shares))
-    elif isinstance(loss, Poisson | Gamma):
-        best = np.log(np.maximum(y.astype(np.float64), RARE**2))
-    elif isinstance(loss, GaussianNll):
-        best = np.tile(best_constant(loss, y, outputs) - np.log(10), (len(y), 1))
-        best[:, ::2] = y
-    else:
-        best = np.repeat(y.astype(np.float64), outputs // y.shape[1], axis=1)
+    best = loss.best_outputs(y, outputs)
     return loss(best, y if y.ndim == 1 else y.astype(np.float64))
 
 
@@ -206,7 +126,7 @@ def constant_losses(
         ]
         return list(map(float, np.sum(each, axis=0)))
     y, weights = parts[0]
-    constant = best_constant(loss, y, outputs, weights)
+    constant = loss.best_constant(y, outputs, weights)
     return [loss_of_constant(loss, y, constant, weights) for y, weights in parts]
 
 

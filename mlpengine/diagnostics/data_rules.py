@@ -4,7 +4,6 @@ from math import isnan
 
 import numpy as np
 
-from mlpengine.core.quantiles import median
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -17,6 +16,7 @@ from mlpengine.diagnostics.run_rules import (
     narrowest,
     weighs_classes,
 )
+from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, shown_name, two_digits
 from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.settings import Fix, NetworkSettings

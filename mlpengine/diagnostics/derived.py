@@ -4,9 +4,9 @@ from math import hypot, isnan, log, nan, sqrt
 
 import numpy as np
 
-from mlpengine.core.quantiles import median
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.diagnostics.samples import median
 from mlpengine.optim import Optimizer
 from mlpengine.settings import Fix
 

@@ -9,8 +9,8 @@ from math import isfinite, nan
 import numpy as np
 
 from mlpengine.core.errors import NumericalError
-from mlpengine.core.quantiles import median
 from mlpengine.core.spec import Array
+from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.verdict import percent, two_digits
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import median
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
@@ -31,6 +30,7 @@ from mlpengine.diagnostics.derived import (
     zero_logits,
 )
 from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.nn import NETWORKS

@@ -7,7 +7,6 @@ from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 
-from mlpengine.core.quantiles import median, quantiles
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import (
@@ -22,6 +21,7 @@ from mlpengine.diagnostics.derived import (
     validation_losses,
 )
 from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
 from mlpengine.optim import Adam, Optimizer, Sgd
@@ -192,7 +192,7 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     eps = getattr(diagnostics.optimizer, "eps", 0.0)
     norms = diagnostics.series.of("gradient_norm")
     norms = norms[~np.isnan(norms)]
-    norm = float(quantiles(norms, [0.75])[0]) if norms.size else nan
+    norm = float(np.quantile(norms, 0.75)) if norms.size else nan
     usual = norm / sqrt(len(diagnostics.mlp.params))
     times = eps / usual if usual > 0 else 0.0
     if not (times > LARGE_EPS and eps > USUAL_EPS):
@@ -215,7 +215,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = median(losses[len(losses) // 2 :]) / constant
     lasting = min(share, median(losses[-3:]) / constant)
     signal = diagnostics.yardsticks.signal
-    hopeless = signal < SIGNAL or float(quantiles(losses, [0.1])[0]) > CHANCE * constant
+    hopeless = signal < SIGNAL or float(np.quantile(losses, 0.1)) > CHANCE * constant
     unrelated = lasting > LEARNED and hopeless and not signal > RELATION
     if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None

@@ -6,6 +6,7 @@ length for each layer.  NaN marks a quantity that a layer does not have.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,12 @@ LAYER_QUANTITIES = {
 
 NET_INDEX = {name: index for index, name in enumerate(NET_QUANTITIES)}
 LAYER_INDEX = {name: index for index, name in enumerate(LAYER_QUANTITIES)}
+
+
+def median(values: Array) -> float:
+    """Return the median of a vector without its NaN; NaN if there is nothing else."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if known.size else nan
 
 
 @dataclass(frozen=True)

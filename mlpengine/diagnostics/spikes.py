@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import median
 from mlpengine.core.spec import Array
 
 DOUBLE = log(2.0)
@@ -115,6 +114,6 @@ class Spikes:
 
 def _highest(logs: Array) -> float:
     """Return the limit of the first norms: one among them may be a spike itself."""
-    middle = median(logs)
-    deviation = 1.4826 * median(np.abs(logs - middle))
+    middle = float(np.median(logs))
+    deviation = 1.4826 * float(np.median(np.abs(logs - middle)))
     return middle + max(DOUBLE, Spikes.DEVIATIONS * deviation)

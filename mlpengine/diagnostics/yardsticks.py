@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import largest_shift
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 from mlpengine.settings import Fix
@@ -231,6 +230,16 @@ def alone(x: Array) -> Array:
     _, place, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
     one: Array = counts[place.ravel()] == 1  # NumPy 2.0.0 gives place as (rows, 1)
     return one
+
+
+def largest_shift(one: Array, other: Array) -> float:
+    """Return the largest difference of the shares below any number of two samples, each sorted.
+
+    It is the statistic of Kolmogorov and Smirnov.
+    """
+    points = np.concatenate([one, other])
+    below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
+    return float(np.abs(below - above).max())
 
 
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:

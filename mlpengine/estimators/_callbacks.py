@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from mlpengine.training.callback import Callback
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 from zlib import crc32
 
 import numpy as np
@@ -16,9 +16,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from mlpengine.core.buffers import with_missing
-from mlpengine.core.errors import CallError, DataError, UsageError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array, ArrayLike, floating
-from mlpengine.core.wording import hint, plural, quoted, suggestion
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features import fold_rows, split_rows
 from mlpengine.data.features.compiled import feature_loops
 from mlpengine.data.features.leaks import find_leaks
@@ -47,7 +47,7 @@ from mlpengine.estimators._sparse import (
     updated_scale,
 )
 from mlpengine.models.calibration import ClassSets, Residuals
-from mlpengine.models.evaluate import Scorer, plain_loss
+from mlpengine.models.evaluate import Scorer
 from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.network_kinds import NetworkMean
@@ -72,7 +72,7 @@ from mlpengine.settings.recipes import (
 )
 from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
 from mlpengine.step.ranks import Ranks
-from mlpengine.training.callback import Callback
+from mlpengine.training.loop import Callback
 from mlpengine.training.measure import explained_rows
 from mlpengine.training.trainer import Fitted, Member, Trainer
 
@@ -275,18 +275,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             setattr(self, name, further.pop(name, None))
         if further:
             raise TypeError(f"unknown: {', '.join(further)}")
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name.  Raises: CallError for one that there is not."""
-        known = self.get_params()
-        if unknown := [name for name in params if name not in known]:
-            name, value = unknown[0], params[unknown[0]]
-            said = hint(name, known) or f"; it has {', '.join(known)}"
-            raise CallError(
-                f"{type(self).__name__}.set_params: has no argument {name!r} "
-                f"(got {quoted(value)}){said}"
-            )
-        return cast("Self", super().set_params(**params))
 
     @property
     def mlp_(self) -> TabularNetwork:
@@ -563,7 +551,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         _, rows, forward = explained_rows(mean, parts, folds, IMPORTANCE_ROWS)
         count = range(len(numbers.sources))
         columns = [str(k) for k in (*count, *numbers.bins.columns)]
-        scorer = Scorer(plain_loss(self._loss), self._task(), self._n_outputs, self._dtype)
+        scorer = Scorer(self._loss.plain(), self._task(), self._n_outputs, self._dtype)
         ranked = importances(forward, scorer, rows, columns)
         by_name = {row.column: row.loss for row in ranked}
         return np.array([by_name[str(k)] for k in count])

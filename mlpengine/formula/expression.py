@@ -162,7 +162,7 @@ def make(name: str, *args: Number) -> Expr:
     zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  Neither
     0 * x nor x + 0 is among them: 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5,
     -1 and -2 are products, square roots and quotients by definition, as in PyTorch; expm1 below 0
-    and tanh(softplus(x)) are functions of their own, which take less time.
+    is a function of its own, which takes less time.
 
     A bool where a number is needed becomes 1 or 0.
 
@@ -233,7 +233,7 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
             return 1 / first ** -numbers[1]  # type: ignore[operator]
     if name == "where" and others[0] is others[1]:
         return others[0]
-    composed = _composed(name, nodes) if name in ("tanh", "expm1", "mul") else None
+    composed = _composed(name, nodes) if name in ("expm1", "mul") else None
     if composed is not None:
         return composed
     if name in ("neg", "logical_not") and first.name == name:
@@ -244,10 +244,7 @@ def _simplified(name: str, nodes: tuple[Expr, ...], numbers: list[float | None])
 
 
 def _composed(name: str, nodes: tuple[Expr, ...]) -> Expr | None:
-    """Return tanh of softplus as one node, and expm1 below 0 or a multiple of it."""
-    if name == "tanh":
-        is_softplus = nodes[0].name == "softplus"
-        return Expr("tanh_softplus", nodes[0].args) if is_softplus else None
+    """Return expm1 below 0, or a multiple of it, as one node."""
     if name == "expm1":
         bound = nodes[0].args[1].number if nodes[0].name == "minimum" else None
         below = bound is not None and bound <= 0
@@ -477,15 +474,6 @@ FUNCTIONS: dict[str, Function] = {
         expensive=True,
         floats=2,
         alias=(),
-    ),
-    "tanh_softplus": Function(  # what `make` writes for tanh(softplus(x))
-        lambda d, y, x: ((1 - y * y) * sigmoid(x) * d,),
-        pieces.tanh_softplus,
-        "v_tanh_softplus({})",
-        "tanh(where({0} > 0, {0}, 0) + log1p(exp(-abs({0}))))",
-        lambda x: Expr("tanh", (softplus(x),)),
-        expensive=True,
-        floats=1,
     ),
     "normal_cdf": Function(
         lambda d, y, x: (exp(x * x * -0.5) * (1 / root(2 * pi)) * d,),

@@ -130,20 +130,6 @@ def softplus(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
     yield call(np.add, out, workspace, out)
 
 
-def tanh_softplus(x: Array, out: Array, workspace: Array) -> Calls:
-    """Yield tanh(log(1 + exp(x))), which is n / (n + 2) with n = e (e + 2) and e = exp(x).
-
-    Above the bound it is 1 to the last digit.  Five of the six passes are arithmetic; softplus and
-    tanh take eleven, with a logarithm and two exponentials.
-    """
-    yield from bounded(np.minimum, x, 10.0 if x.dtype == np.float32 else 20.0, out)
-    yield call(np.exp, out, out)
-    yield call(np.add, out, constant_like(2.0, x), workspace)
-    yield call(np.multiply, out, workspace, out)
-    yield call(np.add, out, constant_like(2.0, x), workspace)
-    yield call(np.divide, out, workspace, out)
-
-
 def log1p_exp_of_minus_abs(x: Array, out: Array, workspace: Array, more: Array) -> Calls:
     """Yield log(1 + exp(-abs(x))) into `out`, with a small relative error at every magnitude.
 

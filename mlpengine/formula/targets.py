@@ -35,7 +35,6 @@ SCALARS = """\
   ((x) < 0 ? v_exp(x) / (splat(1) + v_exp(x)) : splat(1) / (splat(1) + v_exp(-(x))))
 #define v_log1p_exp_of_minus_abs(x) v_log1p(v_exp(-v_abs(x)))
 #define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
-#define v_tanh_softplus(x) v_tanh(v_softplus(x))
 #define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
 """
 """The functions of `c_statements` for scalars.  They need ``typedef float real;`` (or double) and a

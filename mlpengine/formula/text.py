@@ -255,8 +255,6 @@ def _written(node: Expr) -> tuple[str, int]:
     if node.name in ("neg", "logical_not"):
         sign, binds = ("-", 7) if node.name == "neg" else ("not ", 3)
         return f"{sign}{_bracketed(*parts[0], binds)}", binds
-    if node.name == "tanh_softplus":
-        return f"tanh(softplus({parts[0][0]}))", 9
     if node.name == "expm1_below_0":
         written, factor = f"expm1({parts[0][0]})", parts[1]
         return (

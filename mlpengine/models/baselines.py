@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import evenly_spaced
+from mlpengine.core.sampling import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import metrics
 from mlpengine.models.task import Classification, Regression, Split, Task

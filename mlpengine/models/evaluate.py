@@ -11,29 +11,14 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.models.task import Split, Task
 from mlpengine.nn import Network, Scratch
-from mlpengine.ops import REGISTRY, FormulaLoss
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.ops.losses import BinaryFocal, Huber, Quantile
 from mlpengine.step.fault import bad_rows
-from mlpengine.step.many_steps import WORK_AT_ONCE
+from mlpengine.step.fused_run import WORK_AT_ONCE
 from mlpengine.step.ranks import Ranks
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
-
-LOSSES_WITH_EVAL_OPTIONS = (BinaryFocal, FormulaLoss, Huber, Quantile)
-"""Losses whose options are part of what is measured; of others they only weigh the training."""
-
-
-def plain_loss(loss: Loss) -> Loss:
-    """Return a loss for evaluation, without class weights and label smoothing."""
-    if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS):
-        return loss
-    plain = REGISTRY[loss.name]()
-    assert isinstance(plain, Loss)
-    return plain
-
 
 FORWARD_ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from mlpengine.core.buffers import hides_entries, unmasked
-from mlpengine.core.errors import CallError, DataError, ShapeError, UsageError
+from mlpengine.core.errors import DataError, ShapeError, UsageError
 from mlpengine.core.fields import Count, fitting
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, check_rows
@@ -84,7 +84,7 @@ class Split:
         given = {"y": self.y, "truth": self.truth, "weights": self.weights}
         for name, array in {"x": self.x, **given}.items():
             if (array is None and name != "weights") or isinstance(array, list | tuple):
-                raise CallError(
+                raise UsageError(
                     f"Split: {name} must be an array (got {quoted(array)}); write "
                     "Split(np.asarray(x, 'float32'), np.asarray(y), truth=np.asarray(y))"
                 )

@@ -1,8 +1,5 @@
 """Networks, their buffers and their gradients."""
 
-from typing import TYPE_CHECKING
-
-from mlpengine.core.lazy import lazy_names
 from mlpengine.nn.front import Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import INITIALIZERS
@@ -30,6 +27,3 @@ __all__ = [
     "Scratch",
     "TabularNetwork",
 ]
-
-if not TYPE_CHECKING:  # which would take any name for one of this module
-    __getattr__, _ = lazy_names(__name__, {})

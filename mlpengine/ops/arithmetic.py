@@ -1,25 +1,21 @@
-"""Arithmetic and functions, element by element; operands broadcast as in NumPy."""
+"""Arithmetic and functions, element by element.
+
+Shapes: x (...) to y of the same shape; a and b broadcast to y as in NumPy.
+Raises: ShapeError if a and b do not broadcast.
+"""
 
 from dataclasses import dataclass
-from functools import partial
-
-import numpy as np
 
 from mlpengine import formula as f
-from mlpengine.core.buffers import replay
 from mlpengine.core.errors import UsageError
-from mlpengine.core.spec import Array, Calls
-from mlpengine.formula import Expr, Plan
-from mlpengine.formula.numpy_functions import masked
-from mlpengine.ops.elementwise_op import TUNED_BACKWARD, Elementwise, Tuned
+from mlpengine.formula import Expr
+from mlpengine.ops.elementwise_op import Elementwise
 
 
 class Add(Elementwise, name="add"):
     """Sum, y = a + b.
 
-    Shapes: a and b broadcast to y.
     Backward: da = dy, db = dy.
-    Raises: ShapeError if a and b do not broadcast.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -29,9 +25,7 @@ class Add(Elementwise, name="add"):
 class Sub(Elementwise, name="sub"):
     """Difference, y = a - b.
 
-    Shapes: a and b broadcast to y.
     Backward: da = dy, db = -dy.
-    Raises: ShapeError if a and b do not broadcast.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -41,9 +35,7 @@ class Sub(Elementwise, name="sub"):
 class Mul(Elementwise, name="mul"):
     """Product, y = a * b.
 
-    Shapes: a and b broadcast to y.
     Backward: da = dy * b, db = dy * a.
-    Raises: ShapeError if a and b do not broadcast.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -53,9 +45,7 @@ class Mul(Elementwise, name="mul"):
 class Div(Elementwise, name="div"):
     """Quotient, y = a / b.
 
-    Shapes: a and b broadcast to y.
     Backward: da = dy / b, db = -dy * y / b.
-    Raises: ShapeError if a and b do not broadcast.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -65,9 +55,7 @@ class Div(Elementwise, name="div"):
 class Maximum(Elementwise, name="maximum"):
     """Larger of the two, y = max(a, b); NaN in either stays NaN.
 
-    Shapes: a and b broadcast to y.
     Backward: dy to the larger, dy / 2 to each on a tie, dy to each where one is NaN.
-    Raises: ShapeError if a and b do not broadcast.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
@@ -77,55 +65,17 @@ class Maximum(Elementwise, name="maximum"):
 class Minimum(Elementwise, name="minimum"):
     """Smaller of the two, y = min(a, b); NaN in either stays NaN.
 
-    Shapes: a and b broadcast to y.
     Backward: dy to the smaller, dy / 2 to each on a tie, dy to each where one is NaN.
-    Raises: ShapeError if a and b do not broadcast.
     """
 
     def formula(self, a: Expr, b: Expr) -> Expr:
         return f.minimum(a, b)
 
 
-def _without_ties(
-    wins: np.ufunc, loses: np.ufunc, derived: Plan, wanted: tuple[bool, ...]
-) -> Tuned:
-    """Return the gradients of an extremum of operands without ties and NaN, and else `derived`.
-
-    It takes two comparisons and two products of masks; `derived` takes a third comparison and four
-    passes for halves (1.3 times as long; on a Xeon with AVX-512, November 2026).
-    """
-    count = sum(wanted)
-
-    def rule(dy: Array, a: Array, b: Array, *buffers: Array) -> Calls:
-        slots, others = buffers[:count], buffers[count:]
-        floats, masks = others[: derived.floats], others[derived.floats :]
-        first, second = masks[:2]
-        shares = [mask for mask, w in zip((first, second), wanted, strict=True) if w]
-        # The first slot may be the buffer of dy.
-        pairs = reversed([*zip(shares, slots, strict=True)])
-        apart = [bound for mask, slot in pairs for bound in masked(dy, mask, slot)]
-        tied = [*derived.calls((dy, a, b), slots, floats, masks)]
-
-        def run() -> None:
-            wins(a, b, first)
-            loses(a, b, second)
-            different = np.count_nonzero(first) + np.count_nonzero(second)
-            replay(apart if different == first.size else tied)
-
-        yield run
-
-    return Tuned(rule, derived.floats, max(2, derived.masks), derived.in_place)
-
-
-TUNED_BACKWARD["maximum"] = partial(_without_ties, np.greater, np.less)
-TUNED_BACKWARD["minimum"] = partial(_without_ties, np.less, np.greater)
-
-
 @dataclass(frozen=True)
 class ScalarMul(Elementwise, name="scalar_mul"):
     """Multiple by a constant, y = scalar * x.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * scalar.
     """
 
@@ -139,7 +89,6 @@ class ScalarMul(Elementwise, name="scalar_mul"):
 class ScalarAdd(Elementwise, name="scalar_add"):
     """Sum with a constant, y = scalar + x.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy.
     """
 
@@ -152,7 +101,6 @@ class ScalarAdd(Elementwise, name="scalar_add"):
 class Neg(Elementwise, name="neg"):
     """Negative, y = -x.
 
-    Shapes: x (...), y (...).
     Backward: dx = -dy.
     """
 
@@ -164,7 +112,6 @@ class Neg(Elementwise, name="neg"):
 class Pow(Elementwise, name="pow"):
     """Power with a constant exponent n, y = x**n.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * n * x**(n - 1); n = 0 gives 0 everywhere, n = 1 gives dy.
     Where the formula is infinite (x = 0 with n < 1) so is the gradient.
     """
@@ -182,7 +129,6 @@ class Pow(Elementwise, name="pow"):
 class Exp(Elementwise, name="exp"):
     """Exponential, y = e**x.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * y.
     """
 
@@ -193,7 +139,6 @@ class Exp(Elementwise, name="exp"):
 class Log(Elementwise, name="log"):
     """Natural logarithm, y = log(x): -inf at 0, NaN below.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy / x, infinite at 0.
     """
 
@@ -204,7 +149,6 @@ class Log(Elementwise, name="log"):
 class Log2(Elementwise, name="log2"):
     """Logarithm to base 2, y = log2(x): -inf at 0, NaN below.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy / (x log(2)), infinite at 0.
     """
 
@@ -216,7 +160,6 @@ class Log2(Elementwise, name="log2"):
 class LogEps(Elementwise, name="log_eps"):
     """Logarithm of a shifted operand, y = log(x + eps).
 
-    Shapes: x (...), y (...).
     Backward: dx = dy / (x + eps).
     Raises: UsageError unless eps is positive.
     """
@@ -234,7 +177,6 @@ class LogEps(Elementwise, name="log_eps"):
 class Sin(Elementwise, name="sin"):
     """Sine of radians, y = sin(x).
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * cos(x).
     """
 
@@ -245,7 +187,6 @@ class Sin(Elementwise, name="sin"):
 class Cos(Elementwise, name="cos"):
     """Cosine of radians, y = cos(x).
 
-    Shapes: x (...), y (...).
     Backward: dx = -dy * sin(x).
     """
 
@@ -256,7 +197,6 @@ class Cos(Elementwise, name="cos"):
 class Sqrt(Elementwise, name="sqrt"):
     """Square root, y = sqrt(x): NaN below 0.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy / (2 y), infinite at 0 (and NaN there where dy is 0).
     """
 
@@ -267,7 +207,6 @@ class Sqrt(Elementwise, name="sqrt"):
 class Rsqrt(Elementwise, name="rsqrt"):
     """Reciprocal square root, y = 1 / sqrt(x): infinite at 0, NaN below.
 
-    Shapes: x (...), y (...).
     Backward: dx = -dy * y**3 / 2.
     """
 
@@ -282,7 +221,6 @@ class Rsqrt(Elementwise, name="rsqrt"):
 class Abs(Elementwise, name="abs"):
     """Magnitude, y = abs(x).
 
-    Shapes: x (...), y (...).
     Backward: dx = dy * sign(x), so it is 0 at x = 0.
     """
 
@@ -294,7 +232,6 @@ class Abs(Elementwise, name="abs"):
 class Clamp(Elementwise, name="clamp"):
     """Bounds, y = min(max(x, lo), hi); NaN stays NaN.
 
-    Shapes: x (...), y (...).
     Backward: dx = dy where lo <= x <= hi, and 0 elsewhere.
     Raises: UsageError unless lo <= hi.
     """

@@ -1,4 +1,4 @@
-"""Undoing a broadcast: the one place that sums a gradient back to its operand's shape."""
+"""Sums and maxima over the axes along which the result has length 1, by fast NumPy calls."""
 
 from math import prod
 
@@ -6,6 +6,11 @@ import numpy as np
 
 from mlpengine.core.spec import Array, Calls, call
 from mlpengine.ops._constant import ones
+
+NARROW = 32
+"""Entries of a line up to which maxima of many lines are computed from a transposed copy.
+
+NumPy reduces short rows one by one."""
 
 
 def unbroadcast(wide: Array, out: Array) -> Calls:
@@ -15,10 +20,8 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
     A sum over only leading or only trailing axes is a product with ones, which is several times
     as fast as a reduction.
     """
-    lead = wide.ndim - out.ndim
-    small = (1,) * lead + out.shape
-    axes = tuple(i for i, (n, m) in enumerate(zip(small, wide.shape, strict=True)) if n != m)
-    kept = [i for i, n in enumerate(small) if n != 1]
+    small = (1,) * (wide.ndim - out.ndim) + out.shape
+    axes, kept = _axes(wide.shape, small)
     if not axes:
         yield call(np.copyto, out.reshape(small), wide)
     elif not kept or max(axes) < min(kept):
@@ -31,3 +34,37 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
         )
     else:
         yield call(np.add.reduce, wide, axes, None, out.reshape(small), True)
+
+
+def largest(x: Array, out: Array, workspace: Array) -> Calls:
+    """Yield the maximum of `x` over the axes that have length 1 in `out`.
+
+    Shapes: `out` broadcasts to `x`, with as many axes; `workspace` is as large as `x`; all are
+    contiguous.
+    """
+    if not x.size:
+        return
+    axes, kept = _axes(x.shape, out.shape)
+    lines, length, top = out.size, x.size // out.size, out.reshape(-1)
+    if not axes:
+        yield call(np.copyto, out, x)
+    elif not kept or min(axes) > max(kept):
+        rows = x.reshape(lines, length)
+        if length <= NARROW < lines:
+            columnwise = workspace.reshape(length, lines)
+            yield call(np.copyto, columnwise, rows.T)
+            yield call(np.maximum.reduce, columnwise, 0, None, top)
+        else:
+            yield call(np.maximum.reduce, rows, 1, None, top)
+    elif max(axes) < min(kept) and lines <= NARROW < length:
+        columnwise = workspace.reshape(lines, length)
+        yield call(np.copyto, columnwise, x.reshape(length, lines).T)
+        yield call(np.maximum.reduce, columnwise, 1, None, top)
+    else:
+        yield call(np.maximum.reduce, x, axes, None, out, True)
+
+
+def _axes(wide: tuple[int, ...], small: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
+    """Return the axes over which an array is reduced, and the others that are longer than 1."""
+    axes = tuple(i for i, (n, m) in enumerate(zip(small, wide, strict=True)) if n != m)
+    return axes, [i for i, n in enumerate(small) if n != 1]

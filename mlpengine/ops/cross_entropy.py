@@ -12,11 +12,14 @@ from mlpengine.core.wording import plural
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import WIDE, listing, need_floats
 from mlpengine.ops._constant import ones
-from mlpengine.ops._softmax_pieces import row_max
+from mlpengine.ops.broadcast import largest
 from mlpengine.ops.loss import VALUE, Loss, need_rows, total, wide_spec
 
 PROBABILITY_TOLERANCE = 1e-3
 """How far a row of probabilities may be from a sum of 1, or below 0."""
+
+SMALLEST_SHARE = 1e-6
+"""Smallest share of a class in the best constant prediction."""
 
 TABLE_CLASSES = 256
 """Number of classes up to which target rows come from a table, at most 0.25 MB of float32."""
@@ -47,6 +50,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     """
 
     tasks = ("classification",)
+    training_options = ("class_weights", "label_smoothing", "ignore_index")
 
     class_weights: Annotated[tuple[float, ...] | None, Given] = None
     label_smoothing: Share = 0.0
@@ -73,6 +77,29 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     def check_target(self, target: Array) -> None:
         if target.ndim == 2 and target.dtype.kind == "f":
             _check_probabilities(self.name, target)
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the logarithms of the shares of the classes."""
+        if target.ndim == 1:
+            if self.ignore_index is not None:
+                known = target != self.ignore_index
+                target, weights = target[known], None if weights is None else weights[known]
+            shares = np.bincount(target, weights, minlength=outputs).astype(np.float64)
+        else:
+            shares = np.average(target.astype(np.float64), 0, weights)
+        return self._logits(shares / max(shares.sum(), SMALLEST_SHARE), SMALLEST_SHARE)
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the logarithms of the target's shares, one of 0 as a very small one."""
+        shares = np.equal(target[:, None], np.arange(outputs)) if target.ndim == 1 else target
+        return self._logits(shares * 1.0, SMALLEST_SHARE**2)
+
+    def _logits(self, shares: Array, smallest: float) -> Array:
+        """Return the best logits for targets that are smoothed and weighted `shares`."""
+        shares = (1 - self.label_smoothing) * shares + self.label_smoothing / shares.shape[-1]
+        shares *= 1.0 if self.class_weights is None else np.array(self.class_weights)
+        logits: Array = np.log(np.maximum(shares, smallest))
+        return logits
 
     def infer(self, output: Spec, target: Spec, weight: Spec | None = None) -> Spec:
         need_floats(self.name, output=output, weight=weight)
@@ -123,7 +150,7 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     ) -> Calls:
         shift, *_, loss = vectors
         one_sum = target.ndim == 1 and self.class_weights is None and self.ignore_index is None
-        yield from row_max(output, shift, rows)
+        yield from largest(output, shift[:, None], rows)
         yield call(np.subtract, output, shift[:, None], probs)
         yield from _target_rows(self, target, rows, labels, loss)
         yield from _losses(probs, rows, vectors, one_sum=one_sum)

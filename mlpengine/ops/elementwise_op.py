@@ -161,9 +161,6 @@ TUNED: dict[tuple[object, ...], Tuned] = {}
 """Forward rules by the op's name and options; each is tested against the formula, and the figure by
 which it wins stands beside it."""
 
-TUNED_BACKWARD: dict[str, Callable[[Plan, tuple[bool, ...]], Tuned]] = {}
-"""Backward rules by the op's name, made from the derived plan and the choice of gradients."""
-
 
 def option_values(op: GradOp) -> tuple[object, ...]:
     """Return the values of an op's hyper-parameters, in the order of its fields.
@@ -202,7 +199,6 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
     residuals = {n: e for n, e in available.items() if n == "dy" or e in used}
     given = (*residuals.values(), *kept.values())
     forward: Any = TUNED.get((op.name, *options))
-    tuned: Any = TUNED_BACKWARD.get(op.name, lambda derived, wanted: derived)
     return Formulas(
         operands,
         y,
@@ -211,9 +207,7 @@ def _derived(kind: type[Elementwise], options: tuple[object, ...], _spelled: str
         residuals,
         forward or plan([y, *kept.values()], list(operands.values()), len(operands)),
         {
-            wanted: tuned(
-                plan([s for s, w in zip(slopes, wanted, strict=True) if w], given), wanted
-            )
+            wanted: plan([s for s, w in zip(slopes, wanted, strict=True) if w], given)
             for wanted in product((True, False), repeat=len(slopes))
             if any(wanted)
         },

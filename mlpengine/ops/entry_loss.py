@@ -1,7 +1,6 @@
 """Losses that are means over entries, each a formula of output and target."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, isinf
 from typing import Any, ClassVar, NamedTuple, cast
@@ -9,13 +8,13 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from mlpengine.core.errors import DataError, IndexRangeError, ShapeError
-from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.core.wording import plural
-from mlpengine.formula import Expr, Plan, constant, exp, gradients, order, plan, variable
+from mlpengine.formula import Expr, constant, exp, gradients, variable
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.elementwise_op import option_values
 from mlpengine.ops.loss import VALUE, Loss, need_rows, row_totals, total, wide_spec
+from mlpengine.ops.loss_formulas import LossFormulas, without_factor
 from mlpengine.ops.op import parameters_of
 
 
@@ -29,58 +28,6 @@ class Prediction(NamedTuple):
     suffix: str
     formula: Expr
     location: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class LossFormulas:
-    """Everything that is derived from a loss's formula.
-
-    The value of an entry is ``value_scale * entry`` and its slope by output column k is
-    ``scales[k] * slopes[k]``: constant factors are applied with the mean.  The last slope is that
-    of the target.
-    """
-
-    outputs: tuple[Expr, ...]
-    target: Expr
-    entry: Expr
-    value_scale: float
-    slopes: tuple[Expr, ...]
-    scales: tuple[float, ...]
-
-    @cached_property
-    def saved(self) -> tuple[Expr, ...]:
-        """What forward keeps for backward, for each output column.
-
-        It is the slope, or the one value of which the slope is a single function if forward
-        computes that value anyway: the function then costs forward no pass.
-        """
-        forward = set(order([self.entry]))
-        saved = []
-        for slope in self.slopes[:-1]:
-            computed = [a for a in slope.args if a.args]
-            is_at_hand = len(computed) == 1 and computed[0] in forward and not computed[0].is_mask
-            saved.append(computed[0] if is_at_hand and slope not in forward else slope)
-        return tuple(saved)
-
-    @property
-    def given(self) -> tuple[Expr, ...]:
-        """What backward reads: outputs, target and what forward keeps."""
-        return (*self.outputs, self.target, *self.saved)
-
-    @cached_property
-    def forward(self) -> Plan:
-        """Entry and what backward needs, from outputs and target."""
-        return plan([self.entry, *self.saved], [*self.outputs, self.target])
-
-    @cached_property
-    def backward(self) -> tuple[Plan, ...]:
-        """Each slope, from `given`."""
-        return tuple(plan([slope], self.given) for slope in self.slopes)
-
-    @property
-    def is_of_difference(self) -> bool:
-        """Whether the gradient of the target is the negative of that of the one output."""
-        return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
 
 
 class EntryLoss(Loss):
@@ -99,10 +46,6 @@ class EntryLoss(Loss):
     open_below: ClassVar[bool] = False
     """Whether the lower end of `target_range` is not a valid target itself."""
 
-    log_link: ClassVar[bool] = False
-    """Whether an output is the logarithm of what it predicts; targets are then divided by their
-    mean, which changes neither the model nor its best weights, but never shifted."""
-
     @property
     def columns(self) -> int:
         """Number of output columns for each column of the target."""
@@ -117,10 +60,26 @@ class EntryLoss(Loss):
         return gradients(self.formula(*operands), constant(1), operands)
 
     @property
+    def log_link(self) -> bool:
+        """Whether an output is the logarithm of what it predicts: where the formula is lowest.
+
+        Targets are then divided by their mean, which changes neither the model nor its best
+        weights, but never shifted.
+        """
+        return self.formulas.log_link
+
+    @property
     def predictions(self) -> Sequence[Prediction]:
-        """What the output columns of a target predict."""
-        (y,) = self.formulas.outputs
-        return [Prediction("", exp(y) if self.log_link else y)]
+        """What the output columns of a target predict.
+
+        By default it is each output that moves with the target; if none does, it is the first
+        output, or its exponential with a log link.
+        """
+        f = self.formulas
+        if len(f.locations) < 2:
+            y = f.outputs[f.locations[0] if f.locations else 0]
+            return [Prediction("", exp(y) if self.log_link else y)]
+        return [Prediction(f"_{k}" if k else "", f.outputs[k]) for k in f.locations]
 
     @property
     def takes_logs(self) -> bool:
@@ -162,6 +121,29 @@ class EntryLoss(Loss):
         """Everything derived from the formula; computed once for a class and its options."""
         options, kind = option_values(self), cast("Any", type(self))
         return _derived(kind, options, repr(options))
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the output (outputs,), the same for all rows, with the lowest mean loss.
+
+        Shapes: target (rows, targets), weights (rows,) or None.
+        """
+        wide = target.astype(np.float64)
+        start = [np.zeros(wide.shape[1]) for _ in range(self.columns)]
+        shares = np.ones(len(wide)) if weights is None else weights
+        best = self.formulas.lowest(wide, start, range(self.columns), lambda s: shares @ s)
+        return np.stack(best, 1).ravel()
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the output (rows, outputs) with the lowest loss of each row.
+
+        Outputs that do not move with the target where others do, such as a deviation, are those of
+        the best constant: a likelihood has no lowest value.
+        """
+        wide, f = target.astype(np.float64), self.formulas
+        constant = self.best_constant(target, outputs)
+        start = [np.tile(constant[k :: self.columns], (len(wide), 1)) for k in range(self.columns)]
+        best = f.lowest(wide, start, f.locations or (0,), lambda slopes: slopes)
+        return np.stack(best, 2).reshape(len(wide), -1)
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         n, columns = self.columns, output.shape[-1:]
@@ -299,23 +281,9 @@ def _derived(kind: type[EntryLoss], options: tuple[object, ...], _spelled: str) 
     loss = kind(*options)
     names = ["y"] if loss.columns == 1 else [f"y{k}" for k in range(loss.columns)]
     outputs, target = tuple(variable(name) for name in names), variable("t")
-    entry, value_scale = _without_factor(loss.formula(*outputs, target))
-    slopes, scales = zip(
-        *(_without_factor(s) for s in loss.gradient(*outputs, target)), strict=True
-    )
+    entry, value_scale = without_factor(loss.formula(*outputs, target))
+    slopes, scales = zip(*(without_factor(s) for s in loss.gradient(*outputs, target)), strict=True)
     return LossFormulas(outputs, target, entry, value_scale, slopes, scales)
-
-
-def _without_factor(formula: Expr) -> tuple[Expr, float]:
-    """Return a formula without its constant factors, and the product of these factors."""
-    number = formula.args[-1].number if formula.args else None
-    if formula.name == "neg":
-        inner, scale = _without_factor(formula.args[0])
-        return inner, -scale
-    if formula.name == "mul" and number is not None and isfinite(number):
-        inner, scale = _without_factor(formula.args[0])
-        return inner, scale * number
-    return formula, 1.0
 
 
 def _columns_of(x: Array, count: int) -> list[Array]:

@@ -2,8 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -93,6 +93,10 @@ class Loss(GradOp):
     """Whether it compares the output with targets; one that does not is of one of several outputs.
     """
 
+    training_options: ClassVar[tuple[str, ...]] = ()
+    """Options that only weigh the training, such as weights of classes: evaluation leaves them out.
+    """
+
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         """Register the loss, if it is that of a task."""
         super().__init_subclass__(name=name, **kwargs)
@@ -108,6 +112,28 @@ class Loss(GradOp):
 
         Raises: ShapeError or DtypeError if `target` does not fit.
         """
+
+    @property
+    def measured_options(self) -> dict[str, Any]:
+        """The options that are part of what is measured, by name."""
+        names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
+        return {n: getattr(self, n) for n in names if n not in self.training_options}
+
+    def plain(self) -> Self:
+        """Return the loss for evaluation, without its `training_options`."""
+        return type(self)(**self.measured_options)
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the output (outputs,), the same for all rows, with the lowest mean loss.
+
+        NaN stands for a loss that does not say.
+        Shapes: target (rows, ...) as the loss takes it, weights (rows,) or None.
+        """
+        return np.full(outputs, np.nan)
+
+    def best_outputs(self, target: Array, outputs: int) -> Array:
+        """Return the output (rows, outputs) with the lowest loss of each row, or NaN."""
+        return np.full((len(target), outputs), np.nan)
 
     def check_target(self, target: Array) -> None:
         """Check what no replay of the loss finds, of targets that fit it.

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Len, Lt
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import ConfigKey, Positive, Share
+from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
     clip,
@@ -50,6 +51,11 @@ class MeanSquaredError(EntryLoss, name="mse"):
     def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
         return (y - t) * 2, (y - t) * -2
 
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the mean of each target."""
+        mean: Array = np.average(target.astype(np.float64), 0, weights)
+        return mean
+
 
 class MeanAbsoluteError(EntryLoss, name="mae"):
     """Mean absolute error: abs(output - target).
@@ -65,6 +71,10 @@ class MeanAbsoluteError(EntryLoss, name="mae"):
 
     def gradient(self, y: Expr, t: Expr) -> tuple[Expr, Expr]:
         return sign(y - t), -sign(y - t)
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the median of each target."""
+        return _quantile(target, weights, 0.5)
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,25 @@ class Quantile(EntryLoss, name="quantile"):
         ]
         return sum(terms[1:], terms[0])
 
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the quantiles of each target."""
+        return np.stack([_quantile(target, weights, level) for level in self.levels], 1).ravel()
+
+
+def _quantile(target: Array, weights: Array | None, level: float) -> Array:
+    """Return a quantile of each column, the middle of all where there are several."""
+    values = target.astype(np.float64)
+    weights = np.ones(len(values)) if weights is None else weights
+    order = np.argsort(values, axis=0)
+    ascending = np.take_along_axis(values, order, 0)
+    below = np.cumsum(weights[order], axis=0, dtype=np.float64)
+    middle = below[-1] * level
+    columns = np.arange(values.shape[1])
+    first = np.argmax(below >= middle, axis=0)
+    last = np.argmax(below > middle, axis=0)
+    quantiles: Array = (ascending[first, columns] + ascending[last, columns]) / 2
+    return quantiles
+
 
 @dataclass(frozen=True)
 class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
@@ -171,6 +200,7 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
     """
 
     tasks = ("classification", "multilabel")
+    training_options = ("positive_weight",)
     target_range = (0.0, 1.0)
 
     positive_weight: Positive = 1.0
@@ -235,7 +265,6 @@ class Poisson(EntryLoss, name="poisson"):
 
     tasks = ("regression",)
     target_range = (0.0, np.inf)
-    log_link = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return exp(y) - t * y
@@ -254,7 +283,6 @@ class Gamma(EntryLoss, name="gamma"):
     tasks = ("regression",)
     target_range = (0.0, np.inf)
     open_below = True
-    log_link = True
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         return y + t * exp(-y)

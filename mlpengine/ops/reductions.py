@@ -11,11 +11,8 @@ from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, Call, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import CONSTANT_LENGTH, constant_like
 from mlpengine.ops._check import listing, need_floats, normal_axis
-from mlpengine.ops.broadcast import unbroadcast
+from mlpengine.ops.broadcast import largest, unbroadcast
 from mlpengine.ops.op import GradOp
-
-SHORT = 8
-"""Number of columns up to which a maximum in many rows is computed column by column."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +220,8 @@ class LogSumExp(Reduction, name="logsumexp"):
 
     def forward(self, x: Array, *, out: Array, terms: Array, total: Array, logs: Array) -> Calls:
         y, total, logs = (self.kept(v, x) for v in (out, total, logs))
-        largest, values = float(np.finfo(x.dtype).max), y.reshape(-1)
-        maximum = [*_largest(x, self.axes(x), y, terms)]
+        bound, values = float(np.finfo(x.dtype).max), y.reshape(-1)
+        maximum = [*largest(x, y, terms)]
         logarithm: tuple[Call, ...] = (
             call(np.subtract, x, y, terms),
             call(np.exp, terms, terms),
@@ -234,7 +231,7 @@ class LogSumExp(Reduction, name="logsumexp"):
         )
         bounded: list[Call] = [
             *maximum,
-            call(y.clip, constant_like(-largest, x), constant_like(largest, x), y),
+            call(y.clip, constant_like(-bound, x), constant_like(bound, x), y),
         ]
         total_of = values.item if values.size == 1 else call(values.dot, values)
 
@@ -251,32 +248,6 @@ class LogSumExp(Reduction, name="logsumexp"):
         if dx is not None:
             yield call(np.divide, dy, total, share)
             yield call(np.multiply, terms, self.kept(share, terms), dx)
-
-
-def _largest(x: Array, axes: tuple[int, ...], out: Array, workspace: Array) -> Calls:
-    """Yield the maximum of `x` over `axes`, which have length 1 in `out`.
-
-    `workspace` is contiguous and as large as `x`.  NumPy reduces a matrix of few columns entry by
-    entry; calls on whole columns, or on the rows of a transposed copy, are faster.
-    """
-    lines, length = out.size, x.size // max(out.size, 1)
-    leading, top = axes == tuple(range(len(axes))), out.reshape(-1)
-    trailing = axes == tuple(range(x.ndim - len(axes), x.ndim))
-    if length == 1:
-        yield call(np.copyto, out, x)
-    elif trailing and 1 < length <= SHORT and lines >= SHORT * length:
-        first, *others = x.reshape(lines, length).T
-        yield call(np.maximum, first, others[0], out=top)
-        for column in others[1:]:
-            yield call(np.maximum, top, column, out=top)
-    elif leading and 1 < lines <= SHORT and length >= SHORT * lines:
-        columnwise = workspace.reshape(lines, length)
-        yield call(np.copyto, columnwise, x.reshape(length, lines).T)
-        yield call(np.maximum.reduce, columnwise, 1, None, top)
-    elif trailing and length:
-        yield call(np.maximum.reduce, x.reshape(lines, length), 1, None, top)
-    else:
-        yield call(np.maximum.reduce, x, axes, None, out, True)
 
 
 def summed(x: Array, out: Array) -> Calls:

@@ -7,7 +7,7 @@ import numpy as np
 from mlpengine.core.errors import ShapeError
 from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.ops._check import need_floats, normal_axis
-from mlpengine.ops._softmax_pieces import folded, inner_product, largest, middle_sum
+from mlpengine.ops.broadcast import largest, unbroadcast
 from mlpengine.ops.op import GradOp
 
 
@@ -38,20 +38,20 @@ class Softmax(AlongAxis, name="softmax"):
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array) -> Calls:
-        axis = self.axis % x.ndim
-        x, y, lines = folded(x, axis), folded(out, axis), folded(lines, axis)
-        yield from largest(x, lines[:, 0], y)
-        yield call(np.subtract, x, lines, y)
-        yield call(np.exp, y, y)
-        yield from middle_sum(y, lines[:, 0])
-        yield call(np.divide, y, lines, y)
+        yield from largest(x, lines, out)
+        yield call(np.subtract, x, lines, out)
+        yield call(np.exp, out, out)
+        yield from unbroadcast(out, lines)
+        yield call(np.divide, out, lines, out)
 
     def backward(self, dy: Array, y: Array, *, out: Slots, sums: Array) -> Calls:
         (dx,) = out
         if dx is not None:
-            axis = self.axis % y.ndim
-            dy, y, dx, sums = (folded(v, axis) for v in (dy, y, dx, sums))
-            yield from inner_product(dy, y, sums[:, 0], dx)
+            if self.axis % y.ndim == y.ndim - 1:
+                yield call(np.vecdot, dy, y, sums[..., 0])
+            else:
+                yield call(np.multiply, dy, y, dx)
+                yield from unbroadcast(dx, sums)
             yield call(np.subtract, dy, sums, dx)
             yield call(np.multiply, dx, y, dx)
 
@@ -65,21 +65,17 @@ class LogSoftmax(AlongAxis, name="log_softmax"):
     """
 
     def forward(self, x: Array, *, out: Array, lines: Array, workspace: Array) -> Calls:
-        axis = self.axis % x.ndim
-        x, y, lines, workspace = (folded(v, axis) for v in (x, out, lines, workspace))
-        yield from largest(x, lines[:, 0], y)
-        yield call(np.subtract, x, lines, y)
-        yield call(np.exp, y, workspace)
-        yield from middle_sum(workspace, lines[:, 0])
+        yield from largest(x, lines, out)
+        yield call(np.subtract, x, lines, out)
+        yield call(np.exp, out, workspace)
+        yield from unbroadcast(workspace, lines)
         yield call(np.log, lines, lines)
-        yield call(np.subtract, y, lines, y)
+        yield call(np.subtract, out, lines, out)
 
     def backward(self, dy: Array, y: Array, *, out: Slots, sums: Array) -> Calls:
         (dx,) = out
         if dx is not None:
-            axis = self.axis % y.ndim
-            dy, y, dx, sums = (folded(v, axis) for v in (dy, y, dx, sums))
             yield call(np.exp, y, dx)
-            yield from middle_sum(dy, sums[:, 0])
+            yield from unbroadcast(dy, sums)
             yield call(np.multiply, dx, sums, dx)
             yield call(np.subtract, dy, dx, dx)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from mlpengine.core.errors import CallError, UsageError
+from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Fraction, Given, NonNegative, Positive, check_fields
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
@@ -65,7 +65,7 @@ class Schedule(ABC):
             for value in vars(self).values()
         ):
             name = type(self).__name__
-            raise CallError(
+            raise UsageError(
                 f"{name}: takes no optimizer, which takes the schedule; write "
                 f"Adam(mlp, schedule={name}({'1000' * hasattr(self, 'total_steps')}))"
             )

@@ -7,11 +7,12 @@ import numpy as np
 
 from mlpengine.config.build import LoadedData
 from mlpengine.core.errors import MlpEngineError
-from mlpengine.core.quantiles import evenly_spaced, largest_shift
+from mlpengine.core.sampling import evenly_spaced
 from mlpengine.data.features import profile
 from mlpengine.data.features.checks import column_profile
 from mlpengine.data.features.unlike import KS_LIMIT
 from mlpengine.data.tables import Column, Table
+from mlpengine.diagnostics.yardsticks import largest_shift
 
 REPORT_COLUMNS = 200
 """Columns that are described; of wider tables the first."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.config.build import LoadedData
 from mlpengine.config.standing import Held
-from mlpengine.core.quantiles import evenly_spaced, quantiles
+from mlpengine.core.sampling import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import baselines
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall
@@ -125,7 +125,7 @@ def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
 def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
     off = predicted - truth
     every = -(-len(truth) // SHOWN_POINTS)
-    low, high = quantiles(off, (0.005, 0.995)) if len(off) > 200 else (off.min(), off.max())
+    low, high = np.quantile(off, (0.005, 0.995)) if len(off) > 200 else (off.min(), off.max())
     if not low < high:
         low, high = off.min() - 0.5, off.max() + 0.5
     bins = int(np.clip(2 * np.sqrt(len(off)), 5, 40))
@@ -138,7 +138,7 @@ def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
             "mean": off.mean(),
             "deviation": off.std(),
             "quantiles": dict(
-                zip(("5 %", "50 %", "95 %"), quantiles(off, (0.05, 0.5, 0.95)), strict=True)
+                zip(("5 %", "50 %", "95 %"), np.quantile(off, (0.05, 0.5, 0.95)), strict=True)
             ),
             "largest": off[np.abs(off).argmax()],
             "edges": edges,

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlpengine.backends.update import largest_factor
 from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
-from mlpengine.core.errors import DtypeError, ShapeError
+from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
 from mlpengine.core.named import NamedRows, arrays_in, gather_rows, matched
 from mlpengine.core.spec import Array, Call
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
+from mlpengine.ops.loss_sum import LossSum
+from mlpengine.optim import Optimizer
 from mlpengine.step.checks import advice_on_x, advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
@@ -68,6 +72,16 @@ class BoundStep(Uncopyable):
         """The losses of all parts of the batch."""
         return [self.loss]
 
+    def losses(self, loss: Any, value: float) -> dict[str, float]:
+        """Return the loss of the last step, whose `value` is known, by output, without weights."""
+        if not isinstance(loss, LossSum):
+            return {"output": value}
+        total = dict.fromkeys(loss.losses, 0.0)
+        for part in self.loss_parts:
+            for name, value in loss.values(part).items():
+                total[name] += value
+        return total
+
     def targets(self) -> Iterator[Array]:
         """Yield the buffers of targets and weights."""
         yield self.loss.target
@@ -111,6 +125,24 @@ class BoundStep(Uncopyable):
                 numbers = (rows + first).tolist()
                 return Fault(f"the target is not, in {listed_rows(numbers)} of the batch", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
+
+    def error(
+        self, optimizer: Optimizer, loss: float, norm: float
+    ) -> tuple[NumericalError, list[int]]:
+        """Return the error of a step that was not made, and the rows of the batch at fault.
+
+        Raises: IndexRangeError where a label or target is the reason.
+        """
+        for statistics in self.scratch.recording.statistics:
+            statistics.restore()
+        step, fault = optimizer.steps + 1, self.find_fault()
+        if fault is None and isfinite(loss) and isfinite(norm):
+            lr = optimizer.scheduled_lr(optimizer.steps) * largest_factor(optimizer.ranges)
+            text = f"the update must be finite (lr {lr:g}, gradient norm {norm:g})"
+            return NumericalError(f"step {step}: {text}"), []
+        place = fault.place if fault else "the loss overflows, although every output is finite"
+        error = NumericalError(f"step {step}: loss and gradients must be finite ({place})")
+        return error, fault.rows if fault else []
 
     def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""

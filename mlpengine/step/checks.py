@@ -1,10 +1,14 @@
 """Checks of the arguments of a training step, and their messages."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, get_args
 
-from mlpengine.core.errors import UsageError
-from mlpengine.core.named import need_array, need_names
+import numpy as np
+
+from mlpengine.backends import BackendName
+from mlpengine.core.buffers import unmasked
+from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.named import as_rows, check_rows, need_array, need_names
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.network import Network
@@ -13,11 +17,8 @@ from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Optimizer
 from mlpengine.optim.grouped import GroupedOptimizer
 
-if TYPE_CHECKING:
-    from mlpengine.step.step import TrainingStep
 
-
-def checked_loss(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
+def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
     """Return the loss of a network, the sum of those of several outputs.
 
     Raises: UsageError unless `mlp` is a network, and there is a loss for each of its outputs.
@@ -38,7 +39,7 @@ def checked_loss(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -
     return loss
 
 
-def checked_optimizer(mlp: Network, optimizer: Any) -> Optimizer:
+def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
     """Return the optimizer of a network, one for the optimizers of its groups of parameters.
 
     Raises: UsageError for what is none, or was made for another network.
@@ -57,28 +58,71 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
         raise UsageError(f"training step: {name} must be {text} (got {quoted(value)})")
 
 
-def check_names(step: "TrainingStep", x: Any, y: Any) -> None:
-    """Raise ShapeError unless features and targets have names where those of the step have."""
-    targets = step.loss.targets if isinstance(step.loss, LossSum) else None
-    for name, value, wanted in (("x", x, step.mlp.in_shape), ("y", y, targets)):
+def backend_of(backend: str) -> tuple[str, str]:
+    """Return what runs the steps, and why it is NumPy if that was not asked for.
+
+    Raises: UsageError for another name.
+    """
+    if backend not in get_args(BackendName):
+        names = ", ".join(get_args(BackendName))
+        raise UsageError(f"backend: must be one of {names} (got {backend!r})")
+    if backend != "auto":
+        return backend, ""
+    from mlpengine.step.auto_backend import auto_backend  # slow, and few imports need it
+
+    return auto_backend()
+
+
+def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
+    """Raise ShapeError unless features and targets have the names of the network's."""
+    targets = loss.targets if isinstance(loss, LossSum) else None
+    for name, value, wanted in (("x", x, mlp.in_shape), ("y", y, targets)):
         if isinstance(wanted, dict | list):
             need_names(value, dict.fromkeys(wanted), f"training step: {name}")
         else:
             need_array(value, f"training step: {name}")
 
 
-def not_rows(mlp: Network, x: Any, rows: Array, target: Array, target_buffer: Array) -> str:
-    """Return the message for features that are not rows as `mlp` reads them."""
-    if not rows.ndim:
-        return f"training step: x must be an array of rows (got {quoted(x)})"
-    shape, advice = mlp.in_shape, "write np.reshape(x, (len(x), -1))"
-    if rows.ndim == 1 and target.shape[1:] == shape:
+def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
+    """Return features of one input or several as rows.
+
+    Raises: ShapeError for others; DataError for masked entries.
+    """
+    check_names(mlp, loss, x, y)
+    if isinstance(mlp.in_shape, Mapping):
+        rows = as_rows(x)
+        check_rows(rows, len(rows), "training step: x")
+        return rows
+    array, shape = unmasked(x, "training step: x"), mlp.in_shape
+    if array.ndim in (2, len(shape) + 1):
+        return array
+    if not array.ndim:
+        raise ShapeError(f"training step: x must be an array of rows (got {quoted(x)})")
+    target, advice = np.asarray(targets_of(loss, y)), "write np.reshape(x, (len(x), -1))"
+    if array.ndim == 1 and target.shape[1:] == shape:
         advice = "the features come first; write step(x, y)"
-    elif rows.ndim == 1:
-        deep = max(0, target_buffer.ndim - target.ndim)
-        advice = f"for one row write step([x], {'[' * deep}y{']' * deep})"
+    elif array.ndim == 1:
+        advice = "for one row write step([x], [y])"
     wanted = ", ".join(map(str, ("rows", *shape)))
-    return f"training step: x must be ({wanted}) (got {rows.shape}); {advice}"
+    raise ShapeError(f"training step: x must be ({wanted}) (got {array.shape}); {advice}")
+
+
+def targets_of(loss: Any, y: Any) -> Any:
+    """Return targets as rows.  Raises: ShapeError; DataError for masked entries."""
+    if isinstance(loss, LossSum):
+        return as_rows(y)
+    need_array(y, "training step: y")
+    return unmasked(y, "training step: y")
+
+
+def check_order(order: Any, rows: int, where: str) -> None:
+    """Raise ShapeError, beginning with `where`, unless `order` names batches of so many rows."""
+    known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
+    if not known or order.size % rows:
+        raise ShapeError(
+            f"{where}: order must be an array of int64, a multiple of {rows} long "
+            f"(got {quoted(order)}); write np.arange({rows}), say"
+        )
 
 
 def too_many_rows(rows: int, batch_size: int) -> str:

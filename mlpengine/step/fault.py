@@ -1,21 +1,15 @@
-"""Location of the first number that is not finite, and the error of a step that has one."""
+"""Location of the first number that is not finite."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.update import largest_factor
-from mlpengine.core.errors import NumericalError, TapeError
+from mlpengine.core.errors import TapeError
 from mlpengine.core.named import arrays_by_name, arrays_in
 from mlpengine.core.spec import Array
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
-
-if TYPE_CHECKING:
-    from mlpengine.step.bound_step import BoundStep
-    from mlpengine.step.step import TrainingStep
 
 SHOWN_ROWS = 5
 """Maximum number of rows that a message lists; it counts the others."""
@@ -37,26 +31,6 @@ class Fault(NamedTuple):
 
     place: str
     rows: list[int]
-
-
-def nonfinite_error(step: "TrainingStep", bound: "BoundStep") -> NumericalError:
-    """Return the error of a step that was not made, and set its `bad_rows`.
-
-    Raises: IndexRangeError where a label or target is the reason.
-    """
-    for statistics in bound.scratch.recording.statistics:
-        statistics.restore()
-    number, norm, step.bad_rows = step.optimizer.steps + 1, step.clipped_norm, []
-    fault = bound.find_fault()  # raises for a label out of range, which leaves no loss
-    if fault is None and isfinite(step.loss_value) and isfinite(norm):
-        lr = step.optimizer.scheduled_lr(step.optimizer.steps)
-        lr *= largest_factor(step.optimizer.ranges)
-        return NumericalError(
-            f"step {number}: the update must be finite (lr {lr:g}, gradient norm {norm:g})"
-        )
-    step.bad_rows = fault.rows if fault else []
-    place = fault.place if fault else "the loss overflows, although every output is finite"
-    return NumericalError(f"step {number}: loss and gradients must be finite ({place})")
 
 
 def locate_nonfinite(

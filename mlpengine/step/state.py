@@ -1,20 +1,18 @@
 """Nested state as a flat set of named arrays and plain JSON, and files of a training step."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import differing
+from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
-
-if TYPE_CHECKING:
-    from mlpengine.step.step import TrainingStep
 
 _ARRAY, _FLOAT = "$array", "$float"
 
@@ -71,43 +69,25 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
     return {key: unpack(arrays, below) for key, below in plain.items()}
 
 
-def load_parts(step: "TrainingStep", state: Mapping[str, Any]) -> None:
-    """Load what `TrainingStep.state_dict` returned, or change nothing.
-
-    Raises: CheckpointError if the state is that of another network or optimizer.
-    """
-    before = {**step.state_dict(), "weights": step.mlp.state_dict()}
-    try:
-        _load(step, state)
-    except CheckpointError:
-        _load(step, before)
-        raise
+def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
+    """Raise CheckpointError for what `TrainingStep.state_dict` of parameters does not return."""
+    if "weights" not in state:
+        own = state.keys() <= {*params}
+        given = "that of a network" if own else f"one with {', '.join(map(repr, state))}"
+        raise CheckpointError(
+            f"training step: needs what step.state_dict() returned (got {given:.100}); "
+            "write mlp.load_state_dict(state) for weights alone"
+        )
 
 
-def _load(step: "TrainingStep", state: Mapping[str, Any]) -> None:
-    with restoring():
-        if "weights" not in state:
-            own = state.keys() <= step.mlp.params.views.keys()
-            given = "that of a network" if own else f"one with {', '.join(map(repr, state))}"
-            raise CheckpointError(
-                f"training step: needs what step.state_dict() returned (got {given:.100}); "
-                "write mlp.load_state_dict(state) for weights alone"
-            )
-        step.mlp.load_state_dict(state["weights"])
-        step.optimizer.load_state_dict(state["optimizer"])
-        if step.clip:
-            step.clip.load_state_dict(state["clip"])
-        step.mlp.rng.seed = state["dropout"]["seed"]
+def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
+    """Write the state of a step of a network to a safetensors file, atomically."""
+    arrays, plain = pack(state)
+    write_tensors(path, arrays, {"step": plain, "mlp": mlp.to_dict()})
 
 
-def save_step(step: "TrainingStep", path: str | Path) -> None:
-    """Write the state of a step to a safetensors file, atomically."""
-    arrays, plain = pack(step.state_dict())
-    write_tensors(path, arrays, {"step": plain, "mlp": step.mlp.to_dict()})
-
-
-def load_step(step: "TrainingStep", path: str | Path) -> None:
-    """Load what `save_step` wrote.
+def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
+    """Load the state that `save_step` wrote.
 
     Raises: CheckpointError if the file is damaged, or of another network or optimizer.
     """
@@ -116,10 +96,10 @@ def load_step(step: "TrainingStep", path: str | Path) -> None:
         raise CheckpointError(
             f"{path}: must be written by TrainingStep.save; Mlp.load and mlpengine.load read models"
         )
-    own, saved = differing(step.mlp.to_dict(), header.get("mlp"))
+    own, saved = differing(mlp.to_dict(), header.get("mlp"))
     if own != saved:
         raise CheckpointError(f"{path}: must be of the same network (got {saved}, not {own})")
     try:
-        step.load_state_dict(unpack(arrays, header["step"]))
+        load(unpack(arrays, header["step"]))
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error

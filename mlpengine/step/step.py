@@ -2,54 +2,51 @@
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 from zlib import crc32
 
 import numpy as np
 
-from mlpengine.backends import BackendName
 from mlpengine.backends.update import largest_update
 from mlpengine.core.buffers import quiet_runner, second_call, unmasked
-from mlpengine.core.errors import CompileError, DtypeError, ShapeError, UsageError
+from mlpengine.core.errors import (
+    CheckpointError,
+    CompileError,
+    DataError,
+    DtypeError,
+    NumericalError,
+    ShapeError,
+    UsageError,
+)
 from mlpengine.core.fields import Count, fitting
-from mlpengine.core.named import as_rows, check_rows, need_array, row_specs
+from mlpengine.core.named import row_specs
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.system import call_in_forks
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
-from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.clipping import bind_clip, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
-from mlpengine.step.bound_step import BoundStep, step_data
-from mlpengine.step.checks import (
-    check_names,
-    checked_loss,
-    checked_optimizer,
-    not_rows,
-    too_many_rows,
-)
+from mlpengine.step import checks
+from mlpengine.step.bound_step import BoundStep, StepData, step_data
 from mlpengine.step.dropout import Dropout, checked_schedule
-from mlpengine.step.fault import nonfinite_error
-from mlpengine.step.many_steps import count_steps, make_steps
+from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.ranks import Ranks
-from mlpengine.step.shards import Buffers, Shards
-from mlpengine.step.state import load_parts, load_step, save_step
+from mlpengine.step.shards import Buffers, make_buffers
+from mlpengine.step.state import check_step, load_step, restoring, save_step
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
     from mlpengine.step.step_builder import StepBuilder
 
-_BOUND = ("_bound", "_buffers", "_clip", "dropout", "_full", "last", "_quietly", "_update")
+_BOUND = ("_bound", "_buffers", "_clip", "_dropout", "_full", "_last", "_many", "_quiet", "_update")
 """Attributes that a copy makes for itself."""
-
-T = TypeVar("T")
 
 _STEPS: WeakSet["TrainingStep"] = WeakSet()
 """All steps of this process."""
@@ -58,7 +55,7 @@ _STEPS: WeakSet["TrainingStep"] = WeakSet()
 def _free_steps() -> None:
     """Let a forked child make steps, even those that a thread of its parent was making."""
     for step in _STEPS:
-        step._quietly, step._busy = quiet_runner(), False
+        step._quiet, step._busy = quiet_runner(), False
 
 
 call_in_forks(_free_steps)
@@ -105,8 +102,6 @@ class TrainingStep:
         grad_norm, clipped_norm: global norm of the last gradients before and after clipping.
         clipped_steps: number of steps of the last call of many whose gradients were clipped.
         bad_rows: rows at fault in the last step that was not finite.
-        last: the buffers of the last step.
-        dropout: what is drawn in a step, or None.
 
     Raises: NumericalError from a call whose loss or gradient is not finite, on every rank; the
     parameters and the optimizer are as before that step.
@@ -131,60 +126,51 @@ class TrainingStep:
     ) -> None:
         self.batch_size: int = fitting("training step: batch_size", Count, batch_size)
         self.threads: int = fitting("training step: threads", Count, threads)
-        self.mlp, self.loss = mlp, checked_loss(mlp, loss, loss_weights)
-        self.optimizer = checked_optimizer(mlp, optimizer)
+        self.mlp, self.loss = mlp, checks.loss_of(mlp, loss, loss_weights)
+        self.optimizer = checks.optimizer_of(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)
         self.clip = clip_rule(clip_norm, "training step: clip_norm")
         self.weighted, self.rematerialization = weighted, rematerialization
         self.shards, self.ranks, self._agreed = shards, ranks, False
-        if backend not in get_args(BackendName):
-            names = ", ".join(get_args(BackendName))
-            raise UsageError(f"backend: must be one of {names} (got {backend!r})")
-        self.backend, self.not_compiled = backend, ""
-        if backend == "auto":
-            from mlpengine.step.auto_backend import auto_backend  # slow, and few imports need it
-
-            self.backend, self.not_compiled = auto_backend()
+        self.backend, self.not_compiled = checks.backend_of(backend)
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
         self._target: Any = None  # specs of targets of another kind than the usual one
+        self._checked = False  # whether the first targets were checked
         self._start()
 
     def _start(self, buffers: Buffers | None = None) -> None:
         """Bind the step for full batches."""
         self.mlp.rng.scheduled = self.dropout_schedule is not None
-        self._buffers = self._make_buffers() if buffers is None else buffers
-        self._quietly = quiet_runner()
+        if buffers is None:
+            sizes = self.batch_size, self.shards
+            buffers = make_buffers(self.mlp, *sizes, self.ranks, self._scratch)
+        self._buffers = buffers
+        self._quiet: Callable[..., float] = quiet_runner()
         self._largest_update = largest_update(self.mlp.dtype, self.optimizer.ranges)
         self._bound: dict[int, BoundStep] = {}
-        self._full = self.last = self.bound(self.batch_size)
+        self._full = self._last = self.bound(self.batch_size)
         recording = self._full.scratch.recording
         draws = recording.draws or self.dropout_schedule is not None
-        self.dropout = Dropout(self.mlp, recording, self.dropout_schedule) if draws else None
+        self._dropout = Dropout(self.mlp, recording, self.dropout_schedule) if draws else None
+        self._many = FusedRun(self.optimizer, self._dropout, self.batch_size)
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
-        self._checked = self._busy = False
+        self._busy = False
         _STEPS.add(self)
         self._update = tuple(self.optimizer.calls(self._full.grads.flat))
         self._clip = bind_clip(self.clip, self.mlp.params, self._full.grads)
 
-    def _make_buffers(self) -> Buffers:
+    def _scratch(self, rows: int) -> Scratch:
         backend = "numpy" if self.backend == "compiled" else self.backend
-
-        def scratch(rows: int) -> Scratch:
-            return self.mlp.scratch(rows, backend=backend, rematerialization=self.rematerialization)
-
-        if self.shards == 1 and self.ranks is None:
-            return scratch(self.batch_size), self.mlp.gradients(self.batch_size)
-        return Shards(self.mlp, self.batch_size, self.shards, self.ranks, make=scratch)
+        return self.mlp.scratch(rows, backend=backend, rematerialization=self.rematerialization)
 
     @property
     def threads_used(self) -> int:
         """Threads that may share a step: `threads`, fewer for small shapes, 1 in NumPy."""
-        if self.backend != "compiled":
-            return 1
-        fused = self._full.fused
-        return self.threads if fused is None or self.ranks else fused.source.threads
+        if fused := self._full.fused:
+            return fused.source.threads
+        return self.threads if self.backend == "compiled" else 1
 
     @property
     def fused(self) -> bool:
@@ -193,11 +179,8 @@ class TrainingStep:
 
     @property
     def scratch(self) -> Scratch:
-        """The activations of the last step; of its first shard on this rank, if there are several.
-
-        Source: the buffers, which the next step overwrites.
-        """
-        return self.last.scratch
+        """Activations of the last step, or its first shard here; the next one overwrites them."""
+        return self._last.scratch
 
     @property
     def grads(self) -> Gradients:
@@ -206,7 +189,7 @@ class TrainingStep:
         Of several shards they are those of the first one on this rank, but ``grads.flat`` is the
         gradient of the batch.
         """
-        return self.last.grads
+        return self._last.grads
 
     @property
     def losses(self) -> dict[str, float]:
@@ -214,18 +197,13 @@ class TrainingStep:
 
         Of several ranks these are the shares of the rows of this one.
         """
-        if not isinstance(self.loss, LossSum):
-            return {"output": self.loss_value}
-        total = dict.fromkeys(self.loss.losses, 0.0)
-        for bound in self.last.loss_parts:
-            for name, value in self.loss.values(bound).items():
-                total[name] += value
-        return total
+        return self._last.losses(self.loss, self.loss_value)
 
     def __call__(self, x: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
-        rows = x if type(x) is np.ndarray and x.ndim == self._axes else self._rows(x, y)
-        target = y if type(y) is np.ndarray else self._targets(y)
+        plain = type(x) is np.ndarray and x.ndim == self._axes
+        rows = x if plain else checks.rows_of(self.mlp, self.loss, x, y)
+        target = y if type(y) is np.ndarray else checks.targets_of(self.loss, y)
         weights = None
         if sample_weight is not None:
             weights = unmasked(sample_weight, "training step: sample_weight")
@@ -240,25 +218,6 @@ class TrainingStep:
         if not self._checked:
             self.check_target(target)
         return self.run(bound)
-
-    def _rows(self, x: Any, y: Any) -> Any:
-        """Return features as an array or `NamedRows`, unless they are no rows."""
-        check_names(self, x, y)
-        if self._axes < 0:
-            rows = as_rows(x)
-            check_rows(rows, len(rows), "training step: x")
-            return rows
-        array = unmasked(x, "training step: x")
-        if array.ndim != self._axes and array.ndim != 2:
-            target = np.asarray(self._targets(y))
-            raise ShapeError(not_rows(self.mlp, x, array, target, self._full.loss.target))
-        return array
-
-    def _targets(self, y: Any) -> Any:
-        if isinstance(self.loss, LossSum):
-            return as_rows(y)
-        need_array(y, "training step: y")
-        return unmasked(y, "training step: y")
 
     def check_target(self, target: Any) -> None:
         """Raise IndexRangeError for the first targets of the step if they are no probabilities."""
@@ -278,7 +237,7 @@ class TrainingStep:
             return False
         if kind == row_specs(full.loss.target, rows):
             return False
-        self._target = kind
+        self._target, self._checked = kind, False
         self._start(self._buffers)
         return True
 
@@ -293,7 +252,7 @@ class TrainingStep:
         bound = self._bound.get(rows)
         if bound is None:
             if not 0 < rows <= self.batch_size:
-                raise ShapeError(too_many_rows(rows, self.batch_size))
+                raise ShapeError(checks.too_many_rows(rows, self.batch_size))
             backend = self.backend
             bound = self._bound[rows] = self._bind(rows)
             if self.backend != backend and len(self._bound) > 1:
@@ -308,11 +267,10 @@ class TrainingStep:
             raise second_call("training step")
         self._busy = True  # no signal is handled between this and the `try`
         try:
-            self.last, fused = bound, bound.fused
+            self._last, fused = bound, bound.fused
             if fused is not None:
                 return self._run_fused(bound, fused)
-            loss: float = self._quietly(self._run, bound)
-            return loss
+            return self._quiet(self._run, bound)
         finally:
             self._busy = False
 
@@ -320,8 +278,8 @@ class TrainingStep:
         if not self._agreed and self.ranks is not None:
             self._compare_ranks(self.ranks)
         optimizer = self.optimizer
-        if self.dropout is not None:
-            self.dropout.begin(optimizer.steps)
+        if self._dropout is not None:
+            self._dropout.begin(optimizer.steps)
         for call in bound.calls:
             call()
         self.loss_value = value = bound.value
@@ -331,17 +289,16 @@ class TrainingStep:
         self.grad_norm, self.clipped_norm = norm, clipped = self._clip()
         update = optimizer.scheduled_lr(optimizer.steps) * clipped
         if not (isfinite(value) and isfinite(norm) and update <= self._largest_update):
-            raise nonfinite_error(self, bound)
+            raise self._error(bound)
         for call in self._update:
             call()
         return value
 
     def _run_fused(self, bound: BoundStep, fused: "Executor") -> float:
-        optimizer = self.optimizer
-        steps = optimizer.steps
+        optimizer, steps = self.optimizer, self.optimizer.steps
         lr, decay = optimizer.scheduled_lr(steps), optimizer.scheduled_decay(steps)
-        if self.dropout is not None:
-            self.dropout.begin(steps)
+        if self._dropout is not None:
+            self._dropout.begin(steps)
         try:
             loss, norm, status = fused.make_step(lr, decay, steps)
         except BaseException:  # KeyboardInterrupt is raised where the call returns
@@ -351,19 +308,23 @@ class TrainingStep:
         self.loss_value, self.grad_norm = loss, norm
         self.clipped_norm = norm if status else fused.call.clipped
         if status:
-            raise nonfinite_error(self, bound)
+            raise self._error(bound)
         optimizer.count(lr)
         return loss
 
     def _compare_ranks(self, ranks: Ranks) -> None:
         """Raise UsageError, on every rank, unless the ranks make the same steps."""
-        names = ("shards", "batch_size", "weighted", "backend")
-        values = {name: getattr(self, name) for name in names}
-        values |= {"network": repr(self.mlp)}
+        values: dict[str, Any] = {"shards": self.shards, "batch_size": self.batch_size}
+        values |= {"weighted": self.weighted, "backend": self.backend, "network": repr(self.mlp)}
         values |= {"optimizer": repr(self.optimizer), "weights": crc32(self.mlp.params.flat.data)}
         if difference := ranks.difference(values):
             raise UsageError(f"training step: {difference}")
         self._agreed = True
+
+    def _error(self, bound: BoundStep) -> NumericalError:
+        self.bad_rows = []
+        error, self.bad_rows = bound.error(self.optimizer, self.loss_value, self.clipped_norm)
+        return error
 
     def run_many(
         self, x: Any, y: Any, order: Array, sample_weight: Array | None = None
@@ -375,23 +336,71 @@ class TrainingStep:
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
-        check_names(self, x, y)
         data = step_data(x, y, sample_weight)
-        self.take_targets_as(data[1])
-        count = count_steps(self, data, order, "run_many")
+        count = self.count_steps(data, order, "run_many")
         losses, norms = np.zeros(count), np.zeros(count)
-        make_steps(self, data, order, losses, norms)
+        self.make_steps(data, order, losses, norms)
         return losses, norms
 
-    def alone(self, make: Callable[..., T], *arguments: Any) -> T:
-        """Return what `make` returns; meanwhile other calls of the step raise TapeError."""
+    def count_steps(self, data: StepData, order: Array, where: str) -> int:
+        """Return how many full batches `order` names.
+
+        Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
+        on each; IndexRangeError for targets that are no probabilities.
+        """
+        checks.check_names(self.mlp, self.loss, *data[:2])
+        self.take_targets_as(data[1])
+        checks.check_order(order, self.batch_size, where)
+        if misfit := next(self._full.layout_errors(data, order), ""):
+            raise DataError(f"{where}: {misfit}")
+        self.check_target(data[1])
+        return order.size // self.batch_size
+
+    def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
+        """Make the steps of `run_many`, on arguments known to fit, and write the results."""
+        bound, batch = self._full, self.batch_size
+        done, at_once = 0, max(1, steps_at_once(len(self.mlp.params), batch))
+        many = bound.fused is not None and order.flags.c_contiguous
+        while many and done < len(losses):
+            part, rows = slice(done, done + at_once), slice(done * batch, (done + at_once) * batch)
+            made = self.make_fused_steps(bound, data, order[rows], losses[part], norms[part])
+            many = made == len(losses[part])
+            done += made
+        for i in range(done, len(losses)):  # a step that failed does so again, and raises
+            bound.gather(data, order[i * batch : (i + 1) * batch])
+            losses[i] = self.run(bound)
+            norms[i] = self.grad_norm
+
+    def make_fused_steps(
+        self,
+        bound: BoundStep,
+        data: StepData,
+        order: Array,
+        losses: Array,
+        norms: Array,
+        max_norm: float = inf,
+    ) -> int:
+        """Run a step for each entry of `losses` in machine code; return how many are completed.
+
+        The last one may have fewer rows, where its program is that of whole batches.  A step that
+        fails, or whose gradient norm exceeds `max_norm`, updates nothing and is the last one.
+        """
+        if bound.fused is None:
+            return 0
         if self._busy:
             raise second_call("training step")
         self._busy = True
         try:
-            return make(*arguments)
+            made = self._many.make(bound, bound.fused, data, order, losses, norms, max_norm)
         finally:
             self._busy = False
+        done, self.clipped_steps = made
+        short = done * self.batch_size > len(order)
+        self._last = self.bound(len(order) % self.batch_size) if short else bound
+        if done:
+            self.loss_value, self.grad_norm = losses.item(done - 1), norms.item(done - 1)
+            self.clipped_norm = bound.fused.call.clipped
+        return done
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the next step depends on but the batch; the weights are not copied."""
@@ -407,29 +416,40 @@ class TrainingStep:
 
         Raises: CheckpointError if the state is that of another network or optimizer.
         """
-        load_parts(self, state)
+        before = {**self.state_dict(), "weights": self.mlp.state_dict()}
+        try:
+            self._load(state)
+        except CheckpointError:
+            self._load(before)
+            raise
+
+    def _load(self, state: Mapping[str, Any]) -> None:
+        with restoring():
+            check_step(state, self.mlp.params.views)
+            self.mlp.load_state_dict(state["weights"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            if self.clip:
+                self.clip.load_state_dict(state["clip"])
+            self.mlp.rng.seed = state["dropout"]["seed"]
 
     def save(self, path: str | Path) -> None:
         """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
         if self.ranks is None or self.ranks.rank == 0:
-            save_step(self, path)
+            save_step(path, self.mlp, self.state_dict())
 
     def load(self, path: str | Path) -> None:
         """Continue exactly from what `save` wrote, with a step of the same settings.
 
         Raises: CheckpointError if the file is damaged, or of another network or optimizer.
         """
-        load_step(self, path)
+        load_step(path, self.mlp, self.load_state_dict)
 
     def summary(self) -> str:
         """Return a table of the instructions of a full batch's step, and what computes each.
 
         That is a compiled program or NumPy, which runs between programs what has no compiled rule.
         """
-        compiled = self.backend == "compiled"
-        lines = [*self._builder().describe(self._full, compiled=compiled)]
-        width = max(len(where) for where, _ in lines)
-        return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
+        return self._builder().summary(self._full, compiled=self.backend == "compiled")
 
     def emit_c(self) -> str:
         """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.
@@ -437,10 +457,7 @@ class TrainingStep:
         Raises: CompileError if the step is not fused.
         """
         if self._full.fused is None:
-            raise CompileError(
-                "emit: the step must be compiled as a whole; a part that only NumPy has, or a "
-                "missing compiler, splits it"
-            )
+            raise CompileError("emit: the step must be compiled as a whole (NumPy runs a part)")
         return self._full.fused.source.text
 
     def _bind(self, rows: int) -> BoundStep:
@@ -467,16 +484,14 @@ class TrainingStep:
             **{k: v for k, v in vars(self).items() if k not in _BOUND},
             "buffers": tuple(map(copy, buffers)) if isinstance(buffers, tuple) else copy(buffers),
             "targets": {rows: [*bound.targets()] for rows, bound in self._bound.items()},
-            "last": next(rows for rows, bound in self._bound.items() if bound is self.last),
+            "last": next(rows for rows, bound in self._bound.items() if bound is self._last),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         buffers, targets, last = (state.pop(name) for name in ("buffers", "targets", "last"))
-        checked = state["_checked"]
         vars(self).update(state)
         self._start(buffers)
-        self._checked = checked
         for rows, given in targets.items():
             for buffer, values in zip(self.bound(rows).targets(), given, strict=True):
                 buffer[...] = values
-        self.last = self.bound(last)
+        self._last = self.bound(last)

@@ -96,7 +96,13 @@ class StepBuilder:
             return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
         return self._with_calls(parts, compiled=compiled)
 
-    def describe(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
+    def summary(self, bound: BoundStep, *, compiled: bool) -> str:
+        """Return a table of the instructions of a step, and what computes each."""
+        lines = [*self._described(bound, compiled=compiled)]
+        width = max(len(where) for where, _ in lines)
+        return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
+
+    def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
         """Yield what computes each instruction of a step, and the instruction.
 
         It is the number of a program, or NumPy with the reason.

@@ -13,7 +13,7 @@ import numpy as np
 from mlpengine.core.errors import NumericalError, ShapeError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.step.bound_step import StepData, step_data
-from mlpengine.step.many_steps import count_steps, make_steps, steps_at_once
+from mlpengine.step.fused_run import steps_at_once
 from mlpengine.step.step import TrainingStep
 
 SLICE_SECONDS = 0.05
@@ -113,7 +113,7 @@ class _Work:
         self._data: list[StepData] = [step_data(x, y, w) for w in weights]
         self._orders = [np.ascontiguousarray(order) for order in orders]
         self._counts = [
-            count_steps(step, data, order, f"network {k}")
+            step.count_steps(data, order, f"network {k}")
             for k, (step, data, order) in enumerate(
                 zip(self._steps, self._data, self._orders, strict=True)
             )
@@ -121,7 +121,8 @@ class _Work:
         shape = count, max(self._counts)
         self.losses, self.norms = np.full(shape, nan), np.full(shape, nan)
         self._left = [*self._counts]
-        self._stretch = max(1, steps_at_once(self._steps[0]))
+        first = self._steps[0]
+        self._stretch = max(1, steps_at_once(len(first.mlp.params), first.batch_size))
         self._waiting = [k for k in range(count) if self._counts[k]]
 
     def run(self, helpers: int) -> None:
@@ -180,7 +181,7 @@ class _Work:
         before = step.optimizer.steps
         results = self.losses[k, start:stop], self.norms[k, start:stop]
         try:
-            make_steps(step, self._data[k], self._orders[k][start * batch : stop * batch], *results)
+            step.make_steps(self._data[k], self._orders[k][start * batch : stop * batch], *results)
         except NumericalError as error:
             made = step.optimizer.steps - before
             for values in results:

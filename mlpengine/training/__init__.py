@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from mlpengine.training.callback import Callback, SkipBudget
     from mlpengine.training.diagnose import LoopDiagnostics
+    from mlpengine.training.learner import SkipBudget
     from mlpengine.training.loading import load
-    from mlpengine.training.loop import Loop
+    from mlpengine.training.loop import Callback, Loop
     from mlpengine.training.trainer import Trainer
 
 __all__ = [
@@ -23,10 +23,10 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "callback": ("Callback", "SkipBudget"),
         "diagnose": ("LoopDiagnostics",),
         "loading": ("load",),
-        "loop": ("Loop",),
+        "learner": ("SkipBudget",),
+        "loop": ("Callback", "Loop"),
         "trainer": ("Trainer",),
     },
 )

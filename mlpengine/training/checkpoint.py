@@ -14,9 +14,9 @@ from mlpengine.core.files import make_directory, remove_unfinished, write_atomic
 from mlpengine.core.system import remove_unused
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.state import pack, unpack
-from mlpengine.training.callback import Callback, SkipBudget
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Loop
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop
 
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 1

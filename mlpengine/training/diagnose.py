@@ -30,9 +30,9 @@ from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.callback import Callback, SkipBudget
 from mlpengine.training.history import CsvLog, EpochRow, first_lines
-from mlpengine.training.loop import Loop, Result
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop, Result
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 

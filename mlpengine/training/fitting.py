@@ -50,7 +50,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
         if not isinstance(part, Split):
             text = f"loop: {name} must be a Split (got {quoted(part)})"
             raise UsageError(f"{text}; write {name}=Split(x, y, truth=y)")
-        check_names(step, part.x, part.y)
+        check_names(step.mlp, step.loss, part.x, part.y)
         if isinstance(task, OutputTasks):
             need_names(part.truth, task.tasks, "Split: truth", more=True)
     outputs = step.mlp.outputs

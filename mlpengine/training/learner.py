@@ -9,7 +9,7 @@ from itertools import repeat
 from math import inf, isfinite, nan
 from operator import add, mul
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -31,7 +31,6 @@ from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.tape.flat import Flat
 from mlpengine.training.best import Best
-from mlpengine.training.callback import SkipBudget
 from mlpengine.training.history import EpochRow, History
 
 CHECKED_ROWS = 512
@@ -40,6 +39,13 @@ CHECKED_ROWS = 512
 _log = logging.getLogger("mlpengine")
 
 Ending = Literal["epochs", "early", "interrupted"]
+
+
+class SkipBudget(NamedTuple):
+    """Number of `steps` without a callback; a gradient norm above `norm` ends them early."""
+
+    steps: float = inf
+    norm: float = inf
 
 
 class Learner(Uncopyable):
@@ -273,7 +279,7 @@ class Learner(Uncopyable):
         self.history.rows.append(row)
         value = self.best.value_of(validation)
         if self.chooses:
-            self.best.update(self.step.mlp.params.flat, self.epoch, validation)
+            self.best.update(self.epoch, validation)
         schedule = self.step.optimizer.schedule
         if isinstance(schedule, PlateauSchedule):
             schedule.observe(value if validation else row.train_loss)

@@ -5,9 +5,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite, nan
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -15,17 +14,17 @@ from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.core.fields import Count, fitting
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import html_table, plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.settings.training import Action
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.callback import HOOKS, Callback, by_name, in_order, overrides
+from mlpengine.training.best import choose_together
 from mlpengine.training.fitting import check_fit, check_stopping, checked_task
-from mlpengine.training.history import EpochRow, History
-from mlpengine.training.learner import Ending, Learner
+from mlpengine.training.history import EpochRow, History, mean_row
+from mlpengine.training.learner import Ending, Learner, SkipBudget
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,76 @@ class Result:
         ended = [("ended", self.ending), ("epochs", f"{self.epochs:,}")]
         ended += [("best epoch", f"{self.best_epoch:,}"), ("seconds", f"{self.seconds:.3g}")]
         return html_table([], ended) + self.history._repr_html_()
+
+
+class Callback:
+    """Base class of the callbacks of a `Loop`.  A hook that is not overridden takes no time.
+
+    The hooks are named as in PyTorch Lightning.  `on_train_start` is called first; in each epoch
+    `on_train_batch_end` after each step and `on_train_epoch_end` after validation; then
+    `on_train_end`, and last `on_fit_end`, or `on_exception` if the run failed.
+
+    If a callback overrides `state_dict` and `load_state_dict`, checkpoints store its state under
+    its `name`; the state is loaded before `on_train_start`.
+
+    Attributes:
+        name: key of the state in checkpoints; by default the name of the class.
+        order: callbacks with a lower number are called first, equal numbers in the order given.
+        watches_first: of several networks, whether the hooks of steps are called for the first one,
+            perhaps in another thread; else they are not called.
+
+    Raises: UsageError if a subclass defines a method ``on_...`` that is not a hook.
+    """
+
+    name: ClassVar[str] = ""
+    order: ClassVar[int] = 0
+    watches_first: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for attribute in dir(cls):
+            if attribute.startswith("on_") and attribute not in HOOKS:
+                near = suggestion(attribute, HOOKS)
+                raise UsageError(f"{cls.__name__}: Callback has no hook {attribute!r}{near}")
+
+    def on_train_start(self, loop: "Loop") -> None:
+        """Called once, after a state was loaded and before the first step."""
+
+    def on_train_batch_end(self, loop: "Loop") -> None:
+        """Called after each step that is not skipped by `skip_budget`."""
+
+    def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
+        """Called after steps without `on_train_batch_end`, with their gradient norms."""
+
+    def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
+        """Called after each whole epoch and its validation; `row` holds the measurements."""
+
+    def on_train_end(self, loop: "Loop") -> None:
+        """Called after the last step, also after an error; networks hold the last weights."""
+
+    def on_exception(self, loop: "Loop", error: Exception) -> None:
+        """Called after `on_train_end` if the run failed with this NumericalError."""
+
+    def on_fit_end(self, loop: "Loop", result: Result) -> None:
+        """Called last; networks hold the best weights."""
+
+    def skip_budget(self, loop: "Loop") -> SkipBudget:
+        """Return how many of the next steps need no `on_train_batch_end`.
+
+        If the step is compiled, these steps run in a single call, which is faster.  Without an
+        override, a callback that overrides `on_train_batch_end` is called after each step.
+        """
+        return SkipBudget(0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state that a resumed run needs, as `pack` takes it."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load what `state_dict` returned."""
+
+
+HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class Loop(Uncopyable):
@@ -170,9 +239,9 @@ class Loop(Uncopyable):
         self._own = frozenset(range(1, len(each) + 1)[own])
         self._stop = False
         self.callbacks = in_order(callbacks)
-        self._states = by_name(self.callbacks)
+        self._states = _by_name(self.callbacks)
         self._hooks: dict[str, list[Callable[..., Any]]] = {
-            hook: [getattr(one, hook) for one in self.callbacks if overrides(one, hook)]
+            hook: [getattr(one, hook) for one in self.callbacks if _overrides(one, hook)]
             for hook in HOOKS
         }
         self._watch(first, [one for one in self.callbacks if one.watches_first or not several])
@@ -181,14 +250,14 @@ class Loop(Uncopyable):
         """Let callbacks see the steps of a network."""
 
         def bound(hook: str) -> list[Callable[..., Any]]:
-            return [partial(getattr(one, hook), self) for one in callbacks if overrides(one, hook)]
+            return [partial(getattr(one, hook), self) for one in callbacks if _overrides(one, hook)]
 
         member.after_step = bound("on_train_batch_end")
         member.after_many, member.budgets = bound("on_steps_skipped"), bound("skip_budget")
         member.may_skip = all(
-            overrides(one, "skip_budget")
+            _overrides(one, "skip_budget")
             for one in callbacks
-            if overrides(one, "on_train_batch_end")
+            if _overrides(one, "on_train_batch_end")
         )
 
     @property
@@ -394,26 +463,14 @@ class Loop(Uncopyable):
     def _end_epoch(self, number: int, spent: float) -> None:
         for group in self._groups:
             if not group[0].chooses and len(group[0].history.rows) > number:
-                _choose_together(group, number)
+                choose_together([m.best for m in group], [m.history.rows[number] for m in group])
         if len(self.members) > 1:
             made = [m for m in self.members if len(m.history.rows) > number]
-            self.history.rows.append(self._mean_row(made, number, spent))
+            rows = [member.history.rows[number] for member in made]
+            learned = sum(member.batches.n_rows for member in made)
+            times = {"seconds": spent, "samples_per_second": learned / spent}
+            self.history.rows.append(mean_row(rows, steps=self.steps, **times))
         self._call("on_train_epoch_end", self.history.rows[-1])
-
-    def _mean_row(self, made: Sequence[Learner], number: int, spent: float) -> EpochRow:
-        rows = [member.history.rows[number] for member in made]
-        return EpochRow(
-            epoch=number + 1,
-            steps=self.steps,
-            lr=_mean(row.lr for row in rows),
-            gradient_norm=_mean(row.gradient_norm for row in rows),
-            train_loss=_mean(row.train_loss for row in rows),
-            validation={
-                name: _mean(row.validation[name] for row in rows) for name in rows[0].validation
-            },
-            seconds=spent,
-            samples_per_second=sum(member.batches.n_rows for member in made) / spent,
-        )
 
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:
@@ -455,20 +512,6 @@ class Loop(Uncopyable):
             raise
 
 
-def _choose_together(group: Sequence[Learner], number: int) -> None:
-    """Compare an epoch of each network with its best so far, by the folds of the other networks.
-
-    Networks whose own measurements are not finite have no share in the mean of others.
-    """
-    rows = [member.history.rows[number].validation for member in group]
-    keys = {"loss", group[0].best.rule.monitor}
-    sound = [all(isfinite(row[key]) for key in keys) for row in rows]
-    for k, member in enumerate(group):
-        others = [row for j, row in enumerate(rows) if sound[j] and j != k]
-        chosen = {key: _mean(row[key] for row in others) for key in keys} if sound[k] else rows[k]
-        member.best.update(member.step.mlp.params.flat, number + 1, chosen)
-
-
 def _seeds(
     seed: int | np.random.Generator | Sequence[int | np.random.Generator], count: int
 ) -> Sequence[int | np.random.Generator]:
@@ -485,6 +528,43 @@ def _seeds(
     return each
 
 
-def _mean(values: Any) -> float:
-    numbers: Array = np.fromiter(values, np.float64)
-    return float(numbers.mean()) if len(numbers) else nan
+def _overrides(callback: Callback, name: str) -> bool:
+    """Return whether the class of a callback has a method of its own."""
+    return getattr(type(callback), name) is not getattr(Callback, name)
+
+
+def in_order(callbacks: object) -> list[Callback]:
+    """Return callbacks in the order of their calls.  Raises: UsageError for others."""
+    given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    for one in given:
+        if not isinstance(one, Callback):
+            raise UsageError(
+                f"callbacks: must be instances of Callback (got {quoted(one)}){_advice_on(one)}"
+            )
+    if given is not callbacks:
+        raise UsageError("callbacks: must be a list (got a callback); write callbacks=[callback]")
+    return sorted(given, key=lambda callback: callback.order)
+
+
+def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
+    """Return the callbacks that keep a state.  Raises: UsageError for two of one name."""
+    states: dict[str, Callback] = {}
+    for callback in callbacks:
+        if _overrides(callback, "state_dict"):
+            name = callback.name or type(callback).__name__
+            if name in states:
+                raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
+            states[name] = callback
+    return states
+
+
+def _advice_on(given: object) -> str:
+    """Return what to write in place of a callback that is none, or ""."""
+    if isinstance(given, EarlyStopping):
+        return (
+            "; write early_stopping=EarlyStopping(patience=20) for a Loop, "
+            "training={'early_stopping': {'patience': 20}} for fit"
+        )
+    if isinstance(given, type) and issubclass(given, Callback):
+        return f"; write callbacks=[{given.__name__}()]"
+    return "; write a class with the hook, such as on_train_epoch_end(self, loop, row)"

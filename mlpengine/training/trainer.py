@@ -14,7 +14,7 @@ and keep or write what comes out. In the order of a training it decides
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mlpengine.data.features.batches import steps_of_epoch
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.diagnostics import Verdict
 from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
-from mlpengine.models.evaluate import LOSSES_WITH_EVAL_OPTIONS, Evaluator, Scorer, plain_loss
+from mlpengine.models.evaluate import Evaluator, Scorer
 from mlpengine.models.model import Model
 from mlpengine.models.network_kinds import (
     NetworkMean,
@@ -54,9 +54,8 @@ from mlpengine.step.blas_threads import cores, pinned
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.callback import Callback
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.loop import Loop, Result
+from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.transfer import HeldRows
 from mlpengine.training.warm_start import copy_weights
 
@@ -162,7 +161,7 @@ class Fitted:
     @property
     def scored_loss(self) -> Loss:
         """The loss of scores: that of training or, of calibrated outputs, that of evaluation."""
-        return self.loss if self.temperature == 1 else plain_loss(self.loss)
+        return self.loss if self.temperature == 1 else self.loss.plain()
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model that reads rows by a preprocessor, with these networks."""
@@ -459,7 +458,7 @@ class Trainer:
             mean, shares = best_mean(
                 fitted.mean,
                 self.settings.training.fold_kinds,
-                (self.loss, plain_loss(self.loss)),
+                (self.loss, self.loss.plain()),
                 train,
                 folds,
                 linear_projections(self.numbers, train.x.shape[1]),
@@ -511,10 +510,7 @@ class Trainer:
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return the model of these networks, or of copies where several are no population."""
-    options, networks = (
-        asdict(loss) if isinstance(loss, LOSSES_WITH_EVAL_OPTIONS) else {},
-        mean.networks,
-    )
+    options, networks = loss.measured_options, mean.networks
     members = networks if isinstance(networks, Population) else None
     model = Model(networks[0], preprocessor, loss.name, options, members, shares=mean.shares)
     return model if members or len(networks) == 1 else model.with_mean(mean)

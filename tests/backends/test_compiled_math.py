@@ -20,7 +20,6 @@ FUNCTIONS = {
     "log": np.log,
     "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh_softplus": lambda x: np.tanh(np.logaddexp(x.dtype.type(0), x)),
     "sin": np.sin,
     "cos": np.cos,
     "erfc": special.erfc,
@@ -28,7 +27,6 @@ FUNCTIONS = {
 IN_PLACES = {
     **dict.fromkeys(["exp", "expm1", "expm1_below_0", "log", "tanh"], 0),
     "sigmoid": 1,
-    "tanh_softplus": 2,
 }
 """Those with a small relative error, and its units in the last place beyond `promised`."""
 

@@ -220,7 +220,7 @@ WRONG_ACTIVATIONS = {
     "x.real": "formula: character 1: a formula has",
     "1 + 1": "model.activation: formula: must be a number that depends on x",
     "x > 0": "model.activation: formula: must be a number that depends on x",
-    "swish": "did you mean 'silu'?",
+    "sillu": "did you mean 'silu'?",
 }
 
 

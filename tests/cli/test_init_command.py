@@ -167,7 +167,6 @@ def test_a_table_given_as_a_config_is_called_a_table(name, mlpengine, tmp_path):
 MEANT = {
     "data: {source: digits}\nmodel: {activation: ReLU}\n": "did you mean 'relu'?",
     "data: {source: digits}\nloss: cross_entropy\n": "did you mean 'softmax_cross_entropy'?",
-    "data: {source: diabetes}\nloss: l1\n": "did you mean 'mae'?",
     "data: {source: diabetes, target: Progression}\n": "did you mean 'progression'?",
 }
 

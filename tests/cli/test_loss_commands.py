@@ -169,7 +169,7 @@ REFUSED = {
     "{name: quantile, levels: [0.5, 0.1]}": "loss.levels: must increase (got 0.5, 0.1)",
     "{name: quantile, levels: []}": "loss.levels: ",
     "{name: quantile, levels: 1.5}": "loss.levels: must be less than 1",
-    "focal": "did you mean 'binary_focal'?",
+    "binary_fokal": "did you mean 'binary_focal'?",
     "softmax_cross_entropy": "regression takes mse or ",
 }
 

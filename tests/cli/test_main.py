@@ -91,7 +91,6 @@ WRONG = {
     "unknown command": (["zzz"], "no such command 'zzz' (init"),
     "misspelled option": (["train", "c.yaml", "--ste", "a=1"], "'--ste' - did you mean '--set'?"),
     "help of a command": (["help", "train"], "'help' - write mlpengine train --help"),
-    "a device": (["train", "c.yaml", "--gpu"], "'--gpu'; all runs on the processor; leave it out"),
     "a target by place": (["init", "a.csv", "y"], "the command takes DATA, and --target COLUMN"),
     "no number": (["train", "c.yaml", "--epochs", "ten"], "must be a whole number (got 'ten')"),
     "missing argument": (["train"], "give a CONFIG, --resume RUN or --from RUN"),

@@ -31,10 +31,6 @@ MISTAKES = {
         SOUND + "training: {lr: 1}",
         "training.lr: unknown key - did you mean 'optimizer.lr'?",
     ),
-    "key under its old name": (
-        SOUND + "training: {members: [plain, linear]}",
-        "training.members: unknown key - did you mean 'kinds'?",
-    ),
     "unknown key": (
         SOUND + "model: {foo: 1}",
         "model.foo: unknown key (valid here: preset, network, hidden, ",
@@ -161,18 +157,6 @@ MISTAKES = {
         SOUND + "sweep: {space: {optimizer.lr: [1e-4, 0.1]}}",
         "write optimizer.lr: {log: [0.0001, 0.1]}",
     ),
-    "PyTorch's steps of a schedule": (
-        SOUND + "schedule: {name: cosine, T_max: 100}",
-        "unknown key; the training itself says how many steps there are; leave it out",
-    ),
-    "a device": (SOUND + "training: {device: cuda}", "all runs on the processor; leave it out"),
-    "shuffling": (SOUND + "training: {shuffle: true}", "shuffled in each epoch; leave it out"),
-    "decay of the rate": (
-        SOUND + "optimizer: {lr_decay: 0.9}",
-        "optimizer.lr_decay: unknown key (valid here: name, lr, betas, eps, weight_decay, "
-        "decay_biases, groups, decay_schedule); a schedule lowers the learning rate",
-    ),
-    "Adam's momentum": (SOUND + "optimizer: {momentum: 0.9}", "the optimizer sgd has it"),
     "percent": ("data: {source: digits, split: {test: 20}}", "it is a share: write 0.2"),
     "percent as text": (SOUND + "model: {dropout: 20%}", "(got '20%'); write 0.2"),
     "a whole number as a float": (
@@ -190,10 +174,6 @@ MISTAKES = {
     "a key of a section at the top": (
         SOUND + "dropout: 0.2",
         ":2: dropout: unknown key - did you mean 'model.dropout'?",
-    ),
-    "a share of another name": (
-        "data: {source: digits, test_size: 0.2}",
-        "data.test_size: unknown key - did you mean 'data.split.test'?",
     ),
     "early stopping blind": (
         "data: {source: digits, split: {validation: 0}}\ntraining:\n  early_stopping: true",

@@ -14,9 +14,8 @@ from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS, UnitWindow
 from mlpengine.models.task import Classification, Split
 from mlpengine.step.state import pack, unpack
-from mlpengine.training.callback import Callback
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 
 
 def part(rows=130, seed=0):

@@ -69,7 +69,6 @@ MEANINGS = {
     "sigmoid": special.expit,
     "softplus": lambda x: -special.log_expit(-x),
     "softplus_tail": lambda x: np.log1p(np.exp(-np.abs(x))),
-    "tanh_softplus": lambda x: np.tanh(np.logaddexp(0, x)),
     "normal_cdf": special.ndtr,
     "expm1_below_0": lambda x, factor: np.expm1(x) * factor,
     "clip": np.clip,

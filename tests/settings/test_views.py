@@ -71,6 +71,7 @@ OTHERWISE = {
     ("MlpRegressor", "loss"): "auto is None",
     ("TrainingStep", "threads"): "those of one step, which shares the machine with others",
     ("TrainingStep", "backend"): "a step of one's own",
+    ("Loop", "threads"): "those of several networks, which share the machine with others",
     ("LoopDiagnostics", "every"): "None is auto",
 }
 """Parameters whose default is not that of the option of their name, and why."""

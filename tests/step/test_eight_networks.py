@@ -28,9 +28,9 @@ from mlpengine.diagnostics import Verdict
 from mlpengine.models import Split
 from mlpengine.ops import Normal, Philox
 from mlpengine.tape import Program, Tape
-from mlpengine.training.callback import Callback
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
+from mlpengine.training.loop import Callback
 
 BACKENDS = ("numpy", "compiled")
 
@@ -77,7 +77,7 @@ from functools import partial
 from pathlib import Path
 from own_networks import EIGHT, loop_of
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
-from mlpengine.training.callback import Callback
+from mlpengine.training.loop import Callback
 
 class Killer(Callback):
     def on_train_batch_end(self, loop):

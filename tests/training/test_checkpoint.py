@@ -24,9 +24,8 @@ from mlpengine.optim import (
     StepSchedule,
 )
 from mlpengine.step.state import pack, unpack
-from mlpengine.training.callback import Callback
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints, read_checkpoint
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 
 EPOCHS = 5
 SETTINGS = {

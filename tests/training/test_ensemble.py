@@ -23,8 +23,7 @@ from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.ops import MeanSquaredError, Poisson
 from mlpengine.optim import CosineSchedule
-from mlpengine.training.callback import Callback
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 
 FOLDS, ROWS = 8, 90
 RULE = EarlyStopping(patience=2)

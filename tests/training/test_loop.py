@@ -20,9 +20,9 @@ from mlpengine.data.features.targets import NumberTarget
 from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best
-from mlpengine.training.callback import HOOKS, Callback, SkipBudget
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
-from mlpengine.training.loop import Loop
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import HOOKS, Callback, Loop
 
 
 class Watcher(Callback):
@@ -223,10 +223,12 @@ def test_no_epoch_is_the_best_if_no_validation_loss_is_finite(place, caplog):
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("monitor", ["loss", "accuracy"])
 def test_an_epoch_that_is_not_finite_is_never_the_best(odd, monitor):
-    best = Best(np.zeros(1, np.float32), EarlyStopping(monitor=monitor))
+    params = np.zeros(1, np.float32)
+    best = Best(params, EarlyStopping(monitor=monitor))
     losses = [odd, 0.5, odd, 0.4]
     for epoch, loss in enumerate(losses, start=1):
-        best.update(np.float32([epoch]), epoch, {"loss": loss, "accuracy": -loss})
+        params[0] = epoch
+        best.update(epoch, {"loss": loss, "accuracy": -loss})
     assert (best.epoch, best.weights.item()) == (4, 4.0)
 
 

@@ -10,10 +10,10 @@ from mlpengine.models.task import Classification
 from mlpengine.optim import PlateauSchedule
 from mlpengine.step.many_steps import MIN_STEPS, CompiledSteps
 from mlpengine.step.state import pack
-from mlpengine.training.callback import Callback, SkipBudget
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.loop import Loop
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop
 
 EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
 SETTINGS = {

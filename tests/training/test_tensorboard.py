@@ -9,9 +9,8 @@ import pytest
 from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import MissingExtraError, NumericalError, RunError, install_line
 from mlpengine.models.task import Classification, Split
-from mlpengine.training.callback import Callback
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.loop import Loop
+from mlpengine.training.loop import Callback, Loop
 
 pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
 

@@ -1,5 +1,5 @@
 /* Functions that several rules use, for float and double.  v_sigmoid is exact to 3 units in the last
-   place, v_tanh_softplus to 4. */
+   place. */
 
 INLINE vec v_abs(vec x) { return vmax(x, -x); }
 INLINE vec v_sqrt(vec x) {
@@ -21,14 +21,6 @@ INLINE vec one_where(ivec mask) { return vselect(mask, splat(1), splat(0)); }
 INLINE vec v_sigmoid(vec x) {
   vec e = v_exp_bounded(vmin(x, splat(40)));
   return quotient(e, splat(1) + e);
-}
-
-/* n / (n + 2) with n = e^2 + 2 e and e = exp(x); from 20 on, or 10 for float, it is 1 to the last
-   digit. */
-INLINE vec v_tanh_softplus(vec x) {
-  vec e = v_exp_bounded(vmin(x, splat(sizeof(real) == 4 ? 10 : 20)));
-  vec n = e * e + (e + e);
-  return quotient(n, n + splat(2));
 }
 
 /* log(1 + exp(-|x|)), accurate at every magnitude: log(u) + (e - (u - 1)) / u, where the second

@@ -49,7 +49,6 @@ JS_FUNCTIONS = {
     "v_sigmoid": "$sigmoid({})",
     "v_softplus": "$softplus({})",
     "v_log1p_exp_of_minus_abs": "Math.log1p(Math.exp(-Math.abs({})))",
-    "v_tanh_softplus": "Math.tanh($softplus({}))",
     "v_normal_cdf": "$normal_cdf({})",
     "v_expm1_below_0": "Math.expm1({})",
     **{f"v_{name}": f"Math.{name}({{}})" for name in ("sqrt", "exp", "expm1", "log", "log1p")},

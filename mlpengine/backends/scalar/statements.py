@@ -196,7 +196,7 @@ FUNCTION_KINDS: Mapping[str, ValueType] = {
     **dict.fromkeys(("vmax", "vmin", "v_maximum", "v_minimum", "v_sign", "v_abs"), "real"),
     **dict.fromkeys(("v_sqrt", "v_exp", "v_expm1", "v_expm1_below_0", "v_log", "v_log1p"), "real"),
     **dict.fromkeys(("v_log2", "v_sin", "v_cos", "v_tanh", "v_pow", "v_sigmoid"), "real"),
-    **dict.fromkeys(("v_softplus", "v_log1p_exp_of_minus_abs", "v_tanh_softplus"), "real"),
+    **dict.fromkeys(("v_softplus", "v_log1p_exp_of_minus_abs"), "real"),
     **dict.fromkeys(("v_normal_cdf", "floor"), "real"),
 }
 """The functions of every target: those of `mlpengine.formula.SCALARS`, and ``M(floor)``."""

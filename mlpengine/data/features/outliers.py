@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.core.quantiles import median, quantiles
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.tables.table import Column, Table, number_text
@@ -80,10 +79,10 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
         if len(cells) < 3:
             continue
         with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
-            low, middle, high = quantiles(cells, (0.05, 0.5, 0.95))
+            low, middle, high = np.quantile(cells, (0.05, 0.5, 0.95))
             distances = np.where(finite, np.abs(values - middle), 0.0)
             others = distances[distances > 0]
-            spread = high - low or (median(others) if len(others) else 0.0)
+            spread = high - low or (np.median(others) if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
         if times > OUTLIER_DISTANCE:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import CallError, DataError, FormulaError, UsageError
+from mlpengine.core.errors import DataError, FormulaError, UsageError
 from mlpengine.core.fields import options_of
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import hint, plural, quoted
+from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features.categories import Category, write_one_hots
 from mlpengine.data.features.column_kinds import FeatureKind, comma_text, kind_of
 from mlpengine.data.features.compiled import feature_loops
@@ -73,9 +73,9 @@ class Preprocessor:
 
     def __init__(self, target: str | Sequence[str] = (), **options: Any) -> None:
         if unknown := options.keys() - options_of(Options):
-            name = min(unknown)
-            said = hint(name, options_of(Options)) or f"; it has {', '.join(options_of(Options))}"
-            raise CallError(
+            name, known = min(unknown), options_of(Options)
+            said = suggestion(name, known) or f"; it has {', '.join(known)}"
+            raise UsageError(
                 f"Preprocessor: has no option {name!r} (got {quoted(options[name])}){said}; write "
                 "Preprocessor(target='price', drop=['id'])"
             )
@@ -98,7 +98,7 @@ class Preprocessor:
         Raises: DataError listing every column that cannot be used, or naming the first bad cell.
         """
         if not isinstance(table, Table):
-            raise CallError(
+            raise UsageError(
                 f"Preprocessor.fit: table must be a Table (got {quoted(table)}); write "
                 f"fit(read_table('data.csv')); mlpengine.fit takes data frames, too"
             )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, get_args
 
-from mlpengine.core.errors import CallError, DataError
+from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.wording import hint
+from mlpengine.core.wording import suggestion
 from mlpengine.data.tables.cells import MISSING
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -111,8 +111,8 @@ class CsvDialect:
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in given if name not in known]:
             name, value = unknown[0], given[unknown[0]]
-            raise CallError(
-                f"table: has no option {name!r} (got {value!r:.60}){hint(name, known)}; the "
+            raise UsageError(
+                f"table: has no option {name!r} (got {value!r:.60}){suggestion(name, known)}; the "
                 f"options of text are {', '.join(known)}; write "
                 "read_table('data.csv', delimiter=';')"
             )

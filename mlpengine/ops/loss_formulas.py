@@ -1,0 +1,179 @@
+"""What follows from the formula of a loss of entries: slopes, plans, its link, its lowest value."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+
+import numpy as np
+
+from mlpengine.core.fork_locks import cached_property
+from mlpengine.core.spec import Array
+from mlpengine.formula import Expr, Plan, evaluate, order, plan
+
+DOUBLINGS = 40
+"""Doublings of the range, from -1 to 1, in which the lowest value of a loss is searched."""
+
+HALVINGS = 64
+"""Halvings of that range, to the last digits of float64 of numbers of order 1."""
+
+SWEEPS = 50
+"""Maximum number of times that each of several output columns is set to its best value."""
+
+TOLERANCE = 1e-9
+"""Size up to which a slope counts as zero, among numbers of order 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class LossFormulas:
+    """Everything that is derived from a loss's formula.
+
+    The value of an entry is ``value_scale * entry`` and its slope by output column k is
+    ``scales[k] * slopes[k]``: constant factors are applied with the mean.  The last slope is that
+    of the target.
+    """
+
+    outputs: tuple[Expr, ...]
+    target: Expr
+    entry: Expr
+    value_scale: float
+    slopes: tuple[Expr, ...]
+    scales: tuple[float, ...]
+
+    @cached_property
+    def saved(self) -> tuple[Expr, ...]:
+        """The values that forward keeps for backward, one for each output column.
+
+        It is the slope, or the one value of which the slope is a single function if forward
+        computes that value anyway: the function then costs forward no pass.
+        """
+        forward = set(order([self.entry]))
+        saved = []
+        for slope in self.slopes[:-1]:
+            computed = [a for a in slope.args if a.args]
+            is_at_hand = len(computed) == 1 and computed[0] in forward and not computed[0].is_mask
+            saved.append(computed[0] if is_at_hand and slope not in forward else slope)
+        return tuple(saved)
+
+    @property
+    def given(self) -> tuple[Expr, ...]:
+        """The operands of backward: outputs, target and what forward keeps."""
+        return (*self.outputs, self.target, *self.saved)
+
+    @cached_property
+    def forward(self) -> Plan:
+        """Entry and what backward needs, from outputs and target."""
+        return plan([self.entry, *self.saved], [*self.outputs, self.target])
+
+    @cached_property
+    def backward(self) -> tuple[Plan, ...]:
+        """Each slope, from `given`."""
+        return tuple(plan([slope], self.given) for slope in self.slopes)
+
+    @property
+    def is_of_difference(self) -> bool:
+        """Whether the gradient of the target is the negative of that of the one output."""
+        return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
+
+    def slope(self, k: int, outputs: Sequence[Array], target: Array) -> Array:
+        """Return the derivative by output column `k`, or by the target for -1, in float64."""
+        leaves = (*self.outputs, self.target)
+        given = {str(x.leaf): v for x, v in zip(leaves, (*outputs, target), strict=True)}
+        value = evaluate(self.slopes[k], given) * self.scales[k]
+        return np.broadcast_to(value, target.shape)
+
+    @cached_property
+    def log_link(self) -> bool:
+        """Whether the first output is best where it is the logarithm of the target.
+
+        An output that is best where it is the target itself, as in a flat part of the loss, has no
+        such link.
+        """
+        y = np.linspace(-1.5, 1.5, 8)
+        outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
+
+        def is_best(target: Array) -> bool:
+            return bool(np.allclose(self.slope(0, outputs, target), 0, atol=TOLERANCE))
+
+        return is_best(np.exp(y)) and not is_best(y)
+
+    @cached_property
+    def locations(self) -> tuple[int, ...]:
+        """The output columns that move with the target, as means and quantiles do.
+
+        Shifting them and the target by the same number leaves the loss as it is, so their slopes
+        and that of the target add up to 0 everywhere.  Empty if no columns do so.
+        """
+        rng, count = np.random.default_rng(0), len(self.outputs)
+        points = rng.normal(size=(count, 8 * count + 8))
+        target = rng.uniform(0.1, 0.9, points.shape[1:])
+        slopes = [self.slope(k, [*points], target) for k in range(-1, count)]
+        of_target, of_outputs = slopes[0], np.stack(slopes[1:], 1)
+        if not np.isfinite(slopes).all():
+            return ()
+        shares = np.linalg.lstsq(of_outputs, -of_target)[0]
+        chosen = shares > 0.5
+        moves = np.allclose(of_outputs[:, chosen].sum(axis=1), -of_target, atol=TOLERANCE)
+        return tuple(np.flatnonzero(chosen).tolist()) if moves and chosen.any() else ()
+
+    def lowest(
+        self,
+        target: Array,
+        outputs: Sequence[Array],
+        moved: Sequence[int],
+        total: Callable[[Array], Array],
+    ) -> list[Array]:
+        """Return the outputs with the columns `moved` at the lowest loss that descent reaches.
+
+        One column after the other is set where its slope turns from negative to positive.
+
+        Shapes: target (rows, targets), outputs a column for each of the loss; ``total(slopes)``
+        adds the slopes (rows, targets) of what one number of a column stands for.
+        """
+        best = list(outputs)
+
+        def slope(k: int, values: Array) -> Array:
+            columns = [*best[:k], values, *best[k + 1 :]]
+            return total(self.slope(k, columns, target))
+
+        with np.errstate(all="ignore"):
+            for _ in range(SWEEPS):
+                before = [best[k] for k in moved]
+                for k in moved:
+                    best[k] = turning_point(partial(slope, k), best[k].shape)
+                if np.allclose(before, [best[k] for k in moved], rtol=1e-15, atol=1e-15):
+                    break
+        return best
+
+
+def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
+    """Return for each entry where its slope turns from negative to positive, by bisection.
+
+    It is 0 where the slope turns nowhere between -2**40 and 2**40, so that there is no lowest
+    value.
+    """
+    low, high = np.full(shape, -1.0), np.full(shape, 1.0)
+    for _ in range(DOUBLINGS):
+        falls, rises = slope(high) < 0, slope(low) > 0
+        if not (falls.any() or rises.any()):
+            break
+        high[falls] *= 2
+        low[rises] *= 2
+    turns = ~(falls | rises)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        at = slope(middle)
+        low, high = np.where(at <= 0, middle, low), np.where(at >= 0, middle, high)
+    return np.where(turns, (low + high) / 2, 0.0)
+
+
+def without_factor(formula: Expr) -> tuple[Expr, float]:
+    """Return a formula without its constant factors, and the product of these factors."""
+    number = formula.args[-1].number if formula.args else None
+    if formula.name == "neg":
+        inner, scale = without_factor(formula.args[0])
+        return inner, -scale
+    if formula.name == "mul" and number is not None and isfinite(number):
+        inner, scale = without_factor(formula.args[0])
+        return inner, scale * number
+    return formula, 1.0

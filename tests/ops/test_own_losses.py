@@ -1,0 +1,211 @@
+"""A loss is one class: its link, best outputs and predictions follow from its formula."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from mlpengine.core.fields import Positive
+from mlpengine.data.features import NumberTarget
+from mlpengine.diagnostics.baseline import baseline_loss, lowest_loss
+from mlpengine.estimators import MlpRegressor
+from mlpengine.formula import exp, maximum, softplus
+from mlpengine.models.task import Regression
+from mlpengine.ops import (
+    LOSSES,
+    REGISTRY,
+    BinaryCrossEntropyWithLogits,
+    BinaryFocal,
+    EntryLoss,
+    FormulaLoss,
+    Gamma,
+    GaussianNll,
+    Huber,
+    LogCosh,
+    MeanAbsoluteError,
+    MeanOutput,
+    MeanSquaredError,
+    Poisson,
+    Quantile,
+    SoftmaxCrossEntropy,
+)
+from mlpengine.ops.loss_formulas import turning_point
+
+
+class Counts(EntryLoss, name="own_counts"):
+    """A Poisson likelihood by another name."""
+
+    tasks = ("regression",)
+
+    def formula(self, y, t):
+        return exp(y) - t * y
+
+
+class Normal2(EntryLoss, name="own_normal"):
+    """A normal likelihood of two output columns, without a word on what they are."""
+
+    tasks = ("regression",)
+
+    def formula(self, mean, s, t):
+        return s * 0.5 + (mean - t) * (mean - t) * exp(-s) * 0.5
+
+
+class Pair(EntryLoss, name="own_pair"):
+    """Two quantiles."""
+
+    def formula(self, low, high, t):
+        below = maximum((t - low) * 0.1, (t - low) * -0.9)
+        return below + maximum((t - high) * 0.8, (t - high) * -0.2)
+
+
+@dataclass(frozen=True)
+class Skewed(EntryLoss, name="own_skewed"):
+    """A distance with a factor of too high outputs, and one of the training alone."""
+
+    tasks = ("regression",)
+    training_options = ("scale",)
+
+    factor: Positive = 3.0
+    scale: Positive = 1.0
+
+    def formula(self, y, t):
+        return (maximum(t - y, 0) ** 2 + maximum(y - t, 0) ** 2 * self.factor) * self.scale
+
+
+class LogGamma2(EntryLoss, name="own_gamma"):
+    """A mean by its logarithm, and a column of its own."""
+
+    def formula(self, y, b, t):
+        return softplus(b) + y + t * exp(-y)
+
+
+for made in (Counts, Normal2, Pair, Skewed, LogGamma2):  # other tests count what is registered
+    del REGISTRY[made.name]
+    LOSSES.pop(made.name, None)
+
+
+RNG = np.random.default_rng(0)
+TARGET = RNG.poisson(3.0, (301, 2)) + 1.0
+WEIGHTS = RNG.uniform(0, 2, 301)
+MEAN = np.average(TARGET, 0, WEIGHTS)
+VARIANCE = np.average((TARGET - MEAN) ** 2, 0, WEIGHTS)
+
+
+def test_the_best_constants_are_those_of_the_books():
+    expected = {
+        Counts(): np.log(MEAN),
+        Poisson(): np.log(MEAN),
+        Gamma(): np.log(MEAN),
+        MeanSquaredError(): MEAN,
+        Normal2(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
+        GaussianNll(): np.stack([MEAN, np.log(VARIANCE)], 1).ravel(),
+        MeanOutput(): np.zeros(2),  # which has none
+    }
+    for loss, constant in expected.items():
+        found = loss.best_constant(TARGET, constant.size, WEIGHTS)
+        np.testing.assert_allclose(found, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Counts(),
+        Huber(0.7),
+        LogCosh(),
+        LogGamma2(),
+        MeanAbsoluteError(),
+        Normal2(),
+        Pair(),
+        Quantile((0.1, 0.5, 0.9)),
+        Skewed(),
+        FormulaLoss("abs(y - t) ** 1.5"),
+        BinaryCrossEntropyWithLogits(2.5),
+        BinaryFocal(),
+        SoftmaxCrossEntropy(label_smoothing=0.1, class_weights=(1.0, 2.0, 5.0)),
+    ],
+    ids=lambda loss: loss.name,
+)
+def test_scipy_finds_no_better_constant(loss, weights):
+    target, outputs = TARGET, 2 * getattr(loss, "columns", 1)
+    if loss.name == "softmax_cross_entropy":
+        target, outputs = RNG.choice(3, 301, p=[0.6, 0.3, 0.1]), 3
+    elif "classification" in loss.tasks and loss.name != "formula":
+        target = (TARGET > 3) * 1.0
+    best = baseline_loss(loss, target, outputs, weights)
+
+    def value(constant):
+        return loss(np.tile(constant, (len(target), 1)), target, sample_weight=weights)
+
+    start = loss.best_constant(target, outputs, weights) + 0.3
+    other = optimize.minimize(value, start, method="Nelder-Mead", options={"maxiter": 4000})
+    assert best <= other.fun + 1e-12
+    assert best == pytest.approx(other.fun, rel=2e-2)
+    assert lowest_loss(loss, target, outputs) < best
+
+
+def test_links_and_columns_that_move_with_the_target():
+    logs = {Counts(), Poisson(), Gamma(), LogGamma2(), FormulaLoss("(exp(y) - t) ** 2")}
+    plain = {MeanSquaredError(), Huber(), Quantile((0.5,)), Skewed(), GaussianNll(), BinaryFocal()}
+    assert [loss.name for loss in logs | plain if loss.log_link != (loss in logs)] == []
+    columns = {
+        Normal2(): (0,),
+        Pair(): (0, 1),
+        Quantile((0.1, 0.5, 0.9)): (0, 1, 2),
+        Counts(): (),
+        MeanSquaredError(): (0,),
+        FormulaLoss("(log(y) - log(t)) ** 2"): (),
+        FormulaLoss("abs(y - 2 * t)"): (),
+    }
+    assert {loss: loss.formulas.locations for loss in columns} == columns
+
+
+def test_predictions_are_in_the_units_of_the_target():
+    shifted = NumberTarget(["a", "b"], [10.0, 20.0], [2.0, 4.0])
+    output = np.array([[0.5, -1.0, 1.0, 3.0]])
+    np.testing.assert_array_equal(Regression(shifted, Normal2()).predict(output), [[11.0, 24.0]])
+    assert Regression(shifted, Normal2()).column_names == ["a", "b"]
+    both = Regression(shifted, Pair())
+    assert both.column_names == ["a", "a_1", "b", "b_1"]
+    np.testing.assert_array_equal(both.predicted_numbers(output), [[11.0, 8.0, 24.0, 32.0]])
+    scaled = NumberTarget(["a", "b"], [0.0, 0.0], [2.0, 4.0])
+    task = Regression(scaled, Counts())
+    assert task.log_link
+    np.testing.assert_allclose(task.predict(output[:, :2]), [[2 * np.exp(0.5), 4 * np.exp(-1)]])
+
+
+def test_an_estimator_learns_counts_by_another_name(monkeypatch):
+    monkeypatch.setitem(REGISTRY, "own_counts", Counts)
+    monkeypatch.setitem(LOSSES, "own_counts", Counts)
+    x = RNG.normal(size=(400, 2)).astype("f4")
+    y = RNG.poisson(np.exp(0.4 * x[:, 0] + 1)).astype("f4")
+    settings = {"hidden": [8], "random_state": 0, "epochs": 20}
+    own, ours = (MlpRegressor(loss=loss, **settings).fit(x, y) for loss in (Counts(), Poisson()))
+    np.testing.assert_array_equal(own.predict(x), ours.predict(x))
+    assert own.predict(x).min() > 0
+
+
+def test_evaluation_leaves_out_the_options_of_the_training():
+    loss = Skewed(2.0, scale=10.0)
+    assert loss.measured_options == {"factor": 2.0}
+    assert loss.plain() == Skewed(2.0)
+    assert SoftmaxCrossEntropy((1.0, 2.0), 0.1, -1).plain() == SoftmaxCrossEntropy()
+    assert BinaryCrossEntropyWithLogits(2.0).plain() == BinaryCrossEntropyWithLogits()
+    assert Quantile((0.1, 0.9)).plain() == Quantile((0.1, 0.9))
+
+
+def test_a_slope_turns_where_its_sign_changes_and_nowhere_counts_as_zero():
+    at = np.array([0.0, 1e-9, 3.0, -7e9])
+    for slope in (lambda x: x - at, lambda x: np.sign(x - at)):
+        np.testing.assert_allclose(turning_point(slope, at.shape), at, rtol=1e-15, atol=1e-18)
+    assert turning_point(np.exp, (3,)).tolist() == pytest.approx([-1024.0] * 3, rel=0.5)
+    assert turning_point(lambda x: np.ones_like(x), (1,)) == 0
+    assert turning_point(lambda x: x * np.nan, (1,)) == 0
+
+
+def test_of_a_likelihood_the_lowest_loss_has_the_deviation_of_the_best_constant():
+    rows, constant = TARGET[:20], Normal2().best_constant(TARGET[:20], 4)
+    lowest = lowest_loss(Normal2(), rows, 4)
+    assert lowest == pytest.approx(constant[1::2].mean() / 2)
+    assert lowest_loss(GaussianNll(), rows, 4) == pytest.approx(lowest)
