@@ -18,7 +18,6 @@ from sklearn.datasets import load_digits
 
 from mlpengine import TrainingStep
 from mlpengine.estimators import MlpClassifier
-from mlpengine.step import many_steps
 from mlpengine.step.bound_step import BoundStep
 
 DIGITS = {"hidden": (256, 128), "dropout": 0.3, "lr": 2e-3, "weight_decay": 0.05}
@@ -40,7 +39,7 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         self.seconds, self.steps = 0.0, 0
-        self._originals = TrainingStep.run, many_steps.make_fused_steps
+        self._originals = TrainingStep.run, TrainingStep.make_fused_steps
         run, make_fused_steps = self._originals
 
         def timed_run(step: TrainingStep, bound: BoundStep) -> float:
@@ -57,11 +56,11 @@ class Watch:
             self.steps += done
             return done
 
-        TrainingStep.run, many_steps.make_fused_steps = timed_run, timed_fused_steps
+        TrainingStep.run, TrainingStep.make_fused_steps = timed_run, timed_fused_steps
         return self
 
     def __exit__(self, *_: object) -> None:
-        TrainingStep.run, many_steps.make_fused_steps = self._originals
+        TrainingStep.run, TrainingStep.make_fused_steps = self._originals
 
 
 def fit(x: np.ndarray, y: np.ndarray, **options: object) -> float:

@@ -2,7 +2,7 @@
 
 ``python benchmarks/serve.py`` (``--smoke`` for a few seconds; ``--workers 2`` for two processes).
 The model has 64-64 units, 8 numbers and 4 categories.  wrk, where it is installed, asks as fast as
-answers come, and at about 1,000 requests a second from 20 connections that wait at random; else a
+answers come, and at about 500 requests a second from 20 connections that wait at random; else a
 client in Python asks one after another.  Then come requests that are damaged at random: none may
 get a status of 500 or more, and the memory of the process may not grow.
 """
@@ -28,7 +28,7 @@ from machine import describe, figure, restart_clean, table
 
 import mlpengine
 
-MALFORMED, WARM_UP = 10_000, 2_000
+MALFORMED, WARM_UP = 10_000, 10_000
 """Malformed requests, and those before the memory is measured first."""
 
 GROWTH = 2_048
@@ -40,8 +40,8 @@ wrk.headers["Content-Type"] = "application/json"
 wrk.body = [==[{body}]==]
 """
 
-PACED = "function delay() return math.random(10, 28) end\n"
-"""Milliseconds between an answer and the next request: 1,000 a second from 20 connections."""
+PACED = "function delay() return math.random(30, 48) end\n"
+"""Milliseconds between an answer and the next request: 500 a second from 20 connections."""
 
 KIND = {"Content-Type": "application/json"}
 
@@ -110,7 +110,7 @@ def latencies(folder: Path, port: int, row: dict[str, Any], *, smoke: bool) -> N
         for connections in (1, 2, 8):
             title = f"wrk, {connections} connections, no pause"
             rows.append((title, *wrk(folder, port, script, connections, seconds)))
-        title = "wrk, 20 connections, 1,000 a second"
+        title = "wrk, 20 connections, 500 a second"
         rows.append((title, *wrk(folder, port, script + PACED, 20, seconds)))
     else:
         count = 200 if smoke else 5_000

@@ -29,7 +29,7 @@ from mlpengine.training.loading import load
 
 from .options import MODEL_ARGUMENT
 from .streams import say, write_file
-from .tables import SUFFIXES, Coded, csv_text, plain_column, plain_text, write_table
+from .tables import SUFFIXES, Coded, csv_text, plain_text, records, write_table
 
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 """A number that int64 holds and writes in the same way."""
@@ -122,9 +122,7 @@ def command(
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": rows, "columns": list(columns)}
         if path is None:
-            values = [plain_column(column) for column in columns.values()]
-            records = zip(*values, strict=True)
-            shown["predictions"] = [dict(zip(columns, record, strict=True)) for record in records]
+            shown["predictions"] = records(columns)
         click.echo(json.dumps({**shown, "out": out}, default=str))  # dates of --id
     else:
         say(f"wrote {out} ({plural(rows, 'row')}: {', '.join(map(printable, columns))})", err=True)

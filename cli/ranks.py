@@ -22,6 +22,8 @@ from mlpengine.core.errors import (
 )
 from mlpengine.core.system import ends_within
 
+from .streams import explain
+
 if TYPE_CHECKING:
     from mlpengine.config.build import LoadedData
     from mlpengine.step.ranks import Ranks
@@ -172,8 +174,6 @@ def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
 
 
 def _abort(ranks: "Ranks", error: Exception) -> NoReturn:
-    from .main import explain
-
     code = 1
     try:
         code = explain(error)

@@ -1,241 +1,204 @@
-"""Predictions over HTTP: an ASGI application for one model.
-
-Rows come and go as JSON.  What is wrong with a request is told as RFC 9457 has it, "Problem Details
-for HTTP APIs".
-"""
+"""Predictions over HTTP: the FastAPI application of one model."""
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, FailFast, Field, TypeAdapter, ValidationError, create_model
 
 from mlpengine import __version__
 from mlpengine.core.errors import MlpEngineError, importing
-from mlpengine.core.wording import plural, suggestion
+from mlpengine.core.wording import suggestion
 from mlpengine.data.features.unlike import NewRows
-from mlpengine.models.calibration import checked_level
 from mlpengine.models.model import Model
 from mlpengine.models.row_predictor import RowPredictor
 
-from .openapi import document
 from .predict import Sure, output_columns
-from .row_types import CellProblem, cell_types, problems
-from .tables import plain_column
+from .row_model import row_model
+from .tables import records
 
 with importing("mlpengine serve", "serve"):
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import Response
-    from starlette.routing import Route
+    import prometheus_client as prometheus
+    from fastapi import FastAPI, HTTPException, Query, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
+"""Rows of a request, and bytes of its body."""
 
 SMALL_BODY = 1 << 14
-"""Bytes of a request that is answered at once; larger ones have a thread, one after another, so
-that small ones do not wait for them."""
+"""Bytes of a body that is answered at once; larger ones have a thread, one after another, so that
+small ones do not wait for them."""
 
-BODY_SECONDS = 30
-"""So long a client may take to send a request."""
-
-PATHS = "POST /predict, GET /health, GET /openapi.json"
+PAGE = Path(__file__).with_name("service.html")
 
 
-class _RefusedError(Exception):
-    """A request that is not answered: the status of HTTP, the reason, and cells at fault."""
+class Answer(BaseModel):
+    """A prediction for each row, in their order, and what is unlike the rows trained on."""
 
-    def __init__(self, status: int, detail: str, cells: Sequence[CellProblem] = ()) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.cells = status, detail, cells
+    predictions: list[dict[str, Any]]
+    warnings: list[str]
 
 
-class _Answers:
-    """What a model answers to the bodies of requests."""
+class Refusal(BaseModel):
+    """Why a request is not answered."""
 
-    def __init__(self, model: Model, max_rows: int) -> None:
-        self._model, self._max_rows = model, max_rows
-        self._types = cell_types(model.preprocessor)
-        self._levels = {"interval": model.residuals, "set": model.sets}
-        self._levels = {name: kept for name, kept in self._levels.items() if kept is not None}
+    detail: str
+
+
+class Answers:
+    """The answers of a model to bodies of JSON."""
+
+    def __init__(self, model: Model) -> None:
+        self.row = row_model(model.preprocessor)
+        fields = self.row.model_fields.values()
+        self.example = {str(field.alias): (field.examples or [None])[0] for field in fields}
+        rows: Any = list[self.row]  # type: ignore[name-defined]
+        self._rows = TypeAdapter(Annotated[rows, FailFast(), Field(max_length=ROW_LIMIT)])
+        self._model = model
         self._one_row = RowPredictor(model.networks, model.preprocessor, model.mean.combine)
 
-    def sure(self, query: Mapping[str, str]) -> Sure:
-        """Return the levels of intervals and sets that the query of an address asks for."""
-        levels: dict[str, float] = {}
-        for name, text in query.items():
-            if name not in self._levels:
-                known = ", ".join(self._levels) or "none"
-                near = suggestion(name, self._levels)
-                raise _RefusedError(
-                    422, f"query: {name!r:.60} is unknown (this model has {known}){near}"
-                )
-            try:
-                levels[name] = float(text)
-            except ValueError:
-                raise _RefusedError(422, f"{name}: must be a number (got {text!r:.60})") from None
-            checked_level(levels[name], name)
-        return Sure(levels.get("interval"), levels.get("set"))
-
     def answer(self, body: bytes, sure: Sure, *, at_once: bool) -> bytes:
-        """Return the JSON of the predictions of the rows in a body.
-
-        `at_once` tells that no other thread is here: one row then takes buffers of its own.
-        """
-        rows = _parsed(body)
-        rows = rows if isinstance(rows, list) else [rows]
-        if len(rows) > self._max_rows:
-            limit = plural(self._max_rows, "row")
-            text = (
-                f"at most {limit} are predicted at once (got {len(rows):,}); send several requests"
-            )
-            raise _RefusedError(413, text)
-        if wrong := problems(self._types, rows):
-            first = wrong[0]
-            where = f"row {first.row}" + (f", column {first.column!r}" if first.column else "")
-            more = f" (and {plural(len(wrong) - 1, 'other cell')})" if len(wrong) > 1 else ""
-            raise _RefusedError(422, f"{where}: {first.detail}{more}", wrong)
-        output = self._one_row.output_of(rows) if at_once and rows else None
-        if output is not None:
+        """Return the answer to a body; `at_once` tells that no other thread is here."""
+        value = _parsed(body)
+        try:
+            given = self._rows.validate_python(value if isinstance(value, list) else [value])
+        except ValidationError as error:
+            raise self._refusal(error) from None
+        rows = [[*row.__dict__.values()] for row in given]
+        if not rows:
+            return b'{"predictions":[],"warnings":[]}'
+        output = None
+        if at_once and len(rows) == 1:
+            output = self._one_row.output_of(dict(zip(self.example, rows[0], strict=True)))
             warnings = self._one_row.unlike()
-        elif rows:
-            columns = {one.column: [row[one.column] for row in rows] for one in self._types}
-            table = self._model.table(columns)
+        if output is None:
+            cells = zip(self.example, map(list, zip(*rows, strict=True)), strict=True)
+            table = self._model.table(dict(cells))
             output = self._model.forward(self._model.preprocessor.features_of(table))
             warnings = NewRows(self._model.preprocessor).add(table).lines()
-        else:
-            return b'{"predictions":[],"warnings":[]}'
         columns, numbers = output_columns(self._model, output, sure)
         if not np.isfinite(numbers).all():
             row = int(np.flatnonzero(~np.isfinite(numbers).all(axis=1))[0])
-            why = f"; {'; '.join(warnings)}" if warnings else ""
-            raise _RefusedError(422, f"row {row + 1}: its prediction is not a finite number{why}")
-        values = zip(*map(plain_column, columns.values()), strict=True)
-        predictions = [dict(zip(columns, record, strict=True)) for record in values]
-        return _json({"predictions": predictions, "warnings": warnings})
+            why = "; ".join([f"row {row + 1}: its prediction is not a finite number", *warnings])
+            raise HTTPException(422, why)
+        answer = {"predictions": records(columns), "warnings": warnings}
+        return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
+
+    def _refusal(self, error: ValidationError) -> HTTPException:
+        """Return what is wrong with rows: how many, or the form or the cells of the first."""
+        faults = error.errors(include_url=False)
+        first, path = faults[0], faults[0]["loc"]
+        if first["type"] == "too_long":
+            return HTTPException(413, f"{first['msg']}; send several requests")
+        row = int(path[0]) + 1
+        missing = sum(fault["type"] == "missing" for fault in faults)
+        if len(path) == 1 or missing == len(self.example):
+            form = "must be an object of cells by column, or a list of such rows, for example"
+            return HTTPException(422, f"row {row}: {form} {json.dumps(self.example)}")
+        texts = []
+        for fault in faults:
+            column, cell = str(fault["loc"][1]), fault["input"]
+            shown = f" (got {json.dumps(cell):.60})" if not isinstance(cell, dict | list) else ""
+            if fault["type"] == "missing":
+                shown = suggestion(column, cell.keys() - self.example.keys())
+            texts.append(f"column {column!r}: {fault['msg']}{shown}")
+        return HTTPException(422, f"row {row}, {'; '.join(texts)}")
 
 
-def service(model: Model, name: str, *, max_rows: int, max_bytes: int) -> Starlette:
-    """Return the application; `name` is what it calls the model.
-
-    A request may have `max_rows` rows and a body of `max_bytes`.
-    """
-    answers, thread = _Answers(model, max_rows), ThreadPoolExecutor(1)
-    description = _json(document(model, name, max_rows))
-    health = {"status": "ok", "model": name, "predicts": model.target, "version": __version__}
-    healthy = _json(health)
-
-    async def predict(request: Request) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            text = f"Content-Type must be application/json (got {kind!r:.60})"
-            raise _RefusedError(415, text)
-        sure = answers.sure(request.query_params)
-        body = await _body(request, max_bytes)
-        if len(body) <= SMALL_BODY:
-            answer = answers.answer(body, sure, at_once=True)
-        else:
-            many = partial(answers.answer, body, sure, at_once=False)
-            answer = await asyncio.get_running_loop().run_in_executor(thread, many)
-        return Response(answer, media_type="application/json")
-
-    async def show_health(_: Request) -> Response:
-        return Response(healthy, media_type="application/json")
-
-    async def show_description(_: Request) -> Response:
-        return Response(description, media_type="application/json")
-
-    return Starlette(
-        routes=[
-            Route("/predict", predict, methods=["POST"]),
-            Route("/health", show_health, methods=["GET"]),
-            Route("/openapi.json", show_description, methods=["GET"]),
-        ],
-        exception_handlers={
-            _RefusedError: _on_refusal,
-            MlpEngineError: _on_bad_rows,
-            HTTPException: _on_http,
-            ClientDisconnect: _on_disconnect,
-            Exception: _on_failure,
-        },
+def service(model: Model, name: str) -> FastAPI:
+    """Return the application; `name` is what it calls the model."""
+    answers, thread = Answers(model), ThreadPoolExecutor(1)
+    counts = prometheus.CollectorRegistry()
+    seconds = prometheus.Histogram("mlpengine_seconds", "Seconds of a request", registry=counts)
+    row = answers.row.model_json_schema()
+    rows = {"type": "array", "items": row, "maxItems": ROW_LIMIT}
+    content = {"application/json": {"schema": {"anyOf": [row, rows]}, "example": answers.example}}
+    level = (float | None, Field(None, gt=0, lt=1, description="The share of new rows within."))
+    kept = {"interval": model.residuals, "set": model.sets}
+    options: Any = {option: level for option, one in kept.items() if one is not None}
+    levels = create_model("Levels", __config__={"extra": "forbid"}, **options)
+    app = FastAPI(
+        title=name,
+        version=__version__,
+        description=repr(model),
+        docs_url=None,  # the page of FastAPI loads its scripts from the network
+        redoc_url=None,
+        max_body_size=BODY_LIMIT,
     )
 
+    @app.post(
+        "/predict",
+        response_model=Answer,
+        responses={"4XX": {"model": Refusal}},
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
+    async def predict(request: Request, query: Annotated[levels, Query()]) -> Response:  # type: ignore[valid-type]
+        """Predict a row or a list of rows."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise HTTPException(415, f"Content-Type must be application/json (got {kind!r:.60})")
+        sure = Sure(getattr(query, "interval", None), getattr(query, "set", None))
+        body = await request.body()
+        with seconds.time():
+            if len(body) <= SMALL_BODY:
+                answer = answers.answer(body, sure, at_once=True)
+            else:
+                later = partial(answers.answer, body, sure, at_once=False)
+                answer = await asyncio.get_running_loop().run_in_executor(thread, later)
+        return Response(answer, media_type="application/json")
 
-async def _body(request: Request, limit: int) -> bytes:
-    """Return the body of a request."""
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    text = f"the body must have at most {limit:,} bytes; send several requests"
-                    raise _RefusedError(413, text)
-                parts.append(part)
-    except TimeoutError:
-        raise _RefusedError(408, f"the body must be sent within {BODY_SECONDS} seconds") from None
-    return b"".join(parts)
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        """Tell that the service runs, and its version."""
+        return {"status": "ok", "model": name, "predicts": model.target, "version": __version__}
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        shown = counts
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            shown = prometheus.CollectorRegistry()
+            MultiProcessCollector(shown)  # type: ignore[no-untyped-call]  # sums over all workers
+        return Response(prometheus.generate_latest(shown), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs", include_in_schema=False)
+    async def page() -> Response:
+        return Response(PAGE.read_bytes(), media_type="text/html")
+
+    @app.exception_handler(RequestValidationError)
+    async def on_query(_: Request, error: RequestValidationError) -> Response:
+        fault, known = error.errors()[0], levels.model_fields
+        option = str(fault["loc"][-1])
+        of_model = f" (this model has {', '.join(known) or 'none'}){suggestion(option, known)}"
+        return JSONResponse({"detail": f"query {option!r:.60}: {fault['msg']}{of_model}"}, 422)
+
+    @app.exception_handler(MlpEngineError)
+    async def on_bad_rows(_: Request, error: MlpEngineError) -> Response:
+        return JSONResponse({"detail": str(error)}, 422)
+
+    return app
 
 
 def _parsed(body: bytes) -> Any:
-    """Return JSON as values, without NaN and infinity, which are none, and doubled names."""
+    """Return JSON as values; a name must not be repeated in an object."""
     try:
-        return json.loads(body.decode(), parse_constant=_no_number, object_pairs_hook=_by_name)
+        return json.loads(body, object_pairs_hook=_object)
     except RecursionError:
-        raise _RefusedError(400, "the body is nested too deeply") from None
+        raise HTTPException(400, "the body is nested too deeply") from None
     except ValueError as error:
-        raise _RefusedError(400, f"the body must be JSON ({error})") from None
+        raise HTTPException(400, f"the body must be JSON ({error})") from None
 
 
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON; null is a missing cell")
-
-
-def _by_name(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise _RefusedError(422, f"column {double!r:.60} must be there once; remove the others")
-    return row
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _problem(
-    status: int,
-    detail: str,
-    cells: Sequence[CellProblem] = (),
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    told: dict[str, Any] = {"status": status, "detail": detail}
-    if cells:
-        told["errors"] = [cell._asdict() for cell in cells]
-    kind = "application/problem+json"
-    return Response(_json(told), status, headers, media_type=kind)
-
-
-async def _on_refusal(_: Request, error: Exception) -> Response:
-    assert isinstance(error, _RefusedError)
-    return _problem(error.status, error.detail, error.cells)
-
-
-async def _on_bad_rows(_: Request, error: Exception) -> Response:
-    return _problem(422, str(error))
-
-
-async def _on_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    detail = f"{request.method} {request.url.path:.60}: there is {PATHS}"
-    return _problem(error.status_code, detail, headers=error.headers)
-
-
-async def _on_disconnect(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=400)  # nobody reads it
-
-
-async def _on_failure(_request: Request, _error: Exception) -> Response:
-    return _problem(500, "the service failed; its log tells why")
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        ((name, count),) = Counter(name for name, _ in pairs).most_common(1)
+        raise HTTPException(422, f"{name!r:.60} must be there once in an object (got {count:,})")
+    return value

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from errno import EINVAL, EIO, EPIPE
+from errno import EINVAL, EIO, ENOSPC, EPIPE
 from typing import TYPE_CHECKING
 
 import click
@@ -119,6 +119,30 @@ def say(text: str, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout  # click would write UTF-8 where that is for ASCII
     stream.write(_printable_lines(redacted(text)) + "\n")
     stream.flush()
+
+
+def complain(text: str) -> None:
+    """Print lines to stderr, if it can still be written."""
+    with suppress(OSError, ValueError):
+        say(text, err=True)
+
+
+def explain(error: Exception) -> int:
+    """Print an expected error and return its exit code; raise any other."""
+    from mlpengine.core.errors import MlpEngineError
+
+    if isinstance(error, MlpEngineError):
+        complain(f"error: {error}")
+        return error.exit_code
+    if isinstance(error, OSError):
+        full = " - make room and start again" if error.errno == ENOSPC else ""
+        place = f"{error.filename}: " if error.filename else ""
+        complain(f"error: {place}{error.strerror or error}{full}")
+        return 1
+    if isinstance(error, MemoryError):
+        complain("error: not enough memory for this network, batch size or data")
+        return 1
+    raise error
 
 
 def _printable_lines(text: str) -> str:

@@ -123,6 +123,12 @@ def plain_column(column: Any) -> list[Any]:
     return list(column.tolist() if isinstance(column, np.ndarray) else column)
 
 
+def records(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return columns as rows of plain Python values by column, ready for JSON."""
+    rows = zip(*map(plain_column, columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

@@ -17,7 +17,7 @@ USES = {
     "sklearn": "import mlpengine.estimators",
     "onnx": "import mlpengine.export._onnx",
     "sweep": "import mlpengine_cli.study",
-    "serve": "import mlpengine_cli.service, uvicorn.supervisors",
+    "serve": "import mlpengine_cli.server",
     "docs": "import reference_pages as pages; pages.commands(), pages.config(), pages.python(); "
     "[__import__(name) for name in pages.MODULES]",
 }

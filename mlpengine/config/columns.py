@@ -8,13 +8,10 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data.features import Leak
 from mlpengine.data.features.checks import CORRECT
-from mlpengine.data.features.leaks import find_leaks
+from mlpengine.data.features.leaks import ANSWER, SAMPLE_ROWS, find_leaks
 from mlpengine.data.features.outliers import OUTLIER_DISTANCE, find_outliers
-from mlpengine.diagnostics.leak_verdict import guide, leak_text, leak_verdict
+from mlpengine.diagnostics.leak_verdict import leak_text, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
-
-EXAMINED_ROWS = 10_000
-"""Number of evenly spaced training rows that are examined, to limit the time at a run's end."""
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
@@ -43,7 +40,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     if target is None or len(target.columns) != 1 or task == "multilabel":
         return []
     table, rows = tables.parts["train"]
-    sample = table.rows(rows[:: -(-len(rows) // EXAMINED_ROWS)])
+    sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
     values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
@@ -53,7 +50,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         if leak.column not in drop:
             advice = "list it under data.drop"
             verdicts.append(leak_verdict(leak, advice, [*drop, leak.column]))
-        elif not (leak.is_target or leak.is_sum):  # advice must not undo a leak
+        elif not leak.is_target:  # advice must not undo a leak
             verdicts.append(_dropped(leak))
     return verdicts
 
@@ -61,4 +58,4 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
 def _dropped(leak: Leak) -> Verdict:
     advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
     finding = leak_text(leak, " (left out)")
-    return Verdict("leak", None, finding, leak.share, guide(leak), advice, no_fix=no_fix)
+    return Verdict("leak", None, finding, leak.share, ANSWER, advice, no_fix=no_fix)

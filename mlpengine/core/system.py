@@ -315,6 +315,15 @@ def peak_bytes() -> int | None:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def open_files() -> int:
+    """Return how many files and connections this process may have open."""
+    if sys.platform == "win32":
+        return 512  # as many as `select` takes
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def start_worker() -> None:
     """Let `interrupt` alone interrupt this process: Ctrl-C reaches the one that started it."""
     if sys.platform == "win32":

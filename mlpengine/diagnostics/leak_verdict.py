@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mlpengine.data.features.leaks import ANSWER, TOTAL_FROM, Leak
+from mlpengine.data.features.leaks import ANSWER, Leak
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
 from mlpengine.settings import FeatureSettings, Fix
 
@@ -12,15 +12,10 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     if not leak.is_target:
         advice += ", unless it is known when you predict"
     finding, fix = leak_text(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
-    return Verdict("leak", None, finding, leak.share, guide(leak), advice, fix)
+    return Verdict("leak", None, finding, leak.share, ANSWER, advice, fix)
 
 
 def leak_text(leak: Leak, note: str = "") -> str:
     """Return how a column tells the target, with the usual value; `note` follows its name."""
-    reason = f"{brief(leak.reason, 52)} (should be below {percent(guide(leak))})"
+    reason = f"{brief(leak.reason, 52)} (should be below {percent(ANSWER)})"
     return f"column {brief(leak.column, 20)!r}{note}: {reason}"
-
-
-def guide(leak: Leak) -> float:
-    """Return the explained share from which such a column is reported."""
-    return TOTAL_FROM if TOTAL_FROM <= leak.share < ANSWER and not leak.is_target else ANSWER

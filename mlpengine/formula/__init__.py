@@ -3,13 +3,13 @@
 A formula is a graph of `Expr` nodes, built with Python's operators and the functions here, or
 parsed from text against a white list::
 
-    >>> from mlpengine.formula import gradients, parse, tanh, softplus, to_text, variable
+    >>> from mlpengine.formula import gradients, parse, tanh, softplus, variable
     >>> x, dy = variable("x"), variable("dy")
     >>> mish = x * tanh(softplus(x))
     >>> parse("x * tanh(softplus(x))", ["x"]) is mish
     True
-    >>> to_text(mish)
-    'x * tanh(softplus(x))'
+    >>> mish
+    mul(x, tanh(softplus(x)))
     >>> (dx,) = gradients(mish, dy, [x])
 
 `parse(text, names)` raises `FormulaError`, whose `position` is the character that cannot be read.
@@ -60,7 +60,7 @@ from mlpengine.formula.expression import (
     where,
 )
 from mlpengine.formula.targets import SCALARS, c_number, c_statements, numexpr_text, onnx_node
-from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number, to_text
+from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number
 
 __all__ = [
     "FUNCTIONS",
@@ -102,7 +102,6 @@ __all__ = [
     "softplus_tail",
     "sqrt",
     "tanh",
-    "to_text",
     "variable",
     "variables",
     "where",

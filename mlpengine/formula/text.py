@@ -1,4 +1,4 @@
-"""Formulas as text: parsed against a white list, never evaluated, and written back."""
+"""Formulas as text: parsed against a white list, never evaluated."""
 
 import ast
 import re
@@ -210,60 +210,3 @@ class _Reader:
 
     def mistake(self, node: ast.expr, what: str) -> FormulaError:
         return _mistake(self.text, len(self.bytes[: node.col_offset].decode()), what)
-
-
-_INFIX = {
-    "logical_or": ("or", 1),
-    "logical_and": ("and", 2),
-    "less": ("<", 4),
-    "less_equal": ("<=", 4),
-    "greater": (">", 4),
-    "greater_equal": (">=", 4),
-    "equal": ("==", 4),
-    "not_equal": ("!=", 4),
-    "add": ("+", 5),
-    "sub": ("-", 5),
-    "mul": ("*", 6),
-    "div": ("/", 6),
-    "pow": ("**", 8),
-}
-"""Sign and precedence of each operator; ``not`` has 3, a minus sign 7, names and calls 9."""
-
-
-def to_text(formula: Expr) -> str:
-    """Return text that `parse` reads as the same formula."""
-    return _written(formula)[0]
-
-
-def _written(node: Expr) -> tuple[str, int]:
-    if node.number is not None:
-        whole = node.number.is_integer() and abs(node.number) < 1e15
-        text = repr(node.number)
-        text = text[:-2] if whole and text != "-0.0" else text
-        return text, 7 if text.startswith("-") else 9
-    if not node.args:
-        name = str(node.leaf)
-        return (name if name.isidentifier() else f"`{name}`"), 9
-    if node.name == "mul" and node.args[0] is node.args[1]:
-        return f"{_bracketed(*_written(node.args[0]), 9)} ** 2", 8
-    parts = [_written(a) for a in node.args]
-    if node.name in _INFIX:
-        sign, binds = _INFIX[node.name]
-        left, right = (binds + 1, binds) if sign == "**" else (binds, binds + 1)
-        left += binds == 4  # comparisons do not chain
-        return f"{_bracketed(*parts[0], left)} {sign} {_bracketed(*parts[1], right)}", binds
-    if node.name in ("neg", "logical_not"):
-        sign, binds = ("-", 7) if node.name == "neg" else ("not ", 3)
-        return f"{sign}{_bracketed(*parts[0], binds)}", binds
-    if node.name == "expm1_below_0":
-        written, factor = f"expm1({parts[0][0]})", parts[1]
-        return (
-            (written, 9)
-            if node.args[1].number == 1
-            else (f"{written} * {_bracketed(*factor, 7)}", 6)
-        )
-    return f"{node.name}({', '.join(text for text, _ in parts)})", 9
-
-
-def _bracketed(text: str, binds: int, needed: int) -> str:
-    return text if binds >= needed else f"({text})"

@@ -26,7 +26,6 @@ from mlpengine.formula import (
     parse,
     plan,
     saved_for_backward,
-    to_text,
     variable,
     variables,
     where,
@@ -276,30 +275,34 @@ with np.errstate(all="ignore"):
         (1 * x, "x", 1 * EDGES),
         (x / 1, "x", EDGES / 1),
         (x**1, "x", EDGES**1),
-        (x**0, "1", EDGES**0),
-        (x**2, "x ** 2", np.square(EDGES)),
+        (x**0, "1.0", EDGES**0),
+        (x**2, "mul(x, x)", np.square(EDGES)),
         (x**0.5, "sqrt(x)", np.sqrt(EDGES)),
-        (x**-0.5, "1 / sqrt(x)", 1 / np.sqrt(EDGES)),
-        (x**-2, "1 / x ** 2", EDGES**-2.0),
-        (x**4, "(x ** 2) ** 2", np.square(np.square(EDGES))),
+        (x**-0.5, "div(1.0, sqrt(x))", 1 / np.sqrt(EDGES)),
+        (x**-2, "div(1.0, mul(x, x))", EDGES**-2.0),
+        (x**4, "mul(mul(x, x), mul(x, x))", np.square(np.square(EDGES))),
         (make("neg", -x), "x", EDGES),
-        (x * -1, "-x", EDGES * -1),
+        (x * -1, "neg(x)", EDGES * -1),
         (where(x > 0, y, y), "y", EDGES),
-        (parse("expm1(min(x, 0))", ["x"]), "expm1(minimum(x, 0))", np.expm1(np.minimum(EDGES, 0))),
-        (x + 0, "x + 0", EDGES + 0),
-        (0 + x, "x + 0", 0 + EDGES),
-        (0 * x, "x * 0", 0 * EDGES),
-        (0 / x, "0 / x", 0 / EDGES),
-        (x - x, "x - x", EDGES - EDGES),
-        (x / x, "x / x", EDGES / EDGES),
-        (0 - x, "0 - x", 0 - EDGES),
+        (
+            parse("expm1(min(x, 0))", ["x"]),
+            "expm1_below_0(minimum(x, 0.0), 1.0)",
+            np.expm1(np.minimum(EDGES, 0)),
+        ),
+        (x + 0, "add(x, 0.0)", EDGES + 0),
+        (0 + x, "add(x, 0.0)", 0 + EDGES),
+        (0 * x, "mul(x, 0.0)", 0 * EDGES),
+        (0 / x, "div(0.0, x)", 0 / EDGES),
+        (x - x, "sub(x, x)", EDGES - EDGES),
+        (x / x, "div(x, x)", EDGES / EDGES),
+        (0 - x, "sub(0.0, x)", 0 - EDGES),
     ]
 """What is written, the node it becomes, and its values: the last rows stay as they are."""
 
 
 @pytest.mark.parametrize(("node", "written", "expected"), REWRITES, ids=range(len(REWRITES)))
 def test_simplifying_changes_no_value(node, written, expected):
-    assert to_text(node) == written
+    assert repr(node) == written
     found = np.broadcast_to(evaluate(node, {"x": EDGES, "y": EDGES}), EDGES.shape)
     np.testing.assert_array_equal(found, expected)
     numbers = ~np.isnan(expected)
@@ -307,7 +310,7 @@ def test_simplifying_changes_no_value(node, written, expected):
 
 
 def test_constants_are_folded_in_float64():
-    assert to_text(parse("2 * 3 + sqrt(16) - sigmoid(0)", [])) == "9.5"
+    assert parse("2 * 3 + sqrt(16) - sigmoid(0)", []).number == 9.5
     assert constant(0.0) is not constant(-0.0)
 
 
@@ -328,37 +331,10 @@ def test_a_wrong_derivative_is_found(monkeypatch):
 
 
 # ---------------------------------------------------------------- text
-@every_formula
-def test_text_comes_back_as_the_same_formula(text):
-    formula = parse(text, ["x", "y"])
-    assert parse(to_text(formula), ["x", "y"]) is formula
-
-
-BRACKETS = [
-    "-x ** 2",
-    "(-x) ** 2",
-    "x - (y - x)",
-    "x / (y / x)",
-    "-(x + y)",
-    "not (x > 0 and y > 0) or x < 1",
-    "where(x > 0 or y > 0 and x < y, -1e-30, x ** -2.5)",
-    "(x > 0) * 2",
-    "--x - -y",
-    "2 ** 3 ** 2 * x",
-]
-
-
-@pytest.mark.parametrize("text", BRACKETS)
-def test_brackets_are_where_they_are_needed(text):
-    formula = parse(text, ["x", "y"])
-    assert parse(to_text(formula), ["x", "y"]) is formula
-
-
 def test_names_that_are_no_identifiers_stand_between_backticks():
     names = ["body mass", "x", "Größe"]
     formula = parse("`body mass` / x ** 2 + Größe", names)
     assert variables(formula) == ["body mass", "x", "Größe"]
-    assert parse(to_text(formula), names) is formula
 
 
 MISTAKES = {
@@ -429,7 +405,6 @@ def test_shared_powers_do_not_explode():
     for _ in range(40):
         text = f"({text}) ** 2"
     formula = parse(text, ["x"])
-    assert len(to_text(formula)) < 1000
     assert numexpr_text(formula, {}) is None
     assert len(repr(formula)) < 200
     assert evaluate(formula, {"x": np.ones(3)}).tolist() == [1, 1, 1]

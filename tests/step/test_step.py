@@ -22,7 +22,7 @@ from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, T
 from mlpengine.core.spec import call
 from mlpengine.ops import REGISTRY, Huber, MeanAbsoluteError, Tanh
 from mlpengine.optim import AdaptiveClip, PercentileClip, PlateauSchedule, RmsProp
-from mlpengine.step import many_steps
+from mlpengine.step.fused_run import FusedRun
 
 LOSSES = {
     "cross_entropy": SoftmaxCrossEntropy(),
@@ -366,14 +366,14 @@ def test_state_that_went_through_npz_is_loaded(tmp_path):
 
 @pytest.mark.parametrize(
     ("backend", "method"),
-    [("numpy", "_run"), ("compiled", "_run_fused"), ("compiled", "_make")],
+    [("numpy", "_run"), ("compiled", "_run_fused"), ("compiled", "make")],
 )
 def test_a_second_call_of_a_step_is_refused(backend, method, monkeypatch):
     """Before, it read: cannot enter context.  Compiled steps wrote into each other's buffers."""
     mlp = Mlp([3, 4, 2], seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 4, backend=backend)
     x, y = np.ones((4, 3), np.float32), np.ones((4, 2), np.float32)
-    owner = many_steps if method == "_make" else TrainingStep
+    owner = FusedRun if method == "make" else TrainingStep
     plain, errors = getattr(owner, method), []
 
     def run(self, *arguments):
@@ -382,7 +382,7 @@ def test_a_second_call_of_a_step_is_refused(backend, method, monkeypatch):
         return plain(self, *arguments)
 
     monkeypatch.setattr(owner, method, run)
-    losses = step.run_many(x, y, np.arange(4))[0] if owner is many_steps else step(x, y)
+    losses = step.run_many(x, y, np.arange(4))[0] if owner is FusedRun else step(x, y)
     assert np.isfinite(losses).all()
     (error,) = errors
     assert isinstance(error, TapeError)

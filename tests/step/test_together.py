@@ -162,7 +162,7 @@ def test_members_with_any_option_have_the_bits_of_single_runs(options, backend):
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_stretches_change_no_bit(threads, monkeypatch):
     """Members in turn, a few steps each, on more threads than cores, and than members."""
-    monkeypatch.setattr(together, "steps_at_once", lambda step: 2)
+    monkeypatch.setattr(together, "steps_at_once", lambda *_: 2)
     monkeypatch.setattr(together, "SLICE_SECONDS", 0.0)
     compare(*SHAPES["tiny"], "compiled", threads, CASES["lengths"])
 
@@ -179,7 +179,7 @@ def test_the_last_slices_are_short(monkeypatch):
         return taken
 
     monkeypatch.setattr(together._Work, "next_slice", record)
-    monkeypatch.setattr(together, "steps_at_once", lambda step: 64)
+    monkeypatch.setattr(together, "steps_at_once", lambda *_: 64)
     monkeypatch.setattr(together, "SLICE_SECONDS", math.inf)
     compare(*SHAPES["tiny"], "compiled", 2, {"steps": (640, 640, 640)})
     assert slices[0] > 64
@@ -300,15 +300,14 @@ def test_a_label_out_of_range_ends_the_call_with_its_place(backend, threads):
 def test_an_interrupt_ends_all_threads_after_the_steps_in_hand(monkeypatch):
     members, steps = small_steps("compiled")
     x, y = data(members[0], 60)
-    monkeypatch.setattr(together, "steps_at_once", lambda step: 1)
-    make = together.make_steps
+    monkeypatch.setattr(together, "steps_at_once", lambda *_: 1)
+    first = steps[0].make_steps
 
-    def interrupted(step, *args):
-        make(step, *args)
-        if step is steps[0]:
-            raise KeyboardInterrupt
+    def interrupted(*args):
+        first(*args)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(together, "make_steps", interrupted)
+    monkeypatch.setitem(vars(steps[0]), "make_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_together(steps, x, y, np.tile(np.arange(60), (3, 10_000)), threads=2)
     made = [s.optimizer.steps for s in steps]

@@ -298,5 +298,5 @@ def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
     assert make(None, data=strided).members[0].fused_steps is None
     few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
     assert make(None, data=few).members[0].fused_steps is None
-    monkeypatch.setattr("mlpengine.step.many_steps.WORK_AT_ONCE", 6_000)  # a slow step
+    monkeypatch.setattr("mlpengine.step.fused_run.WORK_AT_ONCE", 6_000)  # a slow step
     assert make(None).members[0].fused_steps is None

@@ -12,7 +12,7 @@ from mlpengine.data.features.batches import Batches
 from mlpengine.data.features.checks import ColumnProfile, Profile, profile
 from mlpengine.data.features.column_kinds import kind_of, task_of
 from mlpengine.data.features.dataset import Dataset, Stream
-from mlpengine.data.features.leaks import Leak, find_leak
+from mlpengine.data.features.leaks import Leak, find_leaks
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.splits import SplitRows, fold_rows, split_rows
 from mlpengine.data.features.targets import (
@@ -35,7 +35,7 @@ __all__ = [
     "SplitRows",
     "Stream",
     "class_weights",
-    "find_leak",
+    "find_leaks",
     "fold_rows",
     "kind_of",
     "profile",

@@ -24,7 +24,7 @@ from mlpengine.data.features.leaks import Leak, find_leaks
 from mlpengine.data.features.outliers import Outlier, find_outliers, gap_code
 from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.targets import ClassTarget, check_target, marked_text
-from mlpengine.data.tables.progress import OnProgress, progress_within, tracked
+from mlpengine.data.tables.progress import OnProgress, tracked
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import TaskName
 
@@ -33,9 +33,6 @@ SMALL_CLASS = 10
 RARE_CLASS = 0.02
 LISTED_CLASSES = 20
 """The most classes that have a line each."""
-
-LEAK_ROWS = 100_000
-"""Number of evenly spaced rows of a longer table in which leaks are searched."""
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
@@ -191,15 +188,14 @@ def profile(
     """Describe every column of a table, and how the columns relate to the target.
 
     Leaks are searched when there is one target column, for classification and regression.
-    `progress` is called with the share of the work that is done.
+    `progress` is called with the share of the columns that are described.
 
     Raises: DataError if a target column does not exist, or neither classes nor numbers are in it.
     """
     targets = [target] if isinstance(target, str) else list(target or ())
     table.require(targets, "the target")
     described = [
-        column_profile(name, column)
-        for name, column in tracked(table.columns.items(), progress_within(progress, 0.0, 0.4))
+        column_profile(name, column) for name, column in tracked(table.columns.items(), progress)
     ]
     complete = np.ones(table.n_rows, bool)
     for name in targets:
@@ -210,9 +206,7 @@ def profile(
     classes: dict[str, int] = {}
     leaks: list[Leak] = []
     if len(targets) == 1 and complete.any():
-        classes, leaks = _relations(
-            table.rows(complete), targets[0], task, progress_within(progress, 0.4, 0.8)
-        )
+        classes, leaks = _relations(table.rows(complete), targets[0], task)
     features = [column for column in described if column.name not in targets]
     pairs = {name: marked_number(column) for name, column in table.columns.items()}
     marked = {name: pair for name, pair in pairs.items() if pair}
@@ -239,7 +233,7 @@ def profile(
 
 
 def _relations(
-    table: Table, target: str, task: TaskName | None, progress: OnProgress | None
+    table: Table, target: str, task: TaskName | None
 ) -> tuple[dict[str, int], list[Leak]]:
     column = table[target]
     classes: dict[str, int] = {}
@@ -257,11 +251,8 @@ def _relations(
         values = column.values.astype(np.float64)
     if task == "multilabel" or not (np.abs(values) <= LIMIT).all():
         return classes, []
-    features = table.drop([target])
-    if table.n_rows > LEAK_ROWS:
-        sample = np.arange(0, table.n_rows, -(-table.n_rows // LEAK_ROWS))
-        features, values = features.rows(sample), values[sample]
-    return classes, find_leaks(features, features.names, values, task or "regression", progress)
+    names = [name for name in table.names if name != target]
+    return classes, find_leaks(table, names, values, task or "regression")
 
 
 def column_profile(name: str, column: Column) -> ColumnProfile:

@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import DataError
-from mlpengine.data.features import find_leak, profile
+from mlpengine.data.features import profile
 from mlpengine.data.features.categories import codes_into
 from mlpengine.data.features.duplicates import duplicate_rows, same_columns
 from mlpengine.data.features.leaks import (
-    Labels,
+    SAMPLE_COLUMNS,
     exact_sum,
+    find_leak,
     find_leaks,
-    neighbors,
     share_of_classes,
-    share_of_groups,
     share_of_squares,
 )
 from mlpengine.data.features.outliers import find_outliers
@@ -60,7 +59,6 @@ RECODED = {
 SUSPECTS = {
     "noisy copy": (Column(Y + G.normal(0, 0.5, N)), Y, "regression"),
     "whole numbers": (Column(np.round(Y)), Y, "regression"),
-    "total": (Column(Y + G.exponential(2.0, N) * (G.random(N) < 0.6)), Y, "regression"),
     "one cause": (Column(SPEED), SPEED**3 + G.normal(0, 1.0, N), "regression"),
     "score": (Column(CLASSES + G.random(N) * 0.9), CLASSES, "classification"),
     "code with errors": (text(np.where(np.arange(N) < 3, 1, CLASSES)), CLASSES, "classification"),
@@ -94,7 +92,7 @@ def test_leaks_are_flagged(name):
     leak = find_leak("column", *(RECODED | SUSPECTS)[name])
     assert leak is not None
     assert leak.column == "column"
-    assert 0.9 <= leak.share <= 1
+    assert 0.97 <= leak.share <= 1
     assert leak.is_target == (name in RECODED)
 
 
@@ -122,14 +120,12 @@ def test_exact_sums(name):
     assert set(signs) <= found.drop.keys()
 
 
-def test_every_way_to_a_sum_is_a_leak():
+def test_summands_of_the_target_are_leaks():
     rides = {"member": G.poisson(9, N), "guest": G.poisson(2, N), "hour": G.integers(0, 24, N)}
-    rides |= {"copy": rides["member"] + 4, "young": (young := G.poisson(3, N))}
-    rides |= {"older": rides["member"] - young}
     columns = {name: Column(values * 1.0) for name, values in rides.items()}
     target = rides["member"] + rides["guest"] * 1.0
     found = profile(Table({**columns, "rides": Column(target)}), "rides")
-    assert found.drop.keys() == {"member", "guest", "copy", "young", "older"}
+    assert found.drop.keys() == {"member", "guest"}
     assert "adds up to the target (member + guest)" in found.drop["member"]
 
 
@@ -151,27 +147,17 @@ def test_honest_columns_are_not(name):
     assert find_leak("column", *HONEST[name]) is None
 
 
-@pytest.mark.parametrize("task", ["regression", "classification"])
-def test_many_columns_at_once_and_one_by_one_give_the_same_leaks(task):
-    answer = Y if task == "regression" else CLASSES
-    known = {
-        name: column
-        for name, (column, target, of_task) in (RECODED | SUSPECTS | HONEST).items()
-        if of_task == task and (target is Y or target is CLASSES)
-    }
-    noise = {f"noise {i}": Column(G.normal(size=N).round(i % 4)) for i in range(30)}
-    near = {f"near {i}": Column(Y + G.normal(0, i / 10, N)) for i in range(30)}
-    table = Table({**known, **noise, **near, "rising": Column(np.exp(Y))})
-    each = [find_leak(name, table[name], answer, task) for name in table.names]
-    leaks = [leak for leak in each if leak]
-    together = find_leaks(table, table.names, answer, task)
-    assert [leak for leak in together if "adds up" not in leak.reason] == leaks
-    assert len(leaks) > 5
-
-
 def test_few_rows_and_one_target_value_say_nothing():
-    assert find_leak("column", Column(Y[:19]), Y[:19], "regression") is None
-    assert find_leak("column", Column(Y), np.ones(N), "regression") is None
+    table = Table({"column": Column(Y), "other": Column(SPEED)})
+    assert find_leaks(table.rows(np.arange(19)), table.names, Y[:19], "regression") == []
+    assert find_leaks(table, table.names, np.ones(N), "regression") == []
+
+
+def test_wide_tables_are_searched_where_they_follow_the_target():
+    noise = {f"x{i}": Column(G.normal(size=60)) for i in range(SAMPLE_COLUMNS + 50)}
+    table = Table({**noise, "copy": Column(2 * Y[:60])})
+    leaks = find_leaks(table, table.names, Y[:60], "regression")
+    assert [leak.column for leak in leaks] == ["copy"]
 
 
 @pytest.mark.parametrize("name", sorted(DATASETS))
@@ -183,54 +169,32 @@ def test_shipped_data_have_no_leaks(name):
 def test_shares_match_their_definition(many):
     column = Column(G.permutation(400) * 1.0) if many else text(G.integers(0, 8, 400))
     target, values = G.integers(0, 3, 400), G.normal(size=400)
-    near = neighbors(column, *coded(column))
+    codes, _ = coded(column)
     right = errors = 0.0
-    for place, row in enumerate(near.order):
+    for row in range(400):
         if many:
             others = np.abs(column.values - column.values[row]) <= 10
         else:
             others = column.values == column.values[row]
-        assert others.sum() == near.stop[place] - near.start[place]
         others[row] = False
-        right += np.bincount(target[others], minlength=3).argmax() == target[row]
+        right += (target[others] == target[row]).mean() >= 0.5
         errors += (values[row] - values[others].mean()) ** 2
-    counts = np.bincount(target)
-    share = (right - counts.max()) / (400 - counts.max())
-    codes, _ = coded(column)
-    of_groups = share_of_groups(codes, Labels.of(target))
-    known = share_of_classes(target[near.order], counts) if many else of_groups
-    assert known == pytest.approx(share)
+    share = (right - np.bincount(target).max()) / (400 - np.bincount(target).max())
+    assert share_of_classes(codes, target, has_groups=not many) == pytest.approx(share)
     spread = ((values - values.mean()) ** 2).sum()
-    assert share_of_squares(near, values) == pytest.approx(1 - errors / spread)
+    known = share_of_squares(codes, values, has_groups=not many)
+    assert known == pytest.approx(1 - errors / spread)
 
 
-@pytest.mark.parametrize(("groups", "classes"), [(1, 2), (8, 3), (150, 2), (300, 5), (400, 30)])
-def test_shares_of_groups_match_those_of_neighbors(groups, classes):
-    for trial in range(20):
-        rng = np.random.default_rng(trial)
-        values, target = rng.integers(-1, groups, 400), rng.integers(0, classes, 400) ** 2
-        target[values < groups // 2] = 0
-        counts = np.bincount(target)
-        right = 0
-        for row in range(400):
-            others = np.bincount(target[values == values[row]], minlength=len(counts))
-            others[target[row]] -= 1  # its own
-            right += (others if others.any() else counts).argmax() == target[row]
-        share = (right - counts.max()) / (400 - counts.max())
-        codes, _ = coded(text(values))
-        assert share_of_groups(codes, Labels.of(target)) == pytest.approx(share, abs=1e-12)
-
-
-@pytest.mark.parametrize("kinds", [2, 3, 30, 900])
-def test_columns_that_tell_classes_are_examined_one_by_one(kinds):
-    """Bounds that do not grow with the number of classes never exclude a leak."""
+@pytest.mark.parametrize("kinds", [2, 3, 30])
+def test_neighbors_tell_classes_however_many_there_are(kinds):
     rng = np.random.default_rng(kinds)
     classes = rng.integers(0, kinds, 1800).astype(np.float64)
     noise = {f"noise {i}": Column(rng.normal(size=1800)) for i in range(5)}
     order = Column(classes + rng.random(1800) * 0.9)  # neighbors have the class
     table = Table({**noise, "order": order})
     leaks = find_leaks(table, table.names, classes, "classification")
-    assert [leak.column for leak in leaks] == (["order"] if kinds < 900 else [])
+    assert [leak.column for leak in leaks] == ["order"]
 
 
 def test_values_are_compared_without_being_spelled_out(monkeypatch):
@@ -242,7 +206,7 @@ def test_values_are_compared_without_being_spelled_out(monkeypatch):
     assert same_columns(Table({"a": Column(np.round(values)), "b": Column(-np.round(values))})) == {
         "b": "a"
     }
-    assert len(neighbors(Column(values), *coded(Column(values))).order) == N
+    assert find_leak("a", Column(values), values, "regression").is_target
 
 
 def test_many_small_classes_are_one_line():
@@ -321,7 +285,7 @@ def test_a_profile_tells_everything():
 
 
 def test_long_tables_are_sampled_for_leaks_only(monkeypatch):
-    monkeypatch.setattr("mlpengine.data.features.checks.LEAK_ROWS", 100)
+    monkeypatch.setattr("mlpengine.data.features.leaks.SAMPLE_ROWS", 100)
     found = profile(Table({"code": text(2 - CLASSES), "y": text(CLASSES)}), "y")
     assert sum(found.classes.values()) == N
     assert [leak.column for leak in found.leaks] == ["code"]

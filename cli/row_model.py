@@ -1,0 +1,67 @@
+"""The pydantic model of a row that a trained model predicts from, column by column."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WrapValidator, create_model
+
+from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.categories import Category
+from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.tables.table import number_text
+
+LEVELS_SHOWN = 50
+"""Levels of a category that the schema lists as examples."""
+
+
+def _unchanged(cell: Any, check: Callable[[Any], Any]) -> Any:
+    """Check a cell and return it as it came, so that a whole number keeps all its digits."""
+    check(cell)
+    return cell
+
+
+NumberCell = Annotated[float, Field(ge=float(-LIMIT), le=float(LIMIT), allow_inf_nan=False)]
+CodeCell = Annotated[NumberCell, WrapValidator(_unchanged)]
+
+
+def row_model(preprocessor: Preprocessor) -> type[BaseModel]:
+    """Return the model of a row, with a field for each column in order and its name as alias."""
+    nullable = preprocessor.options.missing != "error"
+    fields: dict[str, Any] = {}
+    for number, column in enumerate(preprocessor.columns):
+        kind, about, examples = _described(preprocessor, column)
+        fields[f"column_{number}"] = (
+            kind | None if nullable else kind,
+            Field(alias=column, title=column, description=about, examples=examples),
+        )
+    return create_model("Row", __config__=ConfigDict(strict=True), **fields)
+
+
+def _described(preprocessor: Preprocessor, column: str) -> tuple[Any, str, list[Any]]:
+    """Return the type of the cells of a column, what training saw, and usual cells."""
+    for category in preprocessor.categories:
+        if category.column == column:
+            levels = _cells(category) or [""]
+            cell = {bool: bool, str: str}.get(type(levels[0]), CodeCell)
+            return cell, "A category; the examples are its levels.", levels[:LEVELS_SHOWN]
+    operand = preprocessor.operands.get(column)
+    kind = preprocessor.kinds.get(column) or (operand.kind if operand else "number")
+    if kind == "boolean":
+        return bool, "", [True]
+    trained = preprocessor.summary["columns"].get(column)
+    quantiles = (trained and trained.get("quantiles")) or [0.0]
+    low, usual, high = (quantiles[i] for i in (0, len(quantiles) // 2, -1))
+    if kind == "date":
+        first, last = number_text("date", low), number_text("date", high)
+        return str, f"A date, written as in training; trained on {first} to {last}.", [first]
+    return NumberCell, f"Trained on {low:.6g} to {high:.6g}.", [float(f"{usual:.6g}")]
+
+
+def _cells(category: Category) -> list[Any]:
+    """Return the levels of a category as cells: texts and dates, or numbers, or booleans."""
+    if not category.text:
+        with suppress(ValueError):  # a date is no JSON
+            return [json.loads(level) for level in category.levels]
+    return list(category.levels)
