@@ -33,9 +33,7 @@ class EveryStep(Callback):
         pass
 
 
-def make(
-    path, callbacks=(), *, data=None, rule="stop", backend="compiled", seed=3, every=7, **given
-):
+def make(path, callbacks=(), *, data=None, backend="compiled", seed=3, every=7, **given):
     schedule = given.get("schedule", lambda: None)()
     dropout = given.get("dropout", 0.0)
     mlp = Mlp([4, 8, CLASSES], activation="relu", dropout=dropout, seed=seed)
