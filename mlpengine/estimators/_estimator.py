@@ -20,7 +20,6 @@ from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array, ArrayLike, floating
 from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features import fold_rows, split_rows
-from mlpengine.data.features.compiled import feature_loops
 from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import Source
@@ -781,8 +780,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """
         numbers = self._numbers
         features = np.empty((len(x), numbers.width), self._dtype)
-        if numbers.encode_columns([*x.T], features):
-            return features
         size = max(1, ENCODED // max(1, numbers.width))
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
@@ -799,9 +796,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _raw(self, x: Any) -> RawRows:
         """Return the features of a matrix as rows that are computed when they are read."""
-        width = self._numbers.width
-        feature_loops(x.shape[0] * width)  # before the first block
-        return RawRows(x, self._features, width, self._dtype)
+        return RawRows(x, self._features, self._numbers.width, self._dtype)
 
     def _is_plain(self, x: Any) -> bool:
         """Return whether `x` is an array that `validate_data` would return as it is.

@@ -158,12 +158,6 @@ def make_source(
     )
 
 
-def with_vectors(text: str, target: CompileTarget, dtype: "np.dtype[np.floating]") -> str:
-    """Return C that uses vectors and their functions, after the headers with these."""
-    math = "float_math" if dtype.itemsize == 4 else "double_math"
-    return "\n".join([*_defines(target, dtype), *map(_header, ("prelude", math, "rules")), text])
-
-
 def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[str]:
     single, info = dtype.itemsize == 4, np.finfo(dtype)
     yield "#define _GNU_SOURCE"

@@ -8,8 +8,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.bins import Bins
-from mlpengine.data.features.compiled import ColumnCells, Encoder, feature_loops
-from mlpengine.data.features.sources import Angles, Source, read_slices
+from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.features.statistics import Statistics
 from mlpengine.data.tables.table import Table
 from mlpengine.settings.features import Filling, Scaling
@@ -139,8 +138,6 @@ class Numbers:
 
         Raises: DataError naming the first cell that is not a usable number.
         """
-        if not isinstance(rows, np.ndarray) and self._encode_at_once(table, out, rows):
-            return
         if isinstance(rows, range):
             rows = np.arange(rows.start, rows.stop)
         for start, values, missing in read_slices(table, self.sources, self.strict, rows):
@@ -152,28 +149,6 @@ class Numbers:
                 f"{table.where(self.sources[column].column, first)}: is too large for "
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
-
-    def _encode_at_once(self, table: Table, out: Array, rows: range | None) -> bool:
-        """Write the features of adjacent rows in C; the result is whether that could be done."""
-        if any(table.columns[source.column].kind == "text" for source in self.sources):
-            return False
-        if feature_loops(out.size) is None:  # before columns are computed
-            return False
-        part = slice(None) if rows is None else slice(rows.start, rows.stop)
-        angles: Angles = {}
-        columns = [_cells(table, source, part, angles) for source in self.sources]
-        return self.encode_columns(columns, out)
-
-    def encode_columns(self, columns: Sequence[Array], out: Array) -> bool:
-        """Write the features of raw columns in C; the result is whether that could be done.
-
-        There must be a compiler, and all cells must be usable; the bits are those of `write`.
-        """
-        loops = feature_loops(out.size) if out.size and ColumnCells.suit(columns) else None
-        if loops is None or out.strides[1] != out.itemsize:
-            return False
-        encoder = Encoder(loops, self, out.dtype, (CLIPPED_FROM, CLIP))
-        return encoder(ColumnCells(columns), 0, out)
 
     def workspace(self, rows: int) -> NumberBuffers:
         """Return what `write` needs for so many rows."""
@@ -233,10 +208,3 @@ class Numbers:
             clip=state["clip"],
             edges=[np.array(edges, np.float64) for edges in state["edges"]],
         )
-
-
-def _cells(table: Table, source: Source, rows: slice, angles: Angles) -> Array:
-    """Return the raw numbers of some rows: of a column as they are, if the loops in C read them."""
-    values = table.columns[source.column].values[rows]
-    plain = not source.part and not source.minus and ColumnCells.suit([values])
-    return values if plain else source.read(table, rows, angles)

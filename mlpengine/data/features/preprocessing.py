@@ -12,7 +12,6 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features.categories import Category, write_one_hots
 from mlpengine.data.features.column_kinds import FeatureKind, comma_text, kind_of
-from mlpengine.data.features.compiled import feature_loops
 from mlpengine.data.features.computed import (
     ComputedColumn,
     FormulaColumn,
@@ -290,7 +289,6 @@ class Preprocessor:
     def _features_of(self, table: Table) -> TableFeatures:
         codes = [category.encode(table) for category in self.categories]
         shape = table.n_rows, self.n_features
-        feature_loops(shape[0] * shape[1])  # before the first block
 
         def write(rows: range, out: Array) -> None:
             self._write(table, [own[rows.start : rows.stop] for own in codes], out, rows)

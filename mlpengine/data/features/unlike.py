@@ -7,7 +7,6 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.data.features.compiled import ColumnCells, feature_loops
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
 from mlpengine.data.tables.table import Column, Table, number_text
@@ -39,15 +38,11 @@ class NewRows:
         self._rows += table.n_rows
         for name, (count, cell) in self._preprocessor.unknown_texts(table).items():
             _count(self._texts, name, count, cell)
-        held = {n: table.columns[n] for n in self._columns if n in table}
-        measured = _measured(held)
-        for name, column in held.items():
-            lowest, largest, gaps = measured.get(name, (-np.inf, np.inf, None))
-            gaps = int(column.missing.sum() if gaps is None else gaps)
-            self._gaps[name] = self._gaps.get(name, 0) + gaps
-            low, high = bounds(self._columns[name])
-            if column.kind == "text" or (low <= lowest and largest <= high):
+        for name, column in ((n, table.columns[n]) for n in self._columns if n in table):
+            self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
+            if column.kind == "text":
                 continue
+            low, high = bounds(self._columns[name])
             far = np.flatnonzero((column.values < low) | (column.values > high))
             if len(far):
                 _count(self._far, name, len(far), column.cell(int(far[0])))
@@ -79,18 +74,6 @@ def _first(lines: list[str], what: str) -> list[str]:
     """Return the lines of the first columns, and how many more there are."""
     more = len(lines) - LISTED_COLUMNS
     return lines if more <= 0 else [*lines[:-more], f"{plural(more, 'more column')} {what}"]
-
-
-def _measured(columns: Mapping[str, Column]) -> dict[str, tuple[float, float, float]]:
-    """Return smallest and largest number and missing cells of columns, if C computes them."""
-    plain = {
-        n: c.values for n, c in columns.items() if c.kind != "text" and ColumnCells.suit([c.values])
-    }
-    loops = feature_loops(sum(map(len, plain.values())))
-    if loops is None or not plain:
-        return {}
-    results = ColumnCells([*plain.values()]).measure(loops)
-    return dict(zip(plain, map(tuple, results.T.tolist()), strict=True))
 
 
 def unknown_remarks(
