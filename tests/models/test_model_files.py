@@ -181,7 +181,8 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
         [(flat[1:], "of another network"), (flat * np.nan, "must be finite")]
     ):
         run = tmp_path / str(i)
-        state = {"weights": whole.mlp.state_dict(), "best": {"weights": best, "epoch": 1}}
+        member = {"weights": whole.mlp.state_dict(), "best": {"weights": best, "epoch": 1}}
+        state = {"members": [member]}
         Checkpoints(run / "checkpoints").save(1, state, header, best=True)
         with pytest.raises(CheckpointError, match=message):
             load(run)
