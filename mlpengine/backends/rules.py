@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.formula import Expr, c_statements, order, variable
+from mlpengine.formula import Expr, in_steps, order, variable
 from mlpengine.ops import Dropout, Elementwise, GradOp, Normal
 from mlpengine.ops.op import Direction
 
@@ -32,13 +32,14 @@ class VectorRule:
         """Return the rule with only the outputs `names`."""
         return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
-    def statements(
-        self, names: Mapping[str, str], itemsize: int, kind: str = "vec", prefix: str | None = None
-    ) -> list[str]:
-        """Return the C statements that define the outputs; `names` are those of values in C."""
+    def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
+        """Return the steps that define the outputs (see `in_steps`); `names` are those of values.
+
+        Other names begin with `prefix`, by default the first output and ``_t``.
+        """
         given = {self.given[name]: names[name] for name in self.reads}
         outputs = {names[name]: formula for name, formula in self.outputs.items()}
-        return c_statements(outputs, given, itemsize, kind, prefix or f"{next(iter(outputs))}_t")
+        return in_steps(outputs, given, prefix or f"{next(iter(outputs))}_t")
 
 
 def find_rule(op: GradOp, direction: Direction) -> VectorRule | None:

@@ -88,12 +88,6 @@ of features."""
 ENCODED = 1 << 17
 """Numbers that become features at once, so that they stay in cache."""
 
-FITTED_ATTRIBUTES = (
-    *("mlp_", "mlps_", "classes_", "n_iter_", "verdicts_", "loss_curve_", "best_epoch_"),
-    *("validation_loss_curve_", "n_features_in_"),
-)
-"""Attributes of an estimator that is fitted."""
-
 MAX_EXPONENT = 500
 """Exponent of a weight beyond which all weights are scaled."""
 

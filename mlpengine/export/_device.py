@@ -8,6 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
+from mlpengine.backends.compiled.statements import Statement
 from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.update import UpdateCode
@@ -37,11 +38,11 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 class StepCode:
     """The statements of a step, numbers in its scratch, and where the gradients' factors are.
 
-    `factors` are the expressions of dy and x by layer; `given` those of the features and, if they
-    are scaled, of the targets.
+    `factors` are the places of dy and x by layer; `given` is the place of the features and, if they
+    are scaled, that of the targets.
     """
 
-    statements: list[str]
+    statements: list[Statement]
     size: int
     factors: dict[int, tuple[str, str]]
     given: list[str]

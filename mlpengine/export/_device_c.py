@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mlpengine.backends.compiled.statements import ForLoop, If, Statement
 from mlpengine.backends.scalar.functions import dot
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.text import (
+    Constants,
+    c_definitions,
+    c_text,
     comment_text,
-    constants,
-    indented,
     real_constant,
 )
 from mlpengine.core.wording import plural
@@ -285,7 +287,7 @@ def header(step: DeviceStep) -> str:
         outputs=step.outputs,
         batch=step.batch,
         parameters=step.parameters,
-        definitions=table.definitions if table else "",
+        definitions=table.macros if table else "",
         members="".join(members),
         reals=reals(step),
         scratch=scratch(step),
@@ -326,8 +328,8 @@ def source(step: DeviceStep) -> str:
     body = "".join(
         [
             *_initial(step),
-            step.functions.text,
-            step.table.text if step.table else "",
+            c_definitions(step.functions.definitions),
+            c_definitions(step.table.definitions if step.table else ()),
             norms,
             step.update.function(),
             _update_layer(step) if step.batch == 1 else "",
@@ -346,10 +348,9 @@ def source(step: DeviceStep) -> str:
 
 
 def _initial(step: DeviceStep) -> Iterator[str]:
-    weights = step.layer_values(step.trained).tolist()
-    yield constants("initial", weights, "IN_FLASH real") + "\n"
+    yield Constants("initial", step.layer_values(step.trained), by_name=True).c + "\n"
     for i in step.frozen:
-        yield constants(f"frozen_{i}", step.layer_values([i]).tolist()) + "\n"
+        yield Constants(f"frozen_{i}", step.layer_values([i])).c + "\n"
 
 
 def _norms(step: DeviceStep) -> str:
@@ -367,17 +368,15 @@ def _norms(step: DeviceStep) -> str:
 
 
 def _update_layer(step: DeviceStep) -> str:
-    decay = step.update.decays
-    parameters = step.update.parameters.replace(", real keep", ", real keep, real keep_bias")
-    weight = step.update.arguments(decayed=True)
-    bias = weight.replace(", keep", ", keep_bias") if decay else weight
+    update = step.update
+    parameters = update.parameters + ", real keep_bias" * update.decays
     return (
         "/* A step for a layer, whose gradient is the product of dy and x. */\n"
         f"static void update_layer({step.name}_state *state, size_t at, const real *dy, "
         f"const real *x, size_t in, size_t out, real factor{parameters})\n{{\n"
         "  for (size_t i = 0; i < out; i++)\n"
-        f"    update(state, at + i * in, in, x, dy[i] * factor{weight});\n"
-        f"  update(state, at + in * out, out, dy, factor{bias});\n}}\n\n"
+        f"    update(state, at + i * in, in, x, dy[i] * factor{update.arguments()});\n"
+        f"  update(state, at + in * out, out, dy, factor{update.arguments('keep_bias')});\n}}\n\n"
     )
 
 
@@ -390,23 +389,25 @@ def _init(step: DeviceStep) -> str:
         f"state->lr = {real_constant(step.optimizer.lr)};",
         "state->norm_limit = R(INFINITY);",
     ]
-    return INIT.format(name=step.name, body=indented(lines))
+    return INIT.format(name=step.name, body=c_text(lines))
 
 
 def _predict(step: DeviceStep) -> str:
     """Return the function that predicts."""
-    body = prediction(step.forward, step.outputs, has_table=step.table is not None)
+    body = c_text(prediction(step.forward, step.outputs, has_table=step.table is not None))
     return DEVICE_PREDICT.format(name=step.name, upper=step.upper, body=body)
 
 
 def _train(step: DeviceStep) -> str:
     """Return the function that makes a step."""
-    parts = step.step
-    lines = [f"real *const gradient = scratch + {parts.size};"] if step.batch > 1 else []
+    parts, lines = step.step, list[Statement]()
+    if step.batch > 1:
+        lines.append(f"real *const gradient = scratch + {parts.size};")
     if step.table:
         lines += _given(step)
-        lines.append("if (!usable) {")
-        lines += ["  state->norm = R(NAN);", "  state->skipped++;", "  return R(NAN);", "}"]
+        lines.append(
+            If("!usable", ["state->norm = R(NAN);", "state->skipped++;", "return R(NAN);"])
+        )
     lines += parts.statements
     if step.batch == 1:
         lines.append("real norm = 0;")
@@ -418,22 +419,19 @@ def _train(step: DeviceStep) -> str:
         lines.append(f"const real norm = norm_of(gradient, {step.parameters});")
     lines += [
         "state->norm = norm;",
-        "if (!is_finite(value) || !is_finite(norm)) {",
-        "  state->skipped++;",
-        "  return value;",
-        "}",
+        If("!is_finite(value) || !is_finite(norm)", ["state->skipped++;", "return value;"]),
         "observe(state, norm);",
-        *_factor(step),
+        _factor(step),
         *step.update.statements(),
         *_updates(step),
         "state->steps++;",
         "return value;",
     ]
-    body = indented(lines)
+    body = c_text(lines)
     return TRAIN.format(name=step.name, upper=step.upper, scratch=scratch(step), body=body)
 
 
-def _given(step: DeviceStep) -> Iterator[str]:
+def _given(step: DeviceStep) -> Iterator[Statement]:
     """Yield the statements that fill the features and the targets."""
     assert step.table is not None
     features, *targets = step.step.given
@@ -441,43 +439,40 @@ def _given(step: DeviceStep) -> Iterator[str]:
         yield f"const int usable = features(x, {features});"
         yield from (f"learned(y, {place});" for place in targets)
         return
-    yield "int usable = 1;"
-    yield f"for (size_t row = 0; row < {step.batch}; row++) {{"
     at = f"{features} + row * {step.mlp.sizes[0]}"
-    yield f"  usable &= features(x + row * {step.inputs}, {at});"
-    for place in targets:
-        yield f"  learned(y + row * {step.targets}, {place} + row * {step.targets});"
-    yield "}"
+    row = [f"usable &= features(x + row * {step.inputs}, {at});"]
+    row += [f"learned(y + row * {step.targets}, {p} + row * {step.targets});" for p in targets]
+    yield "int usable = 1;"
+    yield ForLoop("row", 0, step.batch, row)
 
 
-def _factor(step: DeviceStep) -> list[str]:
+def _factor(step: DeviceStep) -> str:
     if step.clip_norm is None:
-        return ["const real factor = 1;"]
+        return "const real factor = 1;"
     limit = f"{real_constant(step.clip_norm)} / (norm + {real_constant(1e-6)})"
-    return [f"const real factor = vmin({limit}, R(1));"]
+    return f"const real factor = vmin({limit}, R(1));"
 
 
 def _updates(step: DeviceStep) -> Iterator[str]:
     """Yield the calls that update the parameters."""
     update, decayed = step.update, step.decayed()
+    keeps = {True: "keep", False: "1"}
     if step.batch == 1:
         for i, (dy, x) in step.step.factors.items():
-            layer = step.mlp.layers[i]
-            keeps = "".join(", keep" if d else ", 1" for d in decayed[i]) if update.decays else ""
-            arguments = update.arguments(decayed=True).replace(", keep", "") + keeps
+            layer, (weight, bias) = step.mlp.layers[i], decayed[i]
+            arguments = update.arguments(keeps[weight]) + f", {keeps[bias]}" * update.decays
             yield (
                 f"update_layer(state, {step.offsets[i]}, {dy}, {x}, "
                 f"{layer.in_dim}, {layer.out_dim}, factor{arguments});"
             )
         return
     if not update.decays:
-        arguments = update.arguments(decayed=True)
-        yield f"update(state, 0, {step.parameters}, gradient, factor{arguments});"
+        yield f"update(state, 0, {step.parameters}, gradient, factor{update.arguments()});"
         return
-    for i, (weight, bias) in decayed.items():
+    for i, decays in decayed.items():
         start, sizes = step.offsets[i], (step.mlp.weights[i].size, step.mlp.biases[i].size)
-        for decays, size in zip((weight, bias), sizes, strict=True):
-            arguments = update.arguments(decayed=decays)
+        for keep, size in zip(decays, sizes, strict=True):
+            arguments = update.arguments(keeps[keep])
             yield f"update(state, {start}, {size}, gradient + {start}, factor{arguments});"
             start += size
 

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mlpengine.backends.scalar.javascript import JavaScript
-from mlpengine.backends.scalar.statements import read_statements
-from mlpengine.backends.scalar.text import comment_text
+from mlpengine.backends.scalar.text import Definition, comment_text
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import script_json
@@ -53,10 +52,10 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
 
     Raises: UsageError for what has no JavaScript.
     """
-    code, text, call, inputs, outputs = _statements(model)
+    code, definitions, call, inputs, outputs = _definitions(model)
     script = JavaScript(code.real == "float")
     try:
-        script.add(read_statements(text))
+        script.add(definitions)
     except UnsupportedError as error:
         raise UsageError(f"export: every op must have a JavaScript form (got {error})") from error
     x, out = script.reserve(inputs), script.reserve(outputs)
@@ -65,17 +64,19 @@ def to_js(model: Model | Network) -> tuple[bytes, Exported]:
     return (module + _interface(model, inputs)).encode(), _exported(model)
 
 
-def _statements(model: Model | Network) -> tuple[NetworkCode, str, str, int, int]:
-    """Return the network, all statements, the call that predicts, for its arguments, and sizes.
+def _definitions(
+    model: Model | Network,
+) -> tuple[NetworkCode, list[Definition], str, int, int]:
+    """Return the network, all definitions, the call that predicts, for its arguments, and sizes.
 
     These are how many numbers a row and its prediction have.
     """
     if isinstance(model, Network):
         code = network_code(model, name="network")
-        return code, code.text, "(network({}), 1)", code.in_dim, code.out_dim
+        return code, code.definitions, "(network({}), 1)", code.in_dim, code.out_dim
     whole = model_code(model, "model", rounded=ROUNDED_IN_PAGES)
     code, table, call = whole.network, whole.table, f"{whole.predict}({{}})"
-    return code, code.text + whole.text, call, table.inputs, table.outputs
+    return code, [*code.definitions, *whole.definitions], call, table.inputs, table.outputs
 
 
 def _interface(model: Model | Network, inputs: int) -> str:

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import Functions, Names, comment_text, identifier, real_constant
+from mlpengine.backends.scalar.text import (
+    Definition,
+    Function,
+    Functions,
+    Names,
+    c_definitions,
+    comment_text,
+    identifier,
+    real_constant,
+)
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables.table import number_text
@@ -30,17 +39,12 @@ LATEST = 1e12
 ROUNDED = 5e-5
 """Largest error of a cell as a float, in units of the column's spread."""
 
-TABLE = """\
-{text}\
-/* Predicts one row.  x has {inputs} numbers, one for each column, at its place
+ABOUT = """\
+Predicts one row.  x has {inputs} numbers, one for each column, at its place
    {upper}_X_...: NaN is a missing cell, and a category is its code {upper}_CODE_....
    out gets {outputs} numbers, {about}.
    Returns 1; or 0, and NaN in out, for a row that cannot be used.
-{example} */
-int {predict}(const real *x, real *out)
-{{
-{body}}}
-"""
+{example}"""
 
 PREDICTION_HEADER = """\
 /* Predictions of a model, written by mlpengine. */
@@ -70,7 +74,7 @@ NETWORK_DECLARATION = """\
 void {name}(const {real} *input, {real} *output);
 """
 
-SELF_TEST = """
+SELF_TEST = """\
 #ifdef {upper}_SELF_TEST /* cc -D{upper}_SELF_TEST FILE -lm && ./a.out: the example above */
 #include <stdio.h>
 
@@ -94,12 +98,11 @@ int main(void)
 
 @dataclass(frozen=True)
 class ModelCode:
-    """A model as statements: `network`, and the text that follows it.
+    """A model as definitions: `network`, and those that follow it.
 
-    That has ``int predict(x, out)`` of a row, whose name is `predict`.
+    The last is ``int predict(x, out)`` of a row, whose name is `predict`.
 
     Attributes:
-        definitions: macros for C.
         example: a row, the numbers that C takes for it, and what is predicted, NaN if unknown.
         names: of the outputs.
         tolerance: of what C predicts for the example, relative.
@@ -108,7 +111,7 @@ class ModelCode:
     network: NetworkCode
     table: TableCode
     predict: str
-    text: str
+    definitions: list[Definition]
     example: tuple[dict[str, Any], list[float], Array]
     names: list[str]
     tolerance: float
@@ -145,18 +148,18 @@ def model_code(
     known = bool(np.isfinite(answer).all())
     inputs = model.mlp.in_dim
     raw = f"values + {inputs}"
-    statements = [f"{network}(values, {raw});"]
-    forward = PredictionCode(statements, inputs + model.task.outputs, "values", raw)
-    text = TABLE.format(
-        text=table.text,
+    forward = PredictionCode(
+        [f"{network}(values, {raw});"], inputs + model.task.outputs, "values", raw
+    )
+    about = ABOUT.format(
         upper=identifier(prefix, upper=True),
-        predict=predict,
         inputs=table.inputs,
         outputs=table.outputs,
         about=table.about,
-        body=prediction(forward, table.outputs, has_table=True),
         example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
     )
+    body = prediction(forward, table.outputs, has_table=True)
+    whole = Function(predict, {"x": "reads", "out": "writes"}, body, about, "int", static=False)
     code = network_code(
         model.mlp if model.members is None else model.networks,
         name=network,
@@ -166,7 +169,8 @@ def model_code(
         functions=functions,
     )
     tolerance = 1e-4 if model.mlp.dtype == np.float32 else 1e-9
-    return ModelCode(code, table, predict, text, (row, cells, answer), names, tolerance)
+    definitions = [*table.definitions, whole]
+    return ModelCode(code, table, predict, definitions, (row, cells, answer), names, tolerance)
 
 
 def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Exported]:
@@ -192,16 +196,14 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
         return export_c(model, name=predict).encode(), exported
     code = model_code(model, name)
     table, real = code.table, code.network.real
-    text = f"{table.definitions}\n{code.text}"
+    text = f"{table.macros}\n{c_definitions(code.definitions)}"
     if np.isfinite(code.example[2]).all():
         text += _self_test(model, code, upper)
     sizes = {"inputs": table.inputs, "outputs": table.outputs}
     declared = PREDICT_DECLARATION.format(name=name, real=real, about=table.about, **sizes)
     sizes = {"inputs": code.network.in_dim, "outputs": code.network.out_dim}
     declared += NETWORK_DECLARATION.format(name=code.network.name, real=real, **sizes)
-    header = PREDICTION_HEADER.format(
-        upper=upper, definitions=table.definitions, declarations=declared
-    )
+    header = PREDICTION_HEADER.format(upper=upper, definitions=table.macros, declarations=declared)
     kinds, outputs = (dict.fromkeys(n, real) for n in (model.preprocessor.columns, code.names))
     file = c_file(code.network, text)
     return file.encode(), Exported(

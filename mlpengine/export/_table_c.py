@@ -1,25 +1,43 @@
-"""The two ends of a model in C: from the columns of a row to features, from outputs to predictions.
+"""The two ends of a model: from the columns of a row to features, from outputs to predictions.
 
-The functions print C for scalars of type ``real`` (see `mlpengine.backends.scalar`); arithmetic is
-that of the preprocessor, operation by operation, except that a center is subtracted in two parts,
-so that nothing is lost in float32.
+The statements are of scalars (see `mlpengine.backends.scalar`); arithmetic is that of the
+preprocessor, operation by operation, except that a center is subtracted in two parts, so that
+nothing is lost in float32.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import pi
+from functools import reduce
+from math import nan, pi
 
 import numpy as np
 
+from mlpengine.backends.compiled.statements import (
+    Assign,
+    ForLoop,
+    If,
+    Let,
+    Scope,
+    Statement,
+    Variable,
+    Whole,
+    choose,
+    element,
+    floor,
+    is_nan,
+    lets,
+    not_finite,
+    whole,
+)
 from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.text import (
+    Constants,
+    Definition,
+    Function,
     Functions,
     Names,
-    array,
     comment_text,
-    constants,
     identifier,
-    indented,
     real_constant,
 )
 from mlpengine.core.errors import UsageError
@@ -29,22 +47,24 @@ from mlpengine.data.features.computed import ComputedColumn
 from mlpengine.data.features.numbers import CLIP, CLIPPED_FROM, Numbers
 from mlpengine.data.features.sources import PERIODS, Source
 from mlpengine.export.network_c import PredictionCode, Real
-from mlpengine.formula import c_statements, variable, where
+from mlpengine.formula import (
+    Expr,
+    clip,
+    constant,
+    cos,
+    equal,
+    exp,
+    log,
+    maximum,
+    minimum,
+    sigmoid,
+    sin,
+    sqrt,
+    variable,
+    where,
+)
 from mlpengine.models.model import Model
 from mlpengine.models.task import BinaryClassification, Classification, MultiLabel, Regression
-
-ONE_HOT = """\
-/* One feature for each level, then unknown, then, where training had gaps, missing. */
-static void one_hot(real code, size_t levels, size_t gaps, real value, real *f)
-{
-  size_t place = levels;
-  if (is_nan(code)) place = levels + gaps;
-  else if (code >= 0 && code < R(levels) && R((size_t)code) == code) place = (size_t)code;
-  for (size_t i = 0; i <= levels + gaps; i++) f[i] = i == place ? value : R(0);
-}
-
-"""
-
 
 COLUMN_PHRASES = {
     "boolean": "0 or 1",
@@ -56,20 +76,20 @@ COLUMN_PHRASES = {
 
 @dataclass(frozen=True)
 class TableCode:
-    """What surrounds a network in C.
+    """What surrounds a network.
 
     Attributes:
-        definitions: macros for a header: columns, codes of categories, targets and classes.
-        text: the functions ``int features(x, f)``, which returns 0 for a row that cannot be used,
-            ``void predictions(o, out)`` and, where `scales_target`, ``void learned(y, t)``.
+        macros: of a header: columns, codes of categories, targets and classes.
+        definitions: the functions ``int features(x, f)``, which returns 0 for a row that cannot be
+            used, ``void predictions(o, out)`` and, where `scales_target`, ``void learned(y, t)``.
         inputs: number of columns of a row.
         targets: numbers in a row's target: one class number, or one for each output.
         outputs: numbers in a prediction: probabilities, or values in the target's units.
         about: what a prediction holds, in words.
     """
 
-    definitions: str
-    text: str
+    macros: str
+    definitions: list[Definition]
     inputs: int
     targets: int
     outputs: int
@@ -80,7 +100,7 @@ class TableCode:
 def table_code(
     model: Model, prefix: str, functions: Functions, *, real: Real, trains: bool
 ) -> TableCode:
-    """Return the C around the network of a model; macros begin with ``PREFIX_``.
+    """Return the code around the network of a model; macros begin with ``PREFIX_``.
 
     `functions` gets those that it shares with the network; `real` is the type for which the code is
     meant, ``float`` or ``double``; `trains` tells whether targets are read.
@@ -89,30 +109,32 @@ def table_code(
     """
     preprocessor, task = model.preprocessor, model.task
     outputs, targets = task.outputs, task.outputs
-    about = "the outputs"
-    body = f"  for (size_t i = 0; i < {outputs}; i++) out[i] = o[i];\n"
-    text = learned = ""
+    o, out = element("o", "i"), element("out", "i")
+    about, constants = "the outputs", list[Definition]()
+    body: list[Statement] = [ForLoop("i", 0, outputs, [Assign(out, o)])]
+    learned: list[Statement] = []
     if isinstance(task, Regression):
         about, outputs = "what is predicted of the targets", len(task.column_names)
         targets = len(task.target.columns)
-        text, body, learned = _units(task, real)
+        constants, body, learned = _units(task, real)
     elif isinstance(task, BinaryClassification):
         about, outputs, targets = "the probabilities of both classes", 2, 1
-        body = "  out[0] = v_sigmoid(-o[0]);\n  out[1] = v_sigmoid(o[0]);\n"
+        first, (no, yes) = element("o", 0), (element("out", k) for k in range(2))
+        body = [Assign(no, sigmoid(-first)), Assign(yes, sigmoid(first))]
     elif isinstance(task, Classification):
         about, targets = "the probabilities of the classes", 1
-        body = f"  {softmax_function(functions)}(o, out, {outputs});\n"
+        body = [f"{softmax_function(functions)}(o, out, {outputs});"]
     elif isinstance(task, MultiLabel):
         about = "the probabilities of the labels"
-        body = f"  for (size_t i = 0; i < {outputs}; i++) out[i] = v_sigmoid(o[i]);\n"
-    text += "/* From outputs of the network to predictions. */\n"
-    text += f"static void predictions(const real *o, real *out)\n{{\n{body}}}\n\n"
+        body = [ForLoop("i", 0, outputs, [Assign(out, sigmoid(o))])]
+    text = "From outputs of the network to predictions."
+    code = [*constants, Function("predictions", {"o": "reads", "out": "writes"}, body, text)]
     if trains and learned:
-        text += "/* From targets in their own units to targets as the network learns them. */\n"
-        text += f"static void learned(const real *y, real *t)\n{{\n{learned}}}\n\n"
+        text = "From targets in their own units to targets as the network learns them."
+        code.append(Function("learned", {"y": "reads", "t": "writes"}, learned, text))
     return TableCode(
-        _definitions(model, identifier(prefix, upper=True)),
-        _features(preprocessor, real) + text,
+        _macros(model, identifier(prefix, upper=True)),
+        [*_features(preprocessor, real), *code],
         len(preprocessor.columns),
         targets,
         outputs,
@@ -121,223 +143,269 @@ def table_code(
     )
 
 
-def _units(task: Regression, real: str) -> tuple[str, str, str]:
+def _units(
+    task: Regression, real: str
+) -> tuple[list[Definition], list[Statement], list[Statement]]:
     """Return constants, and the bodies of predictions and learned, which is empty without scale."""
-    target, loss = task.target, task.loss
-    text = learned = ""
-    loop = f"  for (size_t i = 0; i < {len(target.columns)}; i++)"
+    target, loss, count = task.target, task.loss, len(task.target.columns)
+    names = "center", "center_low", "scale", "low", "high"
+    center, center_low, scale, low, high = (element(f"target_{name}", "i") for name in names)
+    constants, learned = list[Definition](), list[Statement]()
     if task.scaled:
-        text = _split("target_center", target.center, real)
-        text += _constants("target_scale", _fitting(target.scale, "a target's scale", real))
-        given = "v_log(vmax(y[i], target_low[i]))" if target.log else "y[i]"
-        unscaled = f"{given} - target_center[i] - target_center_low[i]"
-        learned = f"{loop}\n    t[i] = ({unscaled}) / target_scale[i];\n"
+        constants = _split("target_center", target.center, real)
+        constants.append(_constants("target_scale", target.scale, "a target's scale", real))
+        y = element("y", "i")
+        value = (log(maximum(y, low)) if target.log else y) - center - center_low
+        learned = [ForLoop("i", 0, count, [Assign(element("t", "i"), value / scale)])]
     if target.bounds is not None:
         for name, values in zip(("low", "high"), target.bounds, strict=True):
-            text += _constants(f"target_{name}", _fitting(values, "a bound", real))
-    leaves = {leaf: f"o{k}" for k, leaf in enumerate(loss.formulas.outputs)}
-    values = {f"p{k}": one.formula for k, one in enumerate(loss.predictions)}
-    lines = [
-        *(f"const real o{k} = o[i * {loss.columns} + {k}];" for k in range(loss.columns)),
-        *c_statements(values, leaves, 8, "real", "p_t"),
+            constants.append(_constants(f"target_{name}", values, "a bound", real))
+    columns, predictions = range(loss.columns), loss.predictions
+    body: list[Statement] = [
+        *(Let(f"o{k}", element("o", f"i * {loss.columns} + {k}")) for k in columns),
+        *lets(
+            {f"p{k}": one.formula for k, one in enumerate(predictions)},
+            {leaf: f"o{k}" for k, leaf in enumerate(loss.formulas.outputs)},
+            "p_t",
+        ),
     ]
-    for k, prediction in enumerate(loss.predictions):
-        scaled = f"p{k} * target_scale[i]" if task.scaled else f"p{k}"
+    for k, prediction in enumerate(predictions):
+        value = variable(f"p{k}")
+        value = value * scale if task.scaled else value
         if task.scaled and prediction.location:
-            scaled += " + target_center_low[i] + target_center[i]"
-        if target.log:
-            scaled = f"v_exp({scaled})"
+            value = value + center_low + center
+        value = exp(value) if target.log else value
+        out = element("out", f"i * {len(predictions)} + {k}")
+        body.append(Assign(out, value))
         if target.bounds is not None and prediction.location:
-            scaled = f"vmin(vmax({scaled}, target_low[i]), target_high[i])"
-        lines.append(f"out[i * {len(values)} + {k}] = {scaled};")
-    body = indented(lines, "    ")
-    return text, f"{loop} {{\n{body}  }}\n", learned
+            body.append(Assign(out, minimum(maximum(out, low), high)))
+    return constants, [ForLoop("i", 0, count, body)], learned
 
 
-def _constants(name: str, values: Iterable[float]) -> str:
-    """Return the definition of a constant array that statements read by its name."""
-    return constants(name, values, "IN_FLASH real")
+def _constants(name: str, values: Array, what: str, real: str) -> Constants:
+    """Return constants that are read by their name.
 
-
-def _split(name: str, values: Array, real: str) -> str:
-    """Return two arrays that sum to `values`: the numbers rounded to float32, and what is left."""
-    high = np.array(_fitting(values, name, real))
-    high = high.astype(np.float32).astype(np.float64) if real == "float" else high
-    return _constants(name, high.tolist()) + _constants(f"{name}_low", (values - high).tolist())
-
-
-def _fitting(values: Array, what: str, real: str) -> list[float]:
-    """Return the numbers; raise UsageError if they are too large for `real`."""
+    Raises: UsageError if they, which are `what`, are too large for `real`.
+    """
     limit = float(np.finfo(np.float32 if real == "float" else np.float64).max)
     if values.size and np.abs(values).max() > limit:
         largest = np.abs(values).max()
         raise UsageError(f"export: {what} must fit a {real} ({largest:g}); export real double")
-    numbers: list[float] = values.tolist()
-    return numbers
+    return Constants(name, values, by_name=True)
 
 
-def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> str:
+def _split(name: str, values: Array, real: str) -> list[Definition]:
+    """Return two arrays that sum to `values`: the numbers rounded to float32, and what is left."""
+    high = _constants(name, values, name, real)
+    if real == "float":
+        high = high._replace(values=values.astype(np.float32).astype(np.float64))
+    return [high, Constants(f"{name}_low", values - high.values, by_name=True)]
+
+
+def prediction(forward: PredictionCode, outputs: int, *, has_table: bool) -> list[Statement]:
     """Return the body of the function that predicts a row, from ``x`` to ``out``.
 
     With a table, features of ``x`` are what the network reads, and its outputs become predictions.
     """
-    usable = f"features(x, {forward.source})" if has_table else "1"
-    lines = [*forward.memory, f"int usable = {usable};", *forward.statements]
-    lines += [f"predictions({forward.output}, out);"] if has_table else []
-    lines += [
-        f"for (size_t i = 0; i < {outputs}; i++) usable &= is_finite(out[i]);",
-        f"for (size_t i = 0; i < {outputs} && !usable; i++) out[i] = R(NAN);",
+    out = element("out", "i")
+    return [
+        *forward.memory,
+        Whole("usable", f"features(x, {forward.source})" if has_table else "1"),
+        *forward.statements,
+        *([f"predictions({forward.output}, out);"] if has_table else []),
+        ForLoop("i", 0, outputs, [If(not_finite(out), [UNUSABLE])]),
+        If("!usable", [ForLoop("i", 0, outputs, [Assign(out, constant(nan))])]),
         "return usable;",
     ]
-    return indented(lines)
+
+
+UNUSABLE = "usable = 0;"
 
 
 # ---------------------------------------------------------------- features
-def _features(preprocessor: Preprocessor, real: str) -> str:
+def _features(preprocessor: Preprocessor, real: str) -> list[Definition]:
     """Return ``int features(x, f)`` and what it needs."""
     numbers = preprocessor.fitted_numbers
-    columns = {name: f"x[{i}]" for i, name in enumerate(preprocessor.columns)}
+    columns = {name: element("x", i) for i, name in enumerate(preprocessor.columns)}
     dates = [name for name, kind in preprocessor.kinds.items() if kind == "date"]
     if dates and real == "float":
         raise UsageError(
             f"export: a column of dates needs real double, as a float rounds seconds since 1970 to "
             f"minutes ({dates[0]!r})"
         )
-    tables, body = "", []
+    tables, body = list[Definition](), list[Statement]()
     for i, column in enumerate(preprocessor.computed):
         body += _computed(column, columns, f"c{i}")
-        columns[column.name] = f"c{i}"
+        columns[column.name] = variable(f"c{i}")
     if numbers.sources:
         more, lines = _numbers(numbers, columns, real)
         tables, body = tables + more, body + lines
     place = numbers.width
-    for category in preprocessor.categories:
+    for k, category in enumerate(preprocessor.categories):
         code, levels, gaps = columns[category.column], len(category.levels), int(category.gaps)
         if category.strict:
-            body.append(f"if (is_nan({code})) usable = 0;")
-        body.append(f"one_hot({code}, {levels}, {gaps}, R({category.value!r}), f + {place});")
+            body.append(If(is_nan(code), [UNUSABLE]))
+        body.append(Let(f"code{k}", code))
+        value = real_constant(category.value)
+        body.append(f"one_hot(code{k}, {levels}, {gaps}, {value}, f + {place});")
         place += category.size
     if preprocessor.categories:
-        tables += ONE_HOT
-    text = indented(body)
-    return (
-        f"{tables}/* From a row's columns to features; returns 0 if the row cannot be used. */\n"
-        f"static int features(const real *x, real *f)\n{{\n  int usable = 1;\n{text}"
-        "  return usable;\n}\n\n"
+        tables.append(ONE_HOT)
+    about = "From a row's columns to features; returns 0 if the row cannot be used."
+    body = [Whole("usable", "1"), *body, "return usable;"]
+    return [*tables, Function("features", {"x": "reads", "f": "writes"}, body, about, "int")]
+
+
+def _one_hot() -> Function:
+    code, place, levels = variable("code"), variable("place"), whole("levels")
+    known = (code >= 0) & (code < levels) & equal(floor(code), code)
+    hot = where(equal(whole("i"), place), variable("value"), 0)
+    return Function(
+        "one_hot",
+        {"code": "number", "levels": "count", "gaps": "count", "value": "number", "f": "writes"},
+        [
+            Variable("place", where(known, code, levels)),
+            If(is_nan(code), [Assign(place, whole("levels + gaps"))]),
+            ForLoop("i", 0, "levels + gaps + 1", [Assign(element("f", "i"), hot)]),
+        ],
+        "One feature for each level, then unknown, then, where training had gaps, missing.",
     )
 
 
-def _computed(column: ComputedColumn, columns: Mapping[str, str], name: str) -> list[str]:
+ONE_HOT = _one_hot()
+
+
+def _computed(column: ComputedColumn, columns: Mapping[str, Expr], name: str) -> list[Statement]:
     """Return the statements of a column that a formula computes, NaN where a cell is missing."""
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
-    given = {variable(read): columns[read] for read in column.reads}
-    missing = " || ".join(f"is_nan({columns[read]})" for read in column.reads)
+    given: dict[Expr, str | Expr] = {variable(read): columns[read] for read in column.reads}
+    gaps = [is_nan(columns[read]) for read in column.reads]
+    missing = reduce(lambda a, b: Expr("logical_or", (a, b)), gaps)
+    value = variable(f"{name}_value")
     return [
         f"/* {comment_text(column.name)} = {comment_text(column.text)} */",
-        *c_statements({f"{name}_value": formula}, given, 8, "real", f"{name}_t"),
-        f"const int {name}_missing = {missing};",
-        f"if (!{name}_missing && !is_finite({name}_value)) usable = 0;",
-        f"const real {name} = {name}_missing ? R(NAN) : {name}_value;",
+        *lets({f"{name}_value": formula}, given, f"{name}_t"),
+        If(not_finite(value), [If(Expr("logical_not", (missing,)), [UNUSABLE])]),
+        Let(name, choose(missing, constant(nan), value)),
     ]
 
 
-def _numbers(numbers: Numbers, columns: Mapping[str, str], real: str) -> tuple[str, list[str]]:
+def _numbers(
+    numbers: Numbers, columns: Mapping[str, Expr], real: str
+) -> tuple[list[Definition], list[Statement]]:
     """Return the constants and the statements of the numeric features."""
     count, bins, flags = len(numbers.sources), len(numbers.bins), len(numbers.flagged)
     tables, body = _gathered(numbers.sources, columns)
+    f = element("f", "i")
     if flags:
-        tables += array("IN_FLASH unsigned short", "flagged", map(str, numbers.flagged))
-        body.append(f"for (size_t i = 0; i < {flags}; i++)")
-        body.append(f"  f[{count + bins} + i] = R(is_nan(f[flagged[i]]));")
+        tables.append(_places("flagged", numbers.flagged))
+        gap = is_nan(element("f", "flagged[i]"))
+        flag = element("f", f"{count + bins} + i")
+        body.append(ForLoop("i", 0, flags, [Assign(flag, choose(gap, constant(1), constant(0)))]))
     if bins:
         more, lines = _components(numbers, real)
         tables, body = tables + more, body + lines
-    scaled = "f[i]"
+    scaled = f
     if numbers.center.any() or (numbers.factor != 1.0).any():
         tables += _split("column_center", numbers.center, real)
-        tables += _constants("column_factor", _fitting(numbers.factor, "a factor", real))
-        scaled = "(f[i] - column_center[i] - column_center_low[i]) * column_factor[i]"
-    body.append(f"for (size_t i = 0; i < {count}; i++) {{")
+        tables.append(_constants("column_factor", numbers.factor, "a factor", real))
+        center, low, factor = (
+            element(f"column_{name}", "i") for name in ("center", "center_low", "factor")
+        )
+        scaled = (f - center - low) * factor
+    each: list[Statement] = []
     if numbers.strict:
-        body.append("  if (is_nan(f[i])) usable = 0;")
-        if scaled != "f[i]":
-            body.append(f"  f[i] = {scaled};")
+        each.append(If(is_nan(f), [UNUSABLE]))
+        if scaled is not f:
+            each.append(Assign(f, scaled))
     else:
         filled = (numbers.fill - numbers.center) * numbers.factor
-        tables += _constants("column_filled", _fitting(filled, "a filled value", real))
-        body.append(f"  f[i] = is_nan(f[i]) ? column_filled[i] : {scaled};")
-    body.append("  if (!is_finite(f[i])) usable = 0;")
+        tables.append(_constants("column_filled", filled, "a filled value", real))
+        each.append(Assign(f, choose(is_nan(f), element("column_filled", "i"), scaled)))
+    each.append(If(not_finite(f), [UNUSABLE]))
     if numbers.clip:
-        body += [
-            f"  f[i] = vmin(vmax(f[i], {real_constant(-CLIPPED_FROM)}), "
-            f"{real_constant(CLIPPED_FROM)});",
-            f"  const real share = f[i] / {real_constant(CLIP)};",
-            "  f[i] /= v_sqrt(1 + share * share);",
+        share = variable("share")
+        each += [
+            Assign(f, clip(f, -CLIPPED_FROM, CLIPPED_FROM)),
+            Let("share", f / CLIP),
+            Assign(f, sqrt(share * share + 1), "/"),
         ]
-    return tables, [*body, "}"]
+    return tables, [*body, ForLoop("i", 0, count, each)]
 
 
-def _gathered(sources: Sequence[Source], columns: Mapping[str, str]) -> tuple[str, list[str]]:
+def _places(name: str, places: Sequence[int]) -> Constants:
+    return Constants(name, np.array(places), "unsigned short", by_name=True)
+
+
+def _gathered(
+    sources: Sequence[Source], columns: Mapping[str, Expr]
+) -> tuple[list[Definition], list[Statement]]:
     """Return what copies the raw values of the sources to the first features."""
+    places = {element("x", i): i for i in range(len(columns))}
     plain = {
-        i: int(columns[s.column][2:-1])
+        i: places[columns[s.column]]
         for i, s in enumerate(sources)
-        if not s.part and not s.minus and columns[s.column].startswith("x[")
+        if not s.part and not s.minus and columns[s.column] in places
     }
-    tables, body = "", []
-    if all(plain.get(i) == i for i in range(len(sources))):
-        body.append(f"for (size_t i = 0; i < {len(sources)}; i++) f[i] = x[i];")
+    tables, body = list[Definition](), list[Statement]()
+    f, count = element("f", "i"), len(sources)
+    if all(plain.get(i) == i for i in range(count)):
+        body.append(ForLoop("i", 0, count, [Assign(f, element("x", "i"))]))
     elif plain:
-        places = [str(plain.get(i, 0)) for i in range(len(sources))]
-        tables += array("IN_FLASH unsigned short", "column_of", places)
-        body.append(f"for (size_t i = 0; i < {len(sources)}; i++) f[i] = x[column_of[i]];")
+        tables.append(_places("column_of", [plain.get(i, 0) for i in range(count)]))
+        body.append(ForLoop("i", 0, count, [Assign(f, element("x", "column_of[i]"))]))
     for i, source in enumerate(sources):
         if i not in plain:
-            body += _special(source, columns, f"f[{i}]")
+            body += _special(source, columns, element("f", i))
     return tables, body
 
 
-def _special(source: Source, columns: Mapping[str, str], out: str) -> list[str]:
+def _special(source: Source, columns: Mapping[str, Expr], out: Expr) -> list[Statement]:
     """Return the statements of a computed column, a time since another, or a part of a date."""
     value = columns[source.column]
     if source.minus:
-        return [f"{out} = {value} - {columns[source.minus]};"]
+        return [Assign(out, value - columns[source.minus])]
     if not source.part:
-        return [f"{out} = {value};"]
+        return [Assign(out, value)]
     period, wave = source.part.split()
-    length, start = (real_constant(number) for number in PERIODS[period])
+    length, start = PERIODS[period]
+    since, past = variable("since"), variable("past")
     return [
-        "{",
-        f"  const real since = {value} + {start};",
-        f"  const real past = since - M(floor)(since / {length}) * {length};",
-        f"  {out} = v_{wave}({real_constant(2 * pi)} * (past / {length}));",
-        "}",
+        Scope(
+            [
+                Let("since", value + start),
+                Let("past", since - floor(since / length) * length),
+                Assign(out, (sin if wave == "sin" else cos)(past / length * (2 * pi))),
+            ]
+        )
     ]
 
 
-def _components(numbers: Numbers, real: str) -> tuple[str, list[str]]:
+def _components(numbers: Numbers, real: str) -> tuple[list[Definition], list[Statement]]:
     """Return the constants and the statements of the components of bins."""
     bins, count = numbers.bins, len(numbers.sources)
-    tables = array("IN_FLASH unsigned short", "bin_of", map(str, bins.columns.tolist()))
+    tables: list[Definition] = [_places("bin_of", bins.columns.tolist())]
     tables += _split("bin_left", bins.left, real)
     for name, values in (("low", bins.low), ("high", bins.high), ("width", bins.width)):
-        tables += _constants(f"bin_{name}", _fitting(values, "an edge of a bin", real))
-    lines = [
-        f"for (size_t i = 0; i < {len(bins)}; i++) {{",
-        "  const real value = f[bin_of[i]], past = value - bin_left[i] - bin_left_low[i];",
-        f"  f[{count} + i] = vmin(vmax(past, bin_low[i]), bin_high[i]) / bin_width[i];",
-        "}",
+        tables.append(_constants(f"bin_{name}", values, "an edge of a bin", real))
+    names = "left", "left_low", "low", "high", "width"
+    left, left_low, low, high, width = (element(f"bin_{name}", "i") for name in names)
+    value, past, f = variable("value"), variable("past"), element("f", f"{count} + i")
+    lines: list[Statement] = [
+        Let("value", element("f", "bin_of[i]")),
+        Let("past", value - left - left_low),
+        Assign(f, minimum(maximum(past, low), high) / width),
     ]
     if not numbers.strict:
         filled = np.empty((1, len(bins)))
         bins.encode(numbers.fill[None, :], filled)
-        tables += _constants("bin_filled", filled[0].tolist())
-        lines.insert(3, f"  if (is_nan(value)) f[{count} + i] = bin_filled[i];")
-    return tables, lines
+        tables.append(Constants("bin_filled", filled[0], by_name=True))
+        lines.append(If(is_nan(value), [Assign(f, element("bin_filled", "i"))]))
+    return tables, [ForLoop("i", 0, len(bins), lines)]
 
 
 # ---------------------------------------------------------------- the header
-def _definitions(model: Model, upper: str) -> str:
+def _macros(model: Model, upper: str) -> str:
     """Return macros for the places of columns and targets, codes of categories, and classes."""
     preprocessor, names = model.preprocessor, Names()
     lines: list[str] = []

@@ -8,14 +8,24 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mlpengine.backends.compiled.statements import Assign, ForLoop, Memory, Statement, element
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions, array, constants, indented
+from mlpengine.backends.scalar.text import (
+    Constants,
+    Definition,
+    Function,
+    Functions,
+    ParameterKind,
+    c_definitions,
+    c_text,
+)
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural
 from mlpengine.export._reduced import Reduced, reduced
+from mlpengine.formula import exp, log
 from mlpengine.nn import Network, TabularNetwork
 from mlpengine.nn.safetensors_file import check_finite
 from mlpengine.tape.binding import Forward
@@ -39,41 +49,20 @@ FILE = """\
 {mathematics}
 {body}"""
 
-NETWORK_FUNCTION = """\
-{static}void {name}({argument}const real *input, real *output)
-{{
-{body}}}
-
-"""
-
-MEAN_FUNCTION = """\
-{shares}
-void {name}(const real *input, real *output)
-{{
-  real y[{n}], sum[{n}] = {{0}};
-{loops}  for (size_t i = 0; i < {n}; i++) output[i] = {result};
-}}
-
-"""
-
-MEAN_LOOP = """\
-  for (size_t k = 0; k < {count}; k++) {{
-    {one}({table} + {start} + k * {size}, input, y);
-    for (size_t i = 0; i < {n}; i++) sum[i] += {name}_shares[{first} + k] * {y};
-  }}
-"""
+EXPORTED: dict[str, ParameterKind] = {"input": "reads", "output": "writes"}
+"""The parameters of ``void name(input, output)``."""
 
 
 @dataclass(frozen=True)
 class NetworkCode:
-    """Networks as statements, which every target prints: constants, and one function of a row.
+    """Networks as definitions, which every target prints: constants, and one function of a row.
 
     Attributes:
         title: what the networks are.
         name: of the function ``void name(input, output)``.
         real: the type of all numbers.
         in_dim, out_dim: their counts.
-        text: the definitions, in the notation of `mlpengine.backends.scalar.statements`.
+        definitions: the function is the last.
     """
 
     title: str
@@ -81,7 +70,7 @@ class NetworkCode:
     real: Real
     in_dim: int
     out_dim: int
-    text: str
+    definitions: list[Definition]
 
 
 def network_code(
@@ -106,70 +95,82 @@ def network_code(
     functions = functions or Functions()
     functions.names.taken.add(name)
     several = not isinstance(networks, Network)
-    each = [networks] if isinstance(networks, Network) else list(networks)
-    for member in each:
+    members = [networks] if isinstance(networks, Network) else list(networks)
+    for member in members:
         check_finite(member.params.views, "export", UsageError)
-    network, n = each[0], each[0].outputs
-    made, table = [reduced(member) for member in each], f"{name}_parameters"
+    network, n = members[0], members[0].outputs
+    made, table = [reduced(member) for member in members], f"{name}_parameters"
     numbers = np.concatenate([one.network.params.flat for one in made])
-    code = constants(table, numbers.tolist())
     places, bodies = _bodies(functions, name, made, "parameters" if several else table)
-    code += places + "\n"
+    code: list[Definition] = [Constants(table, numbers), *places]
     if several:
-        y, total = ("v_exp(y[i])", "v_log(sum[i])") if log_link else ("y[i]", "sum[i]")
-        loops, first, start = "", 0, 0
-        for body, some in groupby(bodies):
-            one, count = functions.names.add("network_of"), len([*some])
-            size = len(made[first].network.params)
-            code += NETWORK_FUNCTION.format(
-                static="static ", name=one, argument="const real *parameters, ", body=body
-            )
-            loops += MEAN_LOOP.format(
-                count=count, one=one, table=table, start=start, size=size, n=n, name=name,
-                first=first, y=y,
-            )  # fmt: skip
-            first, start = first + count, start + count * size
-        weights = constants(f"{name}_shares", shares or [1 / len(each)] * len(each))
-        code += MEAN_FUNCTION.format(name=name, n=n, shares=weights, loops=loops, result=total)
+        weights = np.array(shares or [1 / len(members)] * len(members))
+        code += _mean(
+            functions, name, [len(one.network.params) for one in made], bodies, n, log_link
+        )
+        code.insert(-1, Constants(f"{name}_shares", weights))
     else:
-        code += NETWORK_FUNCTION.format(static="", name=name, argument="", body=bodies[0])
-    title = f"{f'{len(each)} of ' if several else ''}{title_of(network)}"
+        code.append(Function(name, EXPORTED, bodies[0], static=False))
+    title = f"{f'{len(members)} of ' if several else ''}{title_of(network)}"
     return NetworkCode(
         f"{title}, {plural(numbers.size, 'parameter')}",
         name,
         real or real_of(network),
         prod(network.in_shape),
         n,
-        functions.text + code,
+        [*functions.definitions, *code],
     )
+
+
+def _mean(
+    functions: Functions,
+    name: str,
+    sizes: Sequence[int],
+    bodies: Sequence[Sequence[Statement]],
+    n: int,
+    log_link: bool,
+) -> list[Definition]:
+    """Return a function for each run of networks that are alike, and that of their mean."""
+    y, total, out = element("y", "i"), element("sum", "i"), element("output", "i")
+    code: list[Definition] = []
+    lines: list[Statement] = [Memory("y", n), Memory("sum", n, zeros=True)]
+    first = start = 0
+    for _, alike in groupby(bodies, c_text):
+        count, body, size = len([*alike]), bodies[first], sizes[first]
+        one = functions.names.add("network_of")
+        code.append(Function(one, {"parameters": "reads", **EXPORTED}, body))
+        share = element(f"{name}_shares", f"{first} + k")
+        add = Assign(total, share * (exp(y) if log_link else y), "+")
+        call = f"{one}({name}_parameters + {start} + k * {size}, input, y);"
+        lines.append(ForLoop("k", 0, count, [call, ForLoop("i", 0, n, [add])]))
+        first, start = first + count, start + count * size
+    lines.append(ForLoop("i", 0, n, [Assign(out, log(total) if log_link else total)]))
+    return [*code, Function(name, EXPORTED, lines, static=False)]
 
 
 def _bodies(
     functions: Functions, name: str, made: Sequence[Reduced], at: str
-) -> tuple[str, list[str]]:
+) -> tuple[list[Constants], list[list[Statement]]]:
     """Return the places of features, and what the function of each network does.
 
-    `at` is the C expression of its parameters.  Networks that are alike do the same.
+    `at` is the text of its parameters.  Networks that are alike do the same.
     """
-    arrays: dict[tuple[int, ...], str] = {}
-    bodies, text = [], ""
+    arrays: dict[tuple[int, ...], Constants] = {}
+    bodies: list[list[Statement]] = []
     for network, columns in made:
-        source, lines = "input", []
+        source, lines = "input", list[Statement]()
         if columns is not None:
-            places, source = tuple(columns.tolist()), "x"
+            places, source, count = tuple(columns.tolist()), "x", len(columns)
             if places not in arrays:
-                arrays[places] = functions.names.add(f"{name}_columns")
-                kind = "IN_FLASH unsigned short" if places[-1] < 1 << 16 else "IN_FLASH long"
-                text += array(kind, arrays[places], map(str, places))
-            count = len(places)
-            lines = [
-                f"real x[{count}];",
-                f"for (size_t i = 0; i < {count}; i++) x[i] = input[{arrays[places]}[i]];",
-            ]
+                kind = "unsigned short" if places[-1] < 1 << 16 else "long"
+                table = functions.names.add(f"{name}_columns")
+                arrays[places] = Constants(table, columns, kind, by_name=True)
+            value = element("input", f"{arrays[places].name}[i]")
+            lines = [Memory("x", count), ForLoop("i", 0, count, [Assign(element("x", "i"), value)])]
         own = {key: f"{at} + {place.start}" for key, place in network.params.places.items()}
         forward = forward_of(functions, network, own, source, "output")
-        bodies.append(indented([*lines, *forward.memory, *forward.statements]))
-    return text, bodies
+        bodies.append([*lines, *forward.memory, *forward.statements])
+    return [*arrays.values()], bodies
 
 
 def export_c(networks: Network | Sequence[Network], **options: Any) -> str:
@@ -182,7 +183,7 @@ def export_c(networks: Network | Sequence[Network], **options: Any) -> str:
 
 def c_file(code: NetworkCode, text: str = "") -> str:
     """Return a whole C file; `text` follows the network."""
-    body, upper = code.text + text, code.name.upper()
+    body, upper = c_definitions(code.definitions) + text, code.name.upper()
     return FILE.format(
         title=code.title,
         name=code.name,
@@ -211,20 +212,20 @@ class PredictionCode:
     """The statements that predict a row.
 
     Attributes:
-        statements: their text.
+        statements: of a row.
         size: numbers in the array ``values`` that they need.
-        source, output: the C expressions of what they read and write.
+        source, output: the text of what they read and write.
     """
 
-    statements: list[str]
+    statements: list[Statement]
     size: int
     source: str
     output: str
 
     @property
-    def memory(self) -> list[str]:
+    def memory(self) -> list[Statement]:
         """The definition of ``values``, if there are any."""
-        return [f"real values[{self.size}];"] if self.size else []
+        return [Memory("values", self.size)] if self.size else []
 
 
 def forward_of(
@@ -238,8 +239,8 @@ def forward_of(
 ) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
-    `places` are the C expressions of the parameters by name, `source` and `output` those of what
-    is read and written, by default places in ``values``.
+    `places` are the text of the parameters by name; `source` and `output` name what is
+    read and written, by default places in ``values``.
 
     Raises: UsageError for an op without C.
     """

@@ -17,8 +17,9 @@ parsed from text against a white list::
 is a bool.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
 
 * `plan(outputs, given)` and `Plan.calls`: bound NumPy calls on planned work buffers;
-* `c_statements(outputs, given, itemsize)`: C that serves vectors (kind ``vec``) and numbers
-  (kind ``real``, after the macros `SCALARS`; kind ``double``, by math.h);
+* `in_steps(outputs, given)`: one function at a time, in order, for languages of statements;
+* `c_expression(formula, itemsize)`: C that serves vectors (kind ``vec``) and numbers (``real``,
+  after the macros `SCALARS`; ``double``, by math.h);
 * `numexpr_text(formula, names)`; `onnx_node(formula, given, add_node, add_constant)`.
 
 `gradients` differentiates; `saved_for_backward` returns the values that forward keeps.  The
@@ -59,18 +60,29 @@ from mlpengine.formula.expression import (
     variables,
     where,
 )
-from mlpengine.formula.targets import SCALARS, c_number, c_statements, numexpr_text, onnx_node
+from mlpengine.formula.targets import (
+    BINDS,
+    C_MASKS,
+    SCALARS,
+    c_expression,
+    c_number,
+    in_steps,
+    numexpr_text,
+    onnx_node,
+)
 from mlpengine.formula.text import FUNCTION_NAMES, parse, parse_number
 
 __all__ = [
+    "BINDS",
+    "C_MASKS",
     "FUNCTIONS",
     "FUNCTION_NAMES",
     "SCALARS",
     "Expr",
     "Function",
     "Plan",
+    "c_expression",
     "c_number",
-    "c_statements",
     "clip",
     "constant",
     "cos",
@@ -79,6 +91,7 @@ __all__ = [
     "exp",
     "expm1",
     "gradients",
+    "in_steps",
     "log",
     "log1p",
     "log2",

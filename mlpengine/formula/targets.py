@@ -5,7 +5,7 @@ from math import isinf, isnan
 
 import numpy as np
 
-from mlpengine.formula.expression import FUNCTIONS, Expr, order
+from mlpengine.formula.expression import FUNCTIONS, Expr, order, variable
 
 LONGEST_TEXT = 10_000
 """Maximum length of a NumExpr text, which repeats shared nodes; NumPy computes longer formulas."""
@@ -37,57 +37,87 @@ SCALARS = """\
 #define v_softplus(x) (vmax(x, splat(0)) + v_log1p(v_exp(-v_abs(x))))
 #define v_normal_cdf(x) (splat(0.5) * M(erfc)((x) * splat(-0.70710678118654752440)))
 """
-"""The functions of `c_statements` for scalars.  They need ``typedef float real;`` (or double) and a
+"""The functions of `c_expression` for scalars.  They need ``typedef float real;`` (or double) and a
 macro M that returns the name of a function of math.h for that type."""
 
 
-def c_statements(
-    outputs: Mapping[str, Expr],
-    given: Mapping[Expr, str],
-    itemsize: int,
-    kind: str = "vec",
-    prefix: str = "t",
-) -> list[str]:
-    """Return the C statements that define the names of `outputs`, one statement for each node.
+def in_steps(
+    outputs: Mapping[str, Expr], given: Mapping[Expr, "str | Expr"], prefix: str = "t"
+) -> list[tuple[str, Expr]]:
+    """Return the names of `outputs` and of what they need, each with a function of names alone.
 
-    `given` maps operands and shared values to their names; the other names are the `prefix` and a
-    number.  The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and
-    scalars ("real", with `SCALARS`).  Kind "double" is for scalars too, with functions of math.h.
+    There is one step for each node, in the order in which they are computed.  `given` maps operands
+    and shared values to their names, or to other leaves; the other names are the `prefix` and a
+    number.
     """
-    names = dict(given)
-    lines: list[str] = []
+    known = {node: variable(x) if isinstance(x, str) else x for node, x in given.items()}
     wanted = {node: name for name, node in reversed(list(outputs.items()))}
-
-    def text(node: Expr) -> str:
-        number = node.number
-        if number is None:
-            return names[node]
-        literal = c_number(number, itemsize)
-        return literal if kind == "double" else f"splat({literal})"
-
+    steps: list[tuple[str, Expr]] = []
     for node in order(outputs.values(), given):
-        if node in names or not node.args:
+        if node in known or not node.args:
             continue
-        args = [text(a) for a in node.args]
-        names[node] = wanted.get(node, f"{prefix}{len(lines)}")
-        template = FUNCTIONS[node.name].c
-        if node.args[-1].number is not None:  # a constant is never NaN
-            template = template.replace("v_maximum", "vmax").replace("v_minimum", "vmin")
-        exponent = node.args[1].number if node.name == "pow" else None
-        if exponent is not None:
-            template = "{0} * {0} * {0}" if exponent == 3 else template
-            args[1] = c_number(exponent, itemsize)
-        if kind == "double":
-            template = template.replace("v_abs", "fabs").replace("v_", "")
-        c_type = MASKS[kind] if node.is_mask else kind
-        lines.append(f"const {c_type} {names[node]} = {template.format(*args)};")
-    for name, node in outputs.items():
-        if names.get(node) != name:
-            lines.append(f"const {kind} {name} = {text(node)};")
-    return lines
+        args = tuple(a if a.number is not None else known[a] for a in node.args)
+        name = wanted.get(node, f"{prefix}{len(steps)}")
+        steps.append((name, Expr(node.name, args)))
+        known[node] = variable(name)
+    named = {name for name, _ in steps}
+    steps += [(name, known.get(node, node)) for name, node in outputs.items() if name not in named]
+    return steps
 
 
-MASKS = {"vec": "ivec", "real": "int", "double": "int"}
+BINDS = {
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"), 1),
+    **dict.fromkeys(("logical_or", "logical_and"), 2),
+    **dict.fromkeys(("add", "sub"), 3),
+    **dict.fromkeys(("mul", "div", "expm1_below_0"), 4),
+    "neg": 5,
+}
+"""How tightly operators bind; all else is a name, a number or a call."""
+
+
+def c_expression(node: Expr, itemsize: int, kind: str = "vec") -> str:
+    """Return the C of a formula as one expression.
+
+    The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and scalars
+    ("real", with `SCALARS`); "double" is for scalars too, with functions of math.h.  Functions that
+    are no rows of `FUNCTIONS` are those of `SCALAR_FUNCTIONS`, or functions of the program, whose
+    arguments are text.
+    """
+    if node.number is not None:
+        literal = c_number(node.number, itemsize)
+        return literal if kind == "double" else f"splat({literal})"
+    if not node.args:
+        return str(node.leaf)
+    args = [c_expression(a, itemsize, kind) for a in node.args]
+    if node.name not in FUNCTIONS:
+        template = SCALAR_FUNCTIONS.get(node.name)
+        return f"{node.name}({', '.join(args)})" if template is None else template.format(*args)
+    template = FUNCTIONS[node.name].c
+    if node.args[-1].number is not None:  # a constant is never NaN
+        template = template.replace("v_maximum", "vmax").replace("v_minimum", "vmin")
+    if node.name == "pow" and (exponent := node.args[1].number) is not None:
+        template = "{0} * {0} * {0}" if exponent == 3 else template
+        args[1] = c_number(exponent, itemsize)
+    if kind == "double":
+        template = template.replace("v_abs", "fabs").replace("v_", "")
+    if own := BINDS.get(node.name):
+        binds = (BINDS.get(a.name, 9) for a in node.args)
+        needed = (own, own + 1)
+        args = [t if b >= n else f"({t})" for t, b, n in zip(args, binds, needed, strict=False)]
+    return template.format(*args)
+
+
+SCALAR_FUNCTIONS = {
+    "element": "{}[{}]",
+    "whole": "R({})",
+    "is_nan": "is_nan({})",
+    "not_finite": "!is_finite({})",
+    "floor": "M(floor)({})",
+}
+"""The C of what formulas of scalars may have besides: a number of a vector, an integer as a number,
+and functions that no op needs.  Their arguments are text, but for the last three."""
+
+C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
 """The C type of a bool, by that of a number."""
 
 

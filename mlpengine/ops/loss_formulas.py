@@ -17,10 +17,10 @@ DOUBLINGS = 40
 HALVINGS = 64
 """Halvings of that range, to the last digits of float64 of numbers of order 1."""
 
-SWEEPS = 50
+COLUMN_PASSES = 50
 """Maximum number of times that each of several output columns is set to its best value."""
 
-TOLERANCE = 1e-9
+ZERO_SLOPE = 1e-9
 """Size up to which a slope counts as zero, among numbers of order 1."""
 
 
@@ -93,7 +93,7 @@ class LossFormulas:
         outputs = [y, *(np.full_like(y, 0.3) for _ in self.outputs[1:])]
 
         def is_best(target: Array) -> bool:
-            return bool(np.allclose(self.slope(0, outputs, target), 0, atol=TOLERANCE))
+            return bool(np.allclose(self.slope(0, outputs, target), 0, atol=ZERO_SLOPE))
 
         return is_best(np.exp(y)) and not is_best(y)
 
@@ -113,7 +113,7 @@ class LossFormulas:
             return ()
         shares = np.linalg.lstsq(of_outputs, -of_target)[0]
         chosen = shares > 0.5
-        moves = np.allclose(of_outputs[:, chosen].sum(axis=1), -of_target, atol=TOLERANCE)
+        moves = np.allclose(of_outputs[:, chosen].sum(axis=1), -of_target, atol=ZERO_SLOPE)
         return tuple(np.flatnonzero(chosen).tolist()) if moves and chosen.any() else ()
 
     def lowest(
@@ -137,7 +137,7 @@ class LossFormulas:
             return total(self.slope(k, columns, target))
 
         with np.errstate(all="ignore"):
-            for _ in range(SWEEPS):
+            for _ in range(COLUMN_PASSES):
                 before = [best[k] for k in moved]
                 for k in moved:
                     best[k] = turning_point(partial(slope, k), best[k].shape)

@@ -1,10 +1,8 @@
 """The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from itertools import pairwise
-from math import ceil
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypedDict, cast
 
 import numpy as np
@@ -14,40 +12,29 @@ from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.core.fields import Given, NonNegative, fitting, options_of
-from mlpengine.core.spec import Array, Call, Calls, Spec, call
+from mlpengine.core.spec import Array, Call, Spec, call
 from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
     floor,
     flush_interval,
-    flush_signed,
-    flush_square,
     threshold,
 )
-from mlpengine.optim._formulas import UpdateFormulas
 from mlpengine.optim._state import State, matching_state
+from mlpengine.optim.numpy_update import NumpyUpdate
 from mlpengine.optim.parameter_groups import Group, find_ranges
 from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
+from mlpengine.optim.update_formulas import UpdateFormulas
 from mlpengine.tape.flat import Flat
 
 OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
 
-ROUND_BYTES = 192 * 1024
-"""Bytes of each vector that one round of calls works on.
-
-Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
-a megabyte or more, and the fixed cost of a call is small beside its arithmetic.
-"""
-
 BOUND_AT_ONCE = 8
 """Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
 
 
-_BOUND = (
-    *("_formulas", "_constants", "_cells", "_keeps", "_work", "_masks", "_flushes", "_bound"),
-    "_moments",
-)
+_BOUND = ("_bound", "_formulas", "_numpy", "moments")
 """Attributes that a copy makes for itself."""
 
 
@@ -140,14 +127,24 @@ class Optimizer(ABC):
     """
 
     __slots__ = (  # so that a mistyped ``optimizer.learning_rate = 0.1`` is an error
-        *("_blocks", "_bound", "_carried", "_cells", "_constants", "_flushes", "_formulas"),
-        *("_frozen", "_hyper", "_hyper_values", "_keeps", "_largest_lr", "_lr"),
-        *("_masks", "_moments", "_signed", "_squares", "_steps", "_where", "_work", "carried"),
-        *("current_lr", "decay_biases", "decay_schedule", "flush_every", "groups", "params"),
+        *("_bound", "_carried", "_formulas", "_frozen", "_hyper", "_hyper_values", "_largest_lr"),
+        *("_lr", "_numpy", "_signed", "_squares", "_steps", "_where", "carried"),
+        *(
+            "current_lr",
+            "decay_biases",
+            "decay_schedule",
+            "flush_every",
+            "groups",
+            "moments",
+            "params",
+        ),
         *("ranges", "schedule", "weight_decay"),
     )
 
     name: ClassVar[str] = ""
+
+    moments: dict[str, Array]
+    """Flat vectors by name, which may be read and written between steps."""
 
     current_lr: float
     """Learning rate of the last update, or of the first one if there is none yet."""
@@ -201,12 +198,10 @@ class Optimizer(ABC):
         self.schedule, self.decay_schedule = schedule, decay_schedule
         self.scheduled_decay(0)  # which checks the schedule
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
-        self._moments: dict[str, Array] = {
-            name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))
-        }
+        self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
-            self._moments[name].fill(floor(flat.dtype))
-        self._signed, self._squares = tuple(signed or {}), tuple(squares or {})
+            self.moments[name].fill(floor(flat.dtype))
+        self._squares = tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
         self._frozen = self.params.frozen
@@ -226,27 +221,8 @@ class Optimizer(ABC):
         self._formulas = f = UpdateFormulas.of(self, self._hyper, self.moments, self._carried)
         if self.groups and "lr" in variables(*(f.numbers[n] for n in self._carried)):
             raise UsageError(f"{self._where}: with groups, carried numbers must not depend on lr")
-        self._constants = {
-            run.lr: {name: self._constant(self._hyper.get(name, 0.0)) for name in f.constants}
-            for run in self.ranges
-        }
-        by_step = [name for name in f.numbers if name in f.constants]
-        self._cells = [
-            (factor, [(name, cells[name]) for name in by_step])
-            for factor, cells in self._constants.items()
-        ]
         self._hyper_values = tuple(self._hyper.values())
-        self._keeps = {
-            (run.lr, run.weight_decay): self._constant(1.0)
-            for run in self.ranges
-            if run.weight_decay
-        }
-        self._blocks = _blocks(self.params.flat, self.ranges)
-        length = max((b.stop - b.start for b, _ in self._blocks), default=0)
-        dtype = self.params.flat.dtype
-        self._work = [np.empty(length, dtype) for _ in range(max(1, f.plan.floats))]
-        self._masks = [np.empty(length, np.bool_) for _ in range(max(1, f.plan.masks))]
-        self._flushes = list(self._flush_calls())
+        self._numpy = NumpyUpdate(self.describe_update())
         self._bound: dict[int, tuple[HasFlat, Callable[[], None]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -261,13 +237,8 @@ class Optimizer(ABC):
         moments = state.pop("moments")
         for name, value in state.items():
             setattr(self, name, value)
-        self._moments = {name: aligned(moment) for name, moment in moments.items()}
+        self.moments = {name: aligned(moment) for name, moment in moments.items()}
         self._bind_buffers()
-
-    @property
-    def moments(self) -> dict[str, Array]:
-        """Flat vectors by name, which may be read and written between steps."""
-        return self._moments
 
     @property
     def steps(self) -> int:
@@ -383,32 +354,28 @@ class Optimizer(ABC):
             )
         if self.params.frozen != self._frozen:
             raise UsageError(f"{self._where}: must be made after layers are frozen")
-        calls: list[Call] = [self.advance]
-        for block, lr in self._blocks:
-            calls.extend(self._decay(block))
-            calls.extend(self._update(block, grads_flat[block], self._constants[lr]))
-        return calls
+        return [self.advance, *self._numpy.calls(grads_flat)]
 
     def advance(self) -> None:
         """Count a step and set the constants that depend on its number; the first of its calls."""
-        steps = self._steps
+        steps, numpy = self._steps, self._numpy
         if steps and steps % self.flush_every == 0:
-            for run in self._flushes:
+            for run in numpy.flushes:
                 run()
         lr = self._lr if self.schedule is None else self.scheduled_lr(steps)
         decay = self.weight_decay if self.decay_schedule is None else self.scheduled_decay(steps)
         number = steps + 1
         self._steps, self.current_lr = number, lr
-        for (factor, share), keep in self._keeps.items():
+        for (factor, share), keep in numpy.keeps.items():
             keep[()] = 1.0 - lr * factor * (decay * share)
         given = self._hyper_values
         if self._carried:
             given += tuple(self.carried[steps % 2].tolist())
-        for factor, cells in self._cells:
+        for factor, cells in numpy.cells:
             numbers = self.numbers(lr * factor, number, *given)
             for name, cell in cells:
                 cell[()] = numbers[name]
-        if self._carried and self._constants:
+        if self._carried and numpy.cells:
             self.carried[number % 2] = [numbers[name] for name in self._carried]
 
     def count(self, lr: float, steps: int = 1) -> None:
@@ -450,11 +417,6 @@ class Optimizer(ABC):
 
         Raises: CheckpointError for a missing or unknown name, or a wrong shape, dtype or number.
         """
-        if "param_groups" in state:
-            raise CheckpointError(
-                f"{self._where}: needs what optimizer.state_dict() returned (got that of a PyTorch "
-                "optimizer, which has other moments); begin without it, with the weights alone"
-            )
         state = matching_state(self._where, self.state_dict(), state)
         if not 0.0 <= state["lr"] <= self._largest_lr:
             raise CheckpointError(
@@ -492,8 +454,7 @@ class Optimizer(ABC):
         """Return the step as data."""
         dtype = self.params.flat.dtype
         return Update(
-            self._formulas.numbers,
-            self._formulas.outputs,
+            *self._formulas,
             self.params.flat,
             self.moments,
             self._hyper,
@@ -507,10 +468,6 @@ class Optimizer(ABC):
             threshold=threshold(dtype),
         )
 
-    def _constant(self, value: float) -> Array:
-        """Return a 0-d operand: a call with it takes half the time of one with a Python float."""
-        return np.array(value, self.params.flat.dtype)
-
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
         """Bind the step for `grads`, which is kept referenced so that its id is not reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
@@ -522,57 +479,3 @@ class Optimizer(ABC):
             del self._bound[next(iter(self._bound))]
         self._bound[id(grads)] = grads, call(quiet_runner(), replay, self.calls(grads.flat))
         return self._bound[id(grads)]
-
-    def _decay(self, block: slice) -> Calls:
-        """Yield the calls that decay the weights in `block`."""
-        for run in self.ranges:
-            part = self.params.flat[max(run.start, block.start) : min(run.stop, block.stop)]
-            if part.size and run.weight_decay:
-                yield call(np.multiply, part, self._keeps[run.lr, run.weight_decay], part)
-
-    def _update(self, block: slice, grads: Array, constants: Mapping[str, Array]) -> Calls:
-        """Yield the calls that update one block."""
-        size, f = block.stop - block.start, self._formulas
-        vectors = {name: moment[block] for name, moment in self.moments.items()}
-        vectors |= {"p": self.params.flat[block], "g": grads}
-        yield from f.plan.calls(
-            [{**vectors, **constants}[name] for name in f.given],
-            [vectors[name] for name in f.outputs],
-            [work[:size] for work in self._work],
-            [mask[:size] for mask in self._masks],
-        )
-
-    def _flush_calls(self) -> Calls:
-        """Yield the calls that flush moments, and weights that only decay."""
-        vectors = [self.moments[name] for name in self._signed]
-        if self._keeps:
-            vectors.append(self.params.flat)
-        for block, _ in self._blocks:
-            size = block.stop - block.start
-            for vector in vectors:
-                yield from flush_signed(vector[block], self._work[0][:size], self._masks[0][:size])
-            for name in self._squares:
-                yield flush_square(self.moments[name][block])
-
-
-def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> list[tuple[slice, float]]:
-    """Return slices of `flat`, each with its factor of the learning rate, that are updated in turn.
-
-    They are of equal length in each range of one factor, in whole cache lines.
-    """
-    joined: list[tuple[int, int, float]] = []
-    for run in ranges:
-        start = run.start
-        if joined and joined[-1][1:] == (start, run.lr):
-            start = joined.pop()[0]
-        joined.append((start, run.stop, run.lr))
-    blocks = []
-    line = 64 // flat.itemsize
-    for first, last, lr in joined:
-        size = last - first
-        if not size:
-            continue
-        length = line * ceil(size / ceil(size * flat.itemsize / ROUND_BYTES) / line)
-        bounds = [*range(first, last, length), last]
-        blocks += [(slice(start, stop), lr) for start, stop in pairwise(bounds)]
-    return blocks

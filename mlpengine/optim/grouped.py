@@ -55,10 +55,10 @@ class GroupedOptimizer(Optimizer):
     def _bind_buffers(self) -> None:
         """Let all parts count and carry numbers together."""
         self._bound = {}
-        self._moments, self._carried, self._hyper = {}, (), {}
+        self.moments, self._carried, self._hyper = {}, (), {}
         for group, part in self._parts.items():
             start = len(self._carried)
-            self._moments |= {f"{group}.{name}": array for name, array in part.moments.items()}
+            self.moments |= {f"{group}.{name}": array for name, array in part.moments.items()}
             self._carried += tuple(f"{group}.{name}" for name in part._carried)
             self._hyper |= {f"{group}.{name}": value for name, value in part._hyper.items()}
             part.carried = self.carried[:, start : len(self._carried)]

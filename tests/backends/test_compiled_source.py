@@ -8,6 +8,7 @@ from uncompiled import uncompiled
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import chosen_target
 from mlpengine.backends.compiled.layout import Layout
+from mlpengine.backends.compiled.printing import print_function, vector_c
 from mlpengine.backends.compiled.statements import (
     CFunction,
     Each,
@@ -16,7 +17,6 @@ from mlpengine.backends.compiled.statements import (
     Scope,
     Switch,
     load_vector,
-    print_function,
     store,
 )
 from mlpengine.backends.compiled.target import TARGET_LEVELS, CompileTarget
@@ -61,7 +61,8 @@ def test_statements_are_printed_with_their_blocks():
         ForLoop("j", 0, 8, [Each(["a;"]), Scope(["b;"])], step="LANES"),
     ]
     function = CFunction("f", "rows", ["x"], body, "a text")
-    assert print_function(function, ["real *restrict x = (real *)table[0];"]) == PRINTED
+    declarations = ["real *restrict x = (real *)table[0];"]
+    assert print_function(function, declarations, vector_c(4)) == PRINTED
 
 
 def planned(functions, sizes, **options):

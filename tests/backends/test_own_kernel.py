@@ -10,14 +10,23 @@ from mlpengine.backends.compiled import UnsupportedError, cache, chosen_target
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.lower import KERNELS
 from mlpengine.backends.compiled.row_loops import lane_loop
-from mlpengine.backends.compiled.statements import ForLoop, load_vector, store
+from mlpengine.backends.compiled.statements import (
+    Assign,
+    ForLoop,
+    Variable,
+    element,
+    load_vector,
+    store,
+    whole,
+)
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions
+from mlpengine.backends.scalar.text import Function, Functions, c_definitions
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec, call
 from mlpengine.export.device import export_training
+from mlpengine.formula import constant, variable
 from mlpengine.ops import REGISTRY, GradOp
 
 
@@ -74,14 +83,19 @@ class ScalarCenteredRows(CenteredRows):
 
     def emit_scalar(self, writer):
         (x,), (y,) = self.reads, self.writes
+        value, total = element("x", "i"), variable("sum")
+        centered = Assign(element("y", "i"), value - total / whole("n"))
+        row = [
+            Variable("sum", constant(0)),
+            ForLoop("i", 0, "n", [Assign(total, value, "+")]),
+            ForLoop("i", 0, "n", [centered]),
+            "x += n;",
+            "y += n;",
+        ]
         function = writer.functions.add(
             "center",
-            "const real *x, real *y, size_t rows, size_t n",
-            "  for (; rows-- > 0; x += n, y += n) {\n"
-            "    real sum = 0;\n"
-            "    for (size_t i = 0; i < n; i++) sum += x[i];\n"
-            "    for (size_t i = 0; i < n; i++) y[i] = x[i] - sum / R(n);\n"
-            "  }\n",
+            {"x": "reads", "y": "writes", "rows": "count", "n": "count"},
+            [ForLoop("row", 0, "rows", row)],
             about="y = x - mean(x), row by row",
         )
         return [f"{function}({writer.places(x, y)}, {x.rows}, {x.columns});"]
@@ -145,7 +159,8 @@ def test_a_kernel_with_scalar_c_runs(add):
     add(ScalarCenteredRows)
     functions = Functions()
     statements, values, expected = written(functions)
-    body = f"{functions.text}void step(const real *x, real *y) {{ {' '.join(statements)} }}\n"
+    step = Function("step", {"x": "reads", "y": "writes"}, statements, static=False)
+    body = c_definitions([*functions.definitions, step])
     head = (
         "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
     )

@@ -1,4 +1,4 @@
-"""Statements as JavaScript: Node computes what C does, number by number."""
+"""Statements as C and as JavaScript: Node computes what C does, number by number."""
 
 import json
 import shutil
@@ -8,48 +8,91 @@ import numpy as np
 import pytest
 from scipy import special
 
+from mlpengine.backends.compiled.statements import (
+    Assign,
+    ForLoop,
+    If,
+    Let,
+    Memory,
+    Return,
+    Scope,
+    Switch,
+    Variable,
+    Whole,
+    called,
+    choose,
+    element,
+    floor,
+    is_nan,
+    not_finite,
+    whole,
+)
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.statements import FUNCTION_KINDS, ConstantArray, read_statements
+from mlpengine.backends.scalar.text import Constants, Function, c_definitions
 from mlpengine.backends.values import UnsupportedError
+from mlpengine.formula import FUNCTIONS, Expr, constant, make, variable, where
 
-STATEMENTS = """\
-/* A vector and whole numbers */
-static const real weights[3] = {
-  0.5, R(-0.1), R(3e-1),
-};
-static const unsigned short places[2] = {
-  2, 0,
-};
-
-/* Everything that a statement may be */
-static real everything(const real *x, real *in, size_t n)
-{
-  real sum = 0, others[20] = {0};
-  real *const last = others + 19;
-  for (size_t i = 0; i < n; i++) sum += in[i] = x[i] * weights[i % 3] - (1 - x[i]) / 3;
-  for (const real *at = x; n >= 2; n -= 2, at += 2) *_AT_;
-  size_t k = 3;
-  while (k-- > 1) last[0] += R(k) * R(0.1);
-  if (is_nan(sum)) return NAN;
-  else if (sum > 100 && !(x[0] == x[1])) sum = -sum;
-  else { sum /= R(7); sum -= 1; }
-  const int whole = (int)(sum * 10), odd = whole % 2 != 0 || sum < 0;
-  int usable = 1;
-  usable &= is_finite(sum);
-  in[places[0]] = usable ? vselect(odd, last[0], v_pow(sum, 2.0)) : INFINITY;
-  return sum + R(whole / 2) + R(odd) + M(floor)(in[1]) * splat(0.1);
-}
-
-real outside(const real *x, real *y)
-{
-  real copy[3];
-  const real value = everything(x + 1, copy, 3);
-  for (size_t i = 0; i < 3; i++) y[i] = copy[i];
-  return value;
-}
-""".replace("*_AT_;", "sum += at[0] * at[1];")
+x, total, t = element("x", "i"), variable("sum"), variable("t")
+placed = element("y", "places[0]")
+DEFINITIONS = [
+    Constants("weights", np.array([0.5, -0.1, 3e-1])),
+    Constants("table", np.linspace(-1, 1, 40)),
+    Constants("places", np.array([2, 0]), "unsigned short", by_name=True),
+    Function(
+        "everything",
+        {"x": "reads", "y": "writes", "factor": "number", "n": "count"},
+        [
+            Variable("sum", constant(0)),
+            Memory("others", 20, zeros=True),
+            Whole("usable", "1"),
+            ForLoop(
+                "i",
+                0,
+                "n",
+                [
+                    Let("t", x * element("weights", "i % 3") - (1 - x) / 3),
+                    Assign(element("y", "i"), t),
+                    Assign(total, t, "+"),
+                ],
+            ),
+            ForLoop("i", 0, 20, [Assign(element("others", "i"), whole("i") * 0.1)], 3),
+            Assign(total, element("table", "n * 7") * element("others", 9), "-"),
+            Assign(total, constant(7), "/"),
+            If(is_nan(total), [Return(constant(np.nan))], [Assign(total, constant(1), "-")]),
+            If((total > 2) & ~(element("x", 0) > element("x", 1)), [Assign(total, -total)]),
+            If(not_finite(total), ["usable = 0;"]),
+            Scope([Let("t", floor(total * 10)), Assign(total, where(t > 3, t / 2, total), "+")]),
+            If(
+                "usable",
+                [
+                    Assign(
+                        element("y", "places[0]"),
+                        choose(
+                            is_nan(total), constant(np.inf), total - (total - variable("factor"))
+                        ),
+                    )
+                ],
+            ),
+            Return(total + element("y", 1)),
+        ],
+        "Everything that a statement may be",
+        "real",
+    ),
+    Function(
+        "outside",
+        {"x": "reads", "y": "writes"},
+        [
+            Memory("copy", 3),
+            Let("value", called("everything", "x + 1", "copy", "R(0.3)", "3")),
+            ForLoop("i", 0, 3, [Assign(element("y", "i"), element("copy", "i"))]),
+            Return(variable("value")),
+        ],
+        result="real",
+        static=False,
+    ),
+]
 
 
 @pytest.fixture
@@ -83,82 +126,98 @@ def test_statements_give_the_bits_of_c(node, tmp_path, real):
     """ % ", ".join("{" + ", ".join(map(repr, row.tolist())) + "}" for row in rows)  # noqa: UP031
     head = "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n"
     head += f"#define N_REAL {real}\n#define N_DOUBLE {int(real == 'double')}\n"
-    (tmp_path / "n.c").write_text(
-        head + mathematics(STATEMENTS, "N", libm=True) + STATEMENTS + main
-    )
+    text = c_definitions(DEFINITIONS)
+    (tmp_path / "n.c").write_text(head + mathematics(text, "N", libm=True) + text + main)
     command = [*compiler_command(), "-std=c99", "-O0", "-ffp-contract=off", "n.c", "-o", "n", "-lm"]
     subprocess.run(command, check=True, cwd=tmp_path)
     lines = subprocess.run([tmp_path / "n"], check=True, capture_output=True, text=True).stdout
     expected = np.array([line.split() for line in lines.splitlines()], float)
 
     script = JavaScript(real == "float")
-    script.add(read_statements(STATEMENTS))
-    x, y = script.reserve(4), script.reserve(3)
-    call = f"{json.dumps(rows.tolist())}.map((row) => {{ $memory.set(row, {x}); "
-    call += f"return [outside({x}, {y}), ...$memory.subarray({y}, {y} + 3)]; }})"
+    script.add(DEFINITIONS)
+    at, to = script.reserve(4), script.reserve(3)
+    call = f"{json.dumps(rows.tolist())}.map((row) => {{ $memory.set(row, {at}); "
+    call += f"return [outside({at}, {to}), ...$memory.subarray({to}, {to} + 3)]; }})"
     np.testing.assert_array_equal(in_node(script.text(), call), expected)
 
 
+A, B = variable("a"), variable("b")
 TRUTH = {
-    "is_finite": np.isfinite,
-    "is_nan": np.isnan,
-    **dict.fromkeys(("vmax", "v_maximum"), lambda x: np.maximum(x, 0.5)),
-    **dict.fromkeys(("vmin", "v_minimum"), lambda x: np.minimum(x, 0.5)),
-    "v_sign": np.sign,
-    "v_abs": np.abs,
-    **{f"v_{name}": getattr(np, name) for name in ("sqrt", "exp", "expm1", "log", "log1p")},
-    **{f"v_{name}": getattr(np, name) for name in ("log2", "sin", "cos", "tanh")},
-    "v_expm1_below_0": np.expm1,
-    "v_sigmoid": special.expit,
-    "v_softplus": lambda x: np.logaddexp(0, x),
-    "v_log1p_exp_of_minus_abs": lambda x: np.log1p(np.exp(-np.abs(x))),
-    "v_normal_cdf": special.ndtr,
-    "v_not": lambda x: x == 0,
-    "v_pow": lambda x: x**0.5,
-    "floor": np.floor,
+    "abs": np.abs,
+    "add": lambda a: a + 0.5,
+    "clip": lambda a: np.clip(a, -0.25, 0.75),
+    "div": lambda a: a / 0.5,
+    "equal": lambda a: a == 0.5,
+    "expm1_below_0": lambda a: np.expm1(np.minimum(a, 0)) * 1.5,
+    "greater": lambda a: a > 0.5,
+    "greater_equal": lambda a: a >= 0.5,
+    "less": lambda a: a < 0.5,
+    "less_equal": lambda a: a <= 0.5,
+    "logical_and": lambda a: (a > 0.5) & (a < 3),
+    "logical_not": lambda a: ~(a > 0.5),
+    "logical_or": lambda a: (a > 0.5) | (a < 3),
+    "maximum": lambda a: np.maximum(a, 0.5),
+    "minimum": lambda a: np.minimum(a, 0.5),
+    "mul": lambda a: a * 0.5,
+    "neg": np.negative,
+    "normal_cdf": special.ndtr,
+    "not_equal": lambda a: a != 0.5,
+    "pow": lambda a: a**0.25,
+    "sigmoid": special.expit,
+    "sign": np.sign,
+    "softplus": lambda a: np.logaddexp(0, a),
+    "softplus_tail": lambda a: np.log1p(np.exp(-np.abs(a))),
+    "sub": lambda a: a - 0.5,
+    "where": lambda a: np.where(a > 0.5, a, 0.5),
+    **{f: getattr(np, f) for f in ("cos", "exp", "expm1", "log", "log1p", "log2", "sin", "sqrt")},
+    "tanh": np.tanh,
 }
-"""What SciPy and NumPy compute; of two arguments the second is 0.5."""
+"""What NumPy and SciPy compute of a, with 0.5 as the second number."""
+
+SPECIAL = {
+    "clip": make("clip", A, -0.25, 0.75),
+    "expm1_below_0": make("mul", make("expm1", make("minimum", A, 0)), 1.5),
+    "logical_and": (A > B) & (A < 3),
+    "logical_not": ~(A > B),
+    "logical_or": (A > B) | (A < 3),
+    "pow": make("pow", A, 0.25),
+    "where": where(A > B, A, B),
+}
 
 
 def test_functions_are_those_of_the_formulas(node):
-    x = np.concatenate([np.linspace(-30, 30, 121), [-700.0, 700.0, 1e-9, 0.0]])
-    two = ("vmax", "vmin", "v_maximum", "v_minimum", "v_pow")
+    points = np.concatenate([np.linspace(-30, 30, 121), [-700.0, 700.0, 1e-9, 0.0]])
     script, calls = JavaScript(single=False), []
-    for i, name in enumerate(FUNCTION_KINDS):
-        arguments = f"{'M(floor)' if name == 'floor' else name}(x[0]{', x[1]' * (name in two)})"
-        script.add(read_statements(f"static real f{i}(const real *x) {{ return R({arguments}); }}"))
-        calls.append(f"f{i}")
+    for name, function in FUNCTIONS.items():
+        value = SPECIAL.get(name, Expr(name, (A, B)[: function.arity]))
+        value = make("where", value, 1, 0) if value.is_mask else value
+        body = [Let("a", element("x", 0)), Let("b", element("x", 1)), Return(value)]
+        script.add([Function(f"f_{name}", {"x": "reads"}, body, result="real")])
+        calls.append(f"f_{name}")
     at = script.reserve(2)
-    call = f"[{', '.join(calls)}].map((f) => {x.tolist()}.map((one) => {{ "
+    call = f"[{', '.join(calls)}].map((f) => {points.tolist()}.map((one) => {{ "
     call += f"$memory.set([one, 0.5], {at}); return f({at}); }}))"
-    for name, got in zip(FUNCTION_KINDS, in_node(script.text(), call), strict=True):
+    for name, got in zip(FUNCTIONS, in_node(script.text(), call), strict=True):
         with np.errstate(all="ignore"):
-            expected = TRUTH[name](x)
+            expected = 1.0 * TRUTH[name](points)
         expected = np.where(np.isfinite(expected), expected, np.nan)  # as JSON has it
         got = np.array(got, float)
         np.testing.assert_allclose(got, expected, rtol=3e-15, atol=5e-17, err_msg=name)
 
 
-def test_numbers_are_read_as_they_were_written():
-    from mlpengine.backends.scalar.text import constants
-
+def test_constants_keep_their_bits(node):
     values = np.array([0.1, -2.5, 1e300, 3e-9, np.inf, *np.linspace(-1, 1, 40)])
-    (one,) = read_statements(constants("values", values))
-    assert isinstance(one, ConstantArray)
-    np.testing.assert_array_equal(one.values, values)
+    for some in (values, values[:5]):
+        script = JavaScript(single=False)
+        script.add([Constants("values", some)])
+        text = "[...$memory].map(String)"
+        got = np.array(
+            [float(one.replace("Infinity", "inf")) for one in in_node(script.text(), text)]
+        )
+        np.testing.assert_array_equal(got, some)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "goto end;",
-        "real y = &x[0];",
-        "uint32_t bits = 0;",
-        "y[0] = unknown(x);",
-        "real several[n];",
-        "1 += 2;",
-    ],
-)
-def test_what_is_no_statement_is_refused(text):
-    with pytest.raises(UnsupportedError, match="the statement "):
-        read_statements(f"void f(const real *x, real *y, size_t n)\n{{\n  {text}\n}}\n")
+def test_what_has_no_javascript_is_refused():
+    body = [Switch("n", [(1, "one();")])]
+    with pytest.raises(UnsupportedError, match="the statement Switch"):
+        JavaScript(single=True).add([Function("f", {"n": "count"}, body)])

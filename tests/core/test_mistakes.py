@@ -288,7 +288,7 @@ mlp.load_state_dict("w.pt")
     parameters: state must be a mapping | 'w.pt' | Mlp.load(path) reads a file
 # the state of PyTorch's optimizer
 adam.load_state_dict({"state": {}, "param_groups": []})
-    Adam: needs what optimizer.state_dict() returned | PyTorch optimizer | begin without it
+    Adam: saved state must have the same names | unknown ['param_groups', 'state']
 # a layer by number
 mlp.freeze(0)
     freeze: layers must be a list | got 0 | write freeze([0])

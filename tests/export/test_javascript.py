@@ -228,10 +228,10 @@ def test_export_says_what_node_found(flats, tmp_path, monkeypatch):
 def test_a_module_that_differs_is_not_written(flats, tmp_path, monkeypatch):
     from mlpengine.backends.scalar import javascript
 
-    monkeypatch.setitem(javascript.JS_FUNCTIONS, "v_sqrt", "({})")
+    monkeypatch.setitem(javascript.MATH, "v_sqrt", "(x) => x")
     with pytest.raises(NumericalError, match=r"Node must return what our own .* \(they differ by"):
         export(flats, tmp_path / "m.js")
-    monkeypatch.setitem(javascript.JS_FUNCTIONS, "v_sqrt", "unknown({})")
+    monkeypatch.setitem(javascript.MATH, "v_sqrt", "unknown")
     with pytest.raises(NumericalError, match=r"Node must run the module .*unknown is not defined"):
         export(flats, tmp_path / "m.js")
     assert not any(tmp_path.iterdir())

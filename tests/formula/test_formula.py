@@ -15,10 +15,11 @@ from mlpengine.core.errors import FormulaError
 from mlpengine.formula import (
     FUNCTIONS,
     SCALARS,
-    c_statements,
+    c_expression,
     constant,
     evaluate,
     gradients,
+    in_steps,
     make,
     numexpr_text,
     onnx_node,
@@ -226,8 +227,11 @@ def test_scalars_in_c_are_those_of_numpy(tmp_path):
     functions = []
     for i, text in enumerate(TRUTHS):
         formula, (dx, _) = pair(text)
-        lines = c_statements({"value": formula, "slope": dx}, {x: "x", y: "y", dy: "dy"}, 8, "real")
-        body = "\n  ".join(lines)
+        steps = in_steps({"value": formula, "slope": dx}, {x: "x", y: "y", dy: "dy"})
+        body = "\n  ".join(
+            f"const {'int' if one.is_mask else 'real'} {name} = {c_expression(one, 8, 'real')};"
+            for name, one in steps
+        )
         functions.append(
             f"void f{i}(real x, real y, real dy, real *out) {{\n  {body}\n"
             "  (void)x, (void)y, (void)dy;\n  out[0] = value;\n  out[1] = slope;\n}\n"
@@ -408,4 +412,4 @@ def test_shared_powers_do_not_explode():
     assert numexpr_text(formula, {}) is None
     assert len(repr(formula)) < 200
     assert evaluate(formula, {"x": np.ones(3)}).tolist() == [1, 1, 1]
-    assert len(c_statements({"y": formula}, {x: "x"}, 8)) == 40
+    assert len(in_steps({"y": formula}, {x: "x"})) == 40

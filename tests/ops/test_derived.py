@@ -21,6 +21,8 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.cache import load_library
+from mlpengine.backends.compiled.printing import CTarget, print_statements
+from mlpengine.backends.compiled.statements import lets
 from mlpengine.backends.numexpr import fused
 from mlpengine.backends.rules import find_rule
 from mlpengine.config.schema import ModelSection
@@ -34,7 +36,6 @@ from mlpengine.export.network_c import export_c
 from mlpengine.formula import (
     FUNCTIONS,
     SCALARS,
-    c_statements,
     numexpr_text,
     onnx_node,
     tanh,
@@ -342,8 +343,9 @@ def by_scalar_c(rows, dtype):
         outputs = {f"y{k}": formula for k, formula in enumerate(row.formulas())}
         body = [
             *(f"const real x{k} = in[{k}][i]; (void)x{k};" for k in range(len(leaves))),
-            *c_statements(
-                outputs, {x: f"x{k}" for k, x in enumerate(leaves)}, 4 if single else 8, "real"
+            *print_statements(
+                lets(outputs, {x: f"x{k}" for k, x in enumerate(leaves)}),
+                CTarget("real", "size_t", 4 if single else 8),
             ),
             *(f"out[{k}][i] = {name};" for k, name in enumerate(outputs)),
         ]

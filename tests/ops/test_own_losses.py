@@ -103,8 +103,8 @@ def test_the_best_constants_are_those_of_the_books():
         MeanOutput(): np.zeros(2),  # which has none
     }
     for loss, constant in expected.items():
-        found = loss.best_constant(TARGET, constant.size, WEIGHTS)
-        np.testing.assert_allclose(found, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
+        best = loss.best_constant(TARGET, constant.size, WEIGHTS)
+        np.testing.assert_allclose(best, constant, rtol=1e-12, atol=1e-14, err_msg=loss.name)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])

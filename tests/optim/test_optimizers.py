@@ -39,6 +39,7 @@ from mlpengine.optim import (
     RmsProp,
     Sgd,
     _optimizer,
+    numpy_update,
 )
 from mlpengine.tape.flat import Flat
 
@@ -124,8 +125,8 @@ def test_float32_follows_the_formula(case: Case) -> None:
 @every_case
 def test_blocks_change_no_bit(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(case.run(70))
-    monkeypatch.setattr(_optimizer, "ROUND_BYTES", 16)
-    assert len(case.make(make_model(), **case.options)._blocks) > 1
+    monkeypatch.setattr(numpy_update, "ROUND_BYTES", 16)
+    assert len(case.make(make_model(), **case.options)._numpy.blocks) > 1
     np.testing.assert_array_equal(list(case.run(70)), whole)
 
 
@@ -145,7 +146,7 @@ def test_decay_is_decoupled_and_spares_biases(make: Any, biases: bool) -> None:
 def test_decay_joins_neighbors_and_follows_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     params = Flat({name: Spec((5, 5), np.dtype("float32")) for name in "ab"})
     params.flat[...] = 1.0
-    monkeypatch.setattr(_optimizer, "ROUND_BYTES", 64)
+    monkeypatch.setattr(numpy_update, "ROUND_BYTES", 64)
     model = SimpleNamespace(params=params)
     sgd = Sgd(model, lr=1.0, weight_decay=0.5)
     assert [(run.start, run.stop) for run in sgd.ranges] == [(0, 50)]

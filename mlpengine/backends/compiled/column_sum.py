@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.statements import Statement
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
@@ -48,5 +49,5 @@ class ColumnSum(Kernel):
         buffers = [x.name], [self.out.name]
         writer.add(name, "reduce", count, self.text, body, *buffers, times=times)
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         return []  # the gradient of a bias is summed with that of its weight

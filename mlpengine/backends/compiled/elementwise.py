@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.moves import Move
-from mlpengine.backends.compiled.statements import ForLoop, Statement, store
+from mlpengine.backends.compiled.statements import ForLoop, Let, Statement, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.rules import VectorRule, find_rule
 from mlpengine.backends.scalar.functions import each
@@ -88,7 +88,7 @@ class Map(Kernel):
                 lines.append(f"const vec {known[value]} = {layout.load(value, at, column)};")
         known |= {value: f"at_{value.name}" for value in self.writes}
         names = {name: known[value] for name, value in self.names.items()}
-        return [*lines, *self.rule.statements(names, layout.itemsize)]
+        return [*lines, *(Let(*step) for step in self.rule.steps(names))]
 
     def emit(self, writer: Writer, name: str) -> None:
         known: dict[MatrixValue, str] = {}
@@ -100,7 +100,7 @@ class Map(Kernel):
         rows = [ForLoop("i", "first", "last", [ForLoop("j", 0, out.columns, body, step="LANES")])]
         writer.add(name, self.called_in, out.rows, self.text, rows, self.reads, self.writes)
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         rule = self.rule.limited_to([n for n, v in self.names.items() if v.stored])
         function = each(writer.functions, rule, about=self.op.name)
         places = writer.places(*(self.names[name] for name in (*rule.reads, *rule.writes)))

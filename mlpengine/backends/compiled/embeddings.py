@@ -7,12 +7,23 @@ from math import pi
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop
-from mlpengine.backends.compiled.statements import ForLoop, If, Scope, Statement, load_vector, store
+from mlpengine.backends.compiled.statements import (
+    Assign,
+    ForLoop,
+    If,
+    Memory,
+    Scope,
+    Statement,
+    element,
+    load_vector,
+    store,
+)
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import dense_function
-from mlpengine.backends.scalar.text import indented, real_constant
+from mlpengine.backends.scalar.text import ParameterKind
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
+from mlpengine.formula import cos
 from mlpengine.ops import PeriodicEmbedding
 
 
@@ -91,31 +102,31 @@ class PeriodicForward(_Waves):
         rows = [ForLoop("i", "first", "last", row_body)]
         writer.add(name, "rows", self.y.rows, self.text, rows, self.reads, self.writes)
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         if self.x.rows > 1:
             return super().emit_scalar(writer)
         features, waves, outputs = self.x.columns, self.frequency.columns, self._outputs
         at, mixes = f"j * {waves} + k", self.weight is not None
-        angle = f"x[j] * frequency[{at}] * {real_constant(2 * pi)} + phase[{at}]"
-        wave = "wave[k]" if mixes else f"y[{features} + {at}]"
-        lines = [
-            f"for (size_t j = 0; j < {features}; j++) y[j] = x[j];",
-            f"for (size_t j = 0; j < {self.frequency.rows}; j++) {{",
-            *([f"  real wave[{waves}];"] if mixes else []),
-            f"  for (size_t k = 0; k < {waves}; k++) {wave} = v_cos({angle});",
-        ]
+        x, y = element("x", "j"), element("y", "j")
+        angle = x * element("frequency", at) * (2 * pi) + element("phase", at)
+        wave = element("wave", "k") if mixes else element("y", f"{features} + {at}")
+        body: list[Statement] = [Memory("wave", waves)] if mixes else []
+        body.append(ForLoop("k", 0, waves, [Assign(wave, cos(angle))]))
         names = ["frequency", "phase"]
         if mixes:
             names += ["weight", "bias"]
             mix = f"wave, weight + j * {waves * outputs}, bias + j * {outputs}"
             to = f"y + {features} + j * {outputs}"
             function = dense_function(writer.functions, (), ["x"], in_dim=waves)
-            lines.append(f"  {function}({mix}, {to}, {waves}, {outputs});")
-        parameters = "".join(f", const real *{name}" for name in names)
+            body.append(f"{function}({mix}, {to}, {waves}, {outputs});")
+        parameters: dict[str, ParameterKind] = {"x": "reads", "y": "writes"}
         function = writer.functions.add(
             "embedding",
-            f"const real *x, real *y{parameters}",
-            indented([*lines, "}"]),
+            parameters | dict.fromkeys(names, "reads"),
+            [
+                ForLoop("j", 0, features, [Assign(y, x)]),
+                ForLoop("j", 0, self.frequency.rows, body),
+            ],
             about="Each number with the waves of its embedding",
         )
         places = writer.places(*present(self.x, self.y, *self.reads[1:]))

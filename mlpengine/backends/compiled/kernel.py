@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from mlpengine.backends.compiled.statements import Phase
+from mlpengine.backends.compiled.statements import Phase, Statement
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
@@ -87,8 +87,8 @@ class Kernel(ABC):
     def emit(self, writer: Writer, name: str) -> None:
         """Add its C functions, called `name`, and reserve their workspace."""
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
-        """Return its statements in scalar C.
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
+        """Return its statements on scalars.
 
         Raises: UnsupportedError if it has none.
         """

@@ -13,14 +13,14 @@ from typing import ClassVar, Self
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, LossInstruction, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop, mask_lanes
-from mlpengine.backends.compiled.statements import ForLoop, If, Statement, load_vector, store
+from mlpengine.backends.compiled.statements import ForLoop, If, Statement, lets, load_vector, store
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.scalar.functions import cross_entropy, entry_loss, loss_function
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.scalar.writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.core.spec import Array
-from mlpengine.formula import c_number, c_statements, where
+from mlpengine.formula import c_number, where
 from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 
 
@@ -96,14 +96,14 @@ class LossRows(Kernel):
     def _body(self, layout: Layout) -> Sequence[Statement]:
         """Return the loop over rows `first` to `last`."""
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         function = loss_function(writer.functions, self.text, self._scalar(writer.functions))
         places = writer.places(self.output, self.target, *self.writes)
         return [f"const real value = {function}({places});"]
 
     @abstractmethod
-    def _scalar(self, functions: Functions) -> str:
-        """Return the body of the loss in scalar C."""
+    def _scalar(self, functions: Functions) -> list[Statement]:
+        """Return the body of the loss on scalars."""
 
 
 class EntryLossRows(LossRows):
@@ -113,7 +113,7 @@ class EntryLossRows(LossRows):
 
     kind = EntryLoss
 
-    def _scalar(self, functions: Functions) -> str:
+    def _scalar(self, functions: Functions) -> list[Statement]:
         return entry_loss(self.op, self.output.rows * self.output.columns // self.op.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
@@ -148,7 +148,7 @@ class EntryLossRows(LossRows):
                 at, n, step = lanes(slot, column, count)
                 shares.append(f"const real scale_{k} = (real)({f.scales[k]!r} / entries);")
                 stores.append(store(at, f"slope_{k} * (splat(scale_{k}) * share)", n, step))
-        body = [*loads, *c_statements(outputs, names, layout.itemsize, prefix="e"), *stores]
+        body = [*loads, *lets(outputs, names, "e"), *stores]
         share = "splat(1)"
         if (weight := self.weight) is not None:
             share = (
@@ -201,7 +201,7 @@ class CrossEntropyRows(LossRows):
         writer.add(f"{name}_scale", "prepare", classes, text, body, [], [scale], takes_part=True)
         return [scale]
 
-    def _scalar(self, functions: Functions) -> str:
+    def _scalar(self, functions: Functions) -> list[Statement]:
         return cross_entropy(functions, self.op, self.output.rows, self.output.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:

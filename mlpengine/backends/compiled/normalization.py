@@ -53,7 +53,7 @@ class LayerNormRows(Kernel):
         kept = values.write(xhat, "xhat_"), values.write(rstd, "rstd_")
         return [cls(x, scale, bias, y, *kept, op.eps)]
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         given = present(self.scale, self.bias)
         if self.x.rows > 1 or self.xhat.stored or self.rstd.stored:
             return super().emit_scalar(writer)

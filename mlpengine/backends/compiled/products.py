@@ -10,7 +10,7 @@ from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
-from mlpengine.backends.compiled.statements import ForLoop
+from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.compiled.tile_loops import (
     group_count,
     group_size,
@@ -192,7 +192,7 @@ class Product(MatrixProduct, Kernel):
         writer.layout.reserve(c.name, c.rows * writer.layout.stride(c))
         return MatrixProduct(self.form, self.b, self.a, c, None, self.text, self.factor)
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         if self.form == "forward":
             return self._scalar_forward(writer)
         if self.factor != 1:
@@ -208,7 +208,7 @@ class Product(MatrixProduct, Kernel):
             f"{gradients_function(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"
         ]
 
-    def _scalar_forward(self, writer: ScalarWriter) -> list[str]:
+    def _scalar_forward(self, writer: ScalarWriter) -> list[Statement]:
         names: dict[MatrixValue, str] = {}
         for k, step in enumerate(self.epilogue):
             for name, value in step.names.items():
@@ -243,7 +243,7 @@ class Product(MatrixProduct, Kernel):
         places += [real_constant(self.factor)] * scaled
         return [f"{function}({', '.join(places)}, {writer.sizes(self.depth, self.columns)});"]
 
-    def _scalar_input_gradient(self, writer: ScalarWriter) -> list[str]:
+    def _scalar_input_gradient(self, writer: ScalarWriter) -> list[Statement]:
         rule, out, read = None, self.c, dict[str, MatrixValue]()
         about, later = "dx = dy w", list(self.epilogue)
         if later and not self.c.stored and later[0].names.get("dy") is not self.c:
@@ -258,7 +258,7 @@ class Product(MatrixProduct, Kernel):
         first = f"{function}({places}, {writer.sizes(self.columns, self.depth)});"
         return [first, *(line for step in later for line in step.emit_scalar(writer))]
 
-    def _scalar_product(self, writer: ScalarWriter, steps: Sequence[Map]) -> list[str]:
+    def _scalar_product(self, writer: ScalarWriter, steps: Sequence[Map]) -> list[Statement]:
         """Return the statements of a product that is computed where the next step's value will be.
 
         Raises: UnsupportedError if that step has several values.

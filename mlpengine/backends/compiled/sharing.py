@@ -8,12 +8,8 @@ from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from mlpengine.backends.compiled.layout import Layout
-from mlpengine.backends.compiled.statements import (
-    CFunction,
-    Statement,
-    parameter_names,
-    print_statements,
-)
+from mlpengine.backends.compiled.printing import parameter_names, print_statements, vector_c
+from mlpengine.backends.compiled.statements import CFunction, Statement
 
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
 """A name, or what is named after it: a vector, limit and scale of a dropout, an intermediate."""
@@ -49,10 +45,11 @@ def find_shared(
 
     Single statements, which call a function that is shared anyway, are left as they are.
     """
+    target = vector_c(layout.itemsize)
     alike: dict[tuple[object, ...], list[tuple[CFunction, list[str]]]] = {}
     for function in functions:
         chain = [*_chain(function)]
-        lines = [line for each in chain for line in print_statements(each.body, "")]
+        lines = [line for each in chain for line in print_statements(each.body, target)]
         if len(lines) == 1:
             continue
         names = {each.name for each in chain}

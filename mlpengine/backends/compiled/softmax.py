@@ -47,10 +47,10 @@ class SoftmaxRows(Kernel):
         body = [ForLoop("i", "first", "last", row)]
         writer.add(name, self.called_in, self.out.rows, self.text, body, self.reads, self.writes)
 
-    def emit_scalar(self, writer: ScalarWriter) -> list[str]:
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         if self.dy or self.x.rows > 1:
             return super().emit_scalar(writer)
-        function = softmax_function(writer.functions, log=self.logarithm)
+        function = softmax_function(writer.functions, log_of=self.logarithm)
         return [f"{function}({writer.places(self.x, self.out)}, {self.out.columns});"]
 
     def _value(self, layout: Layout) -> Sequence[Statement]:

@@ -14,16 +14,10 @@ from mlpengine.backends.compiled.emitter import emit, useful_threads
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.printing import print_function, print_head, vector_c
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.sharing import find_shared
-from mlpengine.backends.compiled.statements import (
-    CFunction,
-    If,
-    Phase,
-    Statement,
-    print_function,
-    print_head,
-)
+from mlpengine.backends.compiled.statements import CFunction, If, Phase, Statement
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.update_loops import update_functions, update_vectors
@@ -351,4 +345,5 @@ def _printed(function: CFunction, layout: Layout, table: Sequence[str] = ()) -> 
     """Yield a function, with a table of its own if there is one, below those that only it calls."""
     if function.tile is not None:
         yield from _printed(function.tile, layout, table)
-    yield print_function(function, layout.declare(function.buffers, table))
+    declarations = layout.declare(function.buffers, table)
+    yield print_function(function, declarations, vector_c(layout.itemsize))

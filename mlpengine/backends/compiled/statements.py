@@ -1,12 +1,16 @@
-"""C as data: typed statements, functions of them, and the one printer of both.
+"""Programs as data: statements, and functions of them.
 
-A statement is a line of C or an instance of one of the classes here, so that generators do not
-indent loops themselves and do not search for loads in text.
+A statement is an instance of one of the classes here, whose numbers are formulas and whose whole
+numbers and places in memory are text, or it is a line of text: of C, or of what C and JavaScript
+write alike, such as a call.  Each target prints the statements: `printing` as C on vectors and on
+scalars, `javascript` of `mlpengine.backends.scalar`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from mlpengine.formula import Expr, in_steps, variable
 
 Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 
@@ -46,7 +50,7 @@ class Each(NamedTuple):
 class If(NamedTuple):
     """``if (condition)`` with an optional ``else``."""
 
-    condition: str
+    condition: str | Expr
     body: Sequence["Statement"]
     otherwise: Sequence["Statement"] = ()
 
@@ -64,7 +68,111 @@ class Switch(NamedTuple):
     cases: Sequence[tuple[int, str]]
 
 
-Statement: TypeAlias = str | ForLoop | ClaimLoop | Each | If | Scope | Switch
+class Let(NamedTuple):
+    """A number that does not change, or a bool; ``double`` where it is no number of the target."""
+
+    name: str
+    value: Expr
+    double: bool = False
+
+
+class Variable(NamedTuple):
+    """A number that changes, with its first value."""
+
+    name: str
+    value: Expr
+
+
+class Whole(NamedTuple):
+    """A whole number that may change; its value is text."""
+
+    name: str
+    value: str
+
+
+class Memory(NamedTuple):
+    """A local array of numbers, of zeros if that is wanted."""
+
+    name: str
+    length: int
+    zeros: bool = False
+
+
+class Assign(NamedTuple):
+    """``target = value``, or with a sign such as ``+`` ``target += value``."""
+
+    target: Expr
+    value: Expr
+    sign: str = ""
+
+
+class Return(NamedTuple):
+    """``return value``, a number."""
+
+    value: Expr
+
+
+Statement: TypeAlias = (
+    str
+    | ForLoop
+    | ClaimLoop
+    | Each
+    | If
+    | Scope
+    | Switch
+    | Let
+    | Variable
+    | Whole
+    | Memory
+    | Assign
+    | Return
+)
+
+
+def lets(
+    outputs: Mapping[str, Expr],
+    given: Mapping[Expr, str | Expr],
+    prefix: str = "t",
+    *,
+    double: bool = False,
+) -> list[Let]:
+    """Return the statements that define the names of `outputs` (see `in_steps`)."""
+    return [Let(name, value, double) for name, value in in_steps(outputs, given, prefix)]
+
+
+def element(vector: str, index: str | int) -> Expr:
+    """Return a number of a vector in memory."""
+    return Expr("element", (variable(vector), variable(str(index))))
+
+
+def whole(text: str) -> Expr:
+    """Return a whole number as a number."""
+    return Expr("whole", (variable(text),))
+
+
+def is_nan(x: Expr) -> Expr:
+    """Return whether a number is NaN, by its bits."""
+    return Expr("is_nan", (x,))
+
+
+def not_finite(x: Expr) -> Expr:
+    """Return whether a number is NaN or infinite, by its bits."""
+    return Expr("not_finite", (x,))
+
+
+def floor(x: Expr) -> Expr:
+    """Return the largest whole number that is not above x."""
+    return Expr("floor", (x,))
+
+
+def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """Return a where the condition holds, else b; one is computed."""
+    return Expr("where", (condition, a, b))
+
+
+def called(function: str, *arguments: str) -> Expr:
+    """Return what a function of the program returns, a number."""
+    return Expr(function, tuple(map(variable, arguments)))
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
@@ -154,70 +262,3 @@ class CFunction:
             return f"for (int64_t from = 0, to = 0; claim(part, {self.number}, &from, &to);) {call}"
         share = f"FIRST({self.count}), LAST({self.count})"
         return f"{self.name}(table, workspace, {part}{share}{more});"
-
-
-def print_function(function: CFunction, declarations: Iterable[str]) -> str:
-    """Return the C text of a function; `declarations` are those of its buffers."""
-    effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
-    maybe_unused = ", ".join(f"(void){name}" for name in parameter_names(function))
-    body = [f"{maybe_unused};", *declarations, *effects, *function.body]
-    lines = [f"/* {function.text} */"] if function.text else []
-    lines.append(f"{print_head(function)} {{")
-    return "\n".join([*lines, *print_statements(body, "  "), "}", ""])
-
-
-def print_head(function: CFunction) -> str:
-    """Return what the declaration of a function begins with."""
-    return f"{function.qualifiers} void {function.name}({_parameters(function)})"
-
-
-def _parameters(function: CFunction) -> str:
-    return (
-        f"{MEMORY_PARAMETERS}, {function.parameters}" if function.parameters else MEMORY_PARAMETERS
-    )
-
-
-def parameter_names(function: CFunction) -> Iterator[str]:
-    """Yield the names of the parameters, first those of `MEMORY_PARAMETERS`."""
-    for parameter in _parameters(function).split(","):
-        yield parameter.split()[-1].partition("[")[0].lstrip("*")
-
-
-def print_statements(statements: Iterable[Statement], indent: str) -> Iterator[str]:
-    """Yield the lines of C."""
-    for statement in statements:
-        yield from _lines(statement, indent)
-
-
-def _lines(statement: Statement, indent: str) -> Iterator[str]:
-    deeper = indent + "  "
-    match statement:
-        case str():
-            yield indent + statement
-        case ForLoop(variable, start, stop, body, step):
-            grow = f"{variable}++" if step == 1 else f"{variable} += {step}"
-            yield f"{indent}for (int64_t {variable} = {start}; {variable} < {stop}; {grow}) {{"
-            yield from print_statements(body, deeper)
-            yield indent + "}"
-        case ClaimLoop(number, body):
-            claim = f"claim(part, {number}, &first, &last)"
-            yield f"{indent}for (int64_t first = 0, last = 0; {claim};) {{"
-            yield from print_statements(body, deeper)
-            yield indent + "}"
-        case If(condition, body, otherwise):
-            yield f"{indent}if ({condition}) {{"
-            yield from print_statements(body, deeper)
-            if otherwise:
-                yield indent + "} else {"
-                yield from print_statements(otherwise, deeper)
-            yield indent + "}"
-        case Each(body) | Scope(body):
-            yield indent + ("EACH {" if isinstance(statement, Each) else "{")
-            yield from print_statements(body, deeper)
-            yield indent + "}"
-        case Switch(variable, cases):
-            yield f"{indent}switch ({variable}) {{"
-            for value, call in cases:
-                yield f"{deeper}case {value}: {call} break;"
-            yield f"{deeper}default: __builtin_trap(); /* rows that no case computes */"
-            yield indent + "}"

@@ -8,12 +8,13 @@ from mlpengine.backends.compiled.statements import (
     If,
     Scope,
     Statement,
+    lets,
     load_vector,
     store,
 )
 from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.core.spec import Array
-from mlpengine.formula import c_number, c_statements, variable, variables
+from mlpengine.formula import c_number, variable, variables
 
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
@@ -41,7 +42,7 @@ def update_functions(
             [
                 "const vec clipping = splat((real)factor);",
                 "const int clips = (real)factor != 1;",
-                *(line for part in update.each for line in _update(part, update, itemsize)),
+                *(line for part in update.each for line in _update(part, update)),
             ],
             "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
@@ -57,10 +58,10 @@ def update_functions(
     )
 
 
-def _update(update: Update, whole: Update, itemsize: int) -> Sequence[Statement]:
+def _update(update: Update, whole: Update) -> Sequence[Statement]:
     """Return what updates the ranges of a part of the `whole`."""
     lines: list[Statement] = []
-    statements = _statements(update, itemsize)
+    statements = _statements(update)
     for factor in dict.fromkeys(run.lr for run in update.ranges):
         ranges = [run for run in update.ranges if run.lr == factor]
         body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update, whole)]
@@ -68,7 +69,9 @@ def _update(update: Update, whole: Update, itemsize: int) -> Sequence[Statement]
     return lines
 
 
-def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterRange]) -> Scope:
+def _loop(
+    update: Update, statements: Sequence[Statement], ranges: Sequence[ParameterRange]
+) -> Scope:
     """Return the loops over the entries of runs of one learning rate.
 
     They go from the last entry to the first: the weights of the first layer, which the next step
@@ -99,7 +102,7 @@ def _loop(update: Update, statements: Sequence[str], ranges: Sequence[ParameterR
     return Scope([*head, ForLoop("r", 0, len(ranges), [span, *keep, entries])])
 
 
-def _numbers(update: Update, whole: Update) -> Iterator[str]:
+def _numbers(update: Update, whole: Update) -> Iterator[Statement]:
     """Yield the numbers of a step, as doubles and, those that are read, as vectors."""
     count, doubles = len(whole.carried), {variable("lr"): "lr", variable("t"): "t"}
     before = f"carried[(int64_t)(t - 1) % 2 * {count}"
@@ -108,7 +111,7 @@ def _numbers(update: Update, whole: Update) -> Iterator[str]:
     for i, name in enumerate(update.carried, update.first_carried):
         doubles[variable(name)] = f"{before} + {i}]"
     outputs = {f"number_{name}": number for name, number in update.numbers.items()}
-    yield from c_statements(outputs, doubles, 8, "double", "number")
+    yield from lets(outputs, doubles, "number", double=True)
     for i, name in enumerate(update.carried, update.first_carried):
         yield f"if (first == 0) carried[(int64_t)t % 2 * {count} + {i}] = number_{name};"
     for name in variables(*update.outputs.values()):
@@ -118,13 +121,13 @@ def _numbers(update: Update, whole: Update) -> Iterator[str]:
             yield f"const vec vec_{name} = splat((real){doubles[variable(name)]});"
 
 
-def _statements(update: Update, itemsize: int) -> Sequence[str]:
+def _statements(update: Update) -> Sequence[Statement]:
     """Return what computes the new vectors from the old ones."""
     constants = [*update.hyper, *update.numbers]
     names = {variable(name): f"vec_{name}" for name in constants}
     names |= {variable(name): f"old_{name}" for name in ("p", "g", *update.moments)}
     outputs = {f"new_{name}": output for name, output in update.outputs.items()}
-    return c_statements(outputs, names, itemsize)
+    return lets(outputs, names)
 
 
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
@@ -146,7 +149,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
 
 
 def _vector(
-    update: Update, statements: Sequence[str], lanes: str, *, decays: bool
+    update: Update, statements: Sequence[Statement], lanes: str, *, decays: bool
 ) -> Sequence[Statement]:
     """Return what happens to one vector of entries, or to its first `lanes`."""
     places = {"p": "params + i"}

@@ -1,8 +1,8 @@
-"""Networks as portable C99 for devices: scalar code, without an operating system or an allocator.
+"""Networks on single numbers for exports: portable C99, which needs no allocator, and JavaScript.
 
-The formulas and the kernels are those of the compiled backend; a kernel has its own scalar C.
-`text` has what every generated file needs: identifiers, comments, constants; `math` the
-mathematics, by libm or without it; `functions` prints layers and losses, `update` optimizers;
-`program` places the values of a training step, and lets its kernels print the statements, which
-`statements` reads as typed nodes: `javascript` prints these.
+Formulas, kernels and statements are those of the compiled backend; a kernel has its statements on
+single numbers in `emit_scalar`.  `functions` has the functions of layers and losses, `update` those
+of optimizers; `program` places the values of a step and collects its statements.  `text` has the
+definitions of a file and their C, `math` the mathematics, by libm or without it; `javascript`
+prints the same definitions.
 """

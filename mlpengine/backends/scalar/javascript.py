@@ -1,89 +1,69 @@
-"""Generated files as JavaScript: the statements of `statements`, on one array of numbers.
+"""Definitions as JavaScript: statements of scalars on one array of numbers.
 
 A vector is a place in that array, as in C, where constants come first and local arrays follow.
-Numbers of type ``real`` are rounded to float32 by `Math.fround` after every operation, if the array
-is one of float32.  Names of C have no ``$``; those of this file begin with it.
+Numbers are rounded to float32 by `Math.fround` after every operation, if the array is one of
+float32.  Functions have the names of C; names of a module alone begin with ``$``.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import isinf, isnan
 
 import numpy as np
 
-from mlpengine.backends.scalar.statements import (
-    BINDS,
+from mlpengine.backends.compiled.statements import (
     Assign,
-    Binary,
-    Braces,
-    Branch,
-    Choice,
-    ConstantArray,
-    Conversion,
-    Declare,
-    Element,
-    For,
-    FunctionDefinition,
-    Invocation,
-    Name,
-    NumberLiteral,
+    ForLoop,
+    If,
+    Let,
+    Memory,
     Return,
-    Step,
-    TypedExpression,
-    TypedStatement,
-    Unary,
+    Scope,
+    Statement,
+    Variable,
+    Whole,
 )
+from mlpengine.backends.scalar.text import Constants, Definition, Function
+from mlpengine.backends.values import UnsupportedError
+from mlpengine.formula import BINDS, FUNCTIONS, Expr
 from mlpengine.formula.numpy_functions import TAIL_DOUBLE
 
-JS_FUNCTIONS = {
-    "is_finite": "Number.isFinite({})",
-    "is_nan": "Number.isNaN({})",
-    "v_not": "!({})",
-    "vmax": "$max({}, {})",
-    "vmin": "$min({}, {})",
-    "v_maximum": "$max({}, {})",
-    "v_minimum": "$min({}, {})",
-    "v_sign": "Math.sign({})",
-    "v_abs": "Math.abs({})",
-    "v_sigmoid": "$sigmoid({})",
-    "v_softplus": "$softplus({})",
-    "v_log1p_exp_of_minus_abs": "Math.log1p(Math.exp(-Math.abs({})))",
-    "v_normal_cdf": "$normal_cdf({})",
-    "v_expm1_below_0": "Math.expm1({})",
-    **{f"v_{name}": f"Math.{name}({{}})" for name in ("sqrt", "exp", "expm1", "log", "log1p")},
-    **{f"v_{name}": f"Math.{name}({{}})" for name in ("log2", "sin", "cos", "tanh")},
-    "v_pow": "Math.pow({}, {})",
-    "floor": "Math.floor({})",
-}
-"""The functions of every target; numbers that they return are rounded where they are used."""
-
-EXACT = {"vmax", "vmin", "v_maximum", "v_minimum", "v_sign", "v_abs", "floor"}
-"""Those whose values need no rounding."""
-
-HELPERS = {
-    "$max": "(a, b) => (a > b || a !== a ? a : b)",
-    "$min": "(a, b) => (a < b || a !== a ? a : b)",
-    "$sigmoid": "(x) => 1 / (1 + Math.exp(-x))",
-    "$softplus": "(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
-    "$normal_cdf": f"""\
+MATH = {
+    **{f"v_{name}": f"Math.{name}" for name in ("abs", "cos", "exp", "expm1", "log", "log1p")},
+    **{f"v_{name}": f"Math.{name}" for name in ("log2", "pow", "sign", "sin", "sqrt", "tanh")},
+    "v_expm1_below_0": "(x) => R(Math.expm1(x))",
+    "v_floor": "Math.floor",
+    "v_log1p_exp_of_minus_abs": "(x) => Math.log1p(Math.exp(-Math.abs(x)))",
+    "v_normal_cdf": f"""\
 (x) => {{
   const z = Math.min(Math.abs(x), 39), u = 1 - 8 / (z + 4);
   const factors = [{", ".join(map(repr, TAIL_DOUBLE))}];
   const tail = factors.reduce((sum, factor) => sum * u + factor) * Math.exp(-0.5 * z * z);
   return x < 0 ? tail : 1 - tail;
 }}""",
+    "v_not": "(c) => !c",
+    "v_sigmoid": "(x) => 1 / (1 + Math.exp(-x))",
+    "v_softplus": "(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
+    "v_maximum": "(a, b) => (a > b || a !== a ? a : b)",
+    "v_minimum": "(a, b) => (a < b || a !== a ? a : b)",
+    "vmax": "(a, b) => (a > b || a !== a ? a : b)",
+    "vmin": "(a, b) => (a < b || a !== a ? a : b)",
+    "vselect": "(c, a, b) => (c ? a : b)",
 }
-"""What functions call."""
+"""The functions of `mlpengine.formula.SCALARS`; what they return is rounded where it is used."""
 
-RESERVED = {
-    *("arguments", "await", "break", "case", "catch", "class", "const", "continue", "debugger"),
-    *("default", "delete", "do", "else", "enum", "eval", "export", "extends", "false", "finally"),
-    *("for", "function", "if", "implements", "import", "in", "instanceof", "interface", "let"),
-    *("new", "null", "package", "private", "protected", "public", "return", "static", "super"),
-    *("switch", "this", "throw", "true", "try", "typeof", "var", "void", "while", "with", "yield"),
+TEMPLATES = {
+    "element": "$memory[{} + {}]",
+    "whole": "{}",
+    "is_nan": "Number.isNaN({})",
+    "not_finite": "!Number.isFinite({})",
+    "floor": "v_floor({})",
 }
-"""Names of C that no variable of a module may have."""
+"""What formulas of scalars may have besides."""
+
+EXACT = {*TEMPLATES, "maximum", "minimum", "clip", "sign", "abs", "neg", "where"}
+"""Functions whose numbers need no rounding."""
 
 DECODER = """\
 const $fill = (place, Numbers, text) => {
@@ -113,191 +93,105 @@ class JavaScript:
         self.size += length
         return self.size - length
 
-    def add(self, definitions: Iterable[ConstantArray | FunctionDefinition]) -> None:
+    def add(self, definitions: Iterable[Definition]) -> None:
         """Print definitions below those that there are."""
         for one in definitions:
             self._lines += (
-                self._constants(one) if isinstance(one, ConstantArray) else self._function(one)
+                self._constants(one) if isinstance(one, Constants) else self._function(one)
             )
 
     def text(self) -> str:
         """Return everything, with the memory and the functions that it needs."""
         body = "\n".join(self._lines)
         head = [f"const $memory = new Float{32 if self.single else 64}Array({self.size});"]
-        head += ["const $f = Math.fround;"] * self.single
-        head += [
-            f"const {name} = {value};" for name, value in HELPERS.items() if f"{name}(" in body
-        ]
+        head.append(f"const R = {'Math.fround' if self.single else '(x) => x'};")
+        head += [f"const {name} = {value};" for name, value in MATH.items() if f"{name}(" in body]
         return "\n".join([*head, DECODER * ("$fill(" in body) + body, ""])
 
-    # ------------------------------------------------ definitions
-    def _constants(self, one: ConstantArray) -> list[str]:
-        if one.kind == "int":
-            return [f"const {_name(one.name)} = [{_listed(one.values.tolist())}];"]
-        place = self.reserve(len(one.values))
+    def _constants(self, one: Constants) -> list[str]:
+        if one.kind != "real":
+            return [f"const {one.name} = {one.values.tolist()};"]
+        place, wide = self.reserve(len(one.values)), one.values.astype("<f8")
         with np.errstate(over="ignore"):
-            narrow = one.values.astype("<f4")
-        wide = not self.single and bool((narrow != one.values).any())
-        if len(one.values) <= MAX_WRITTEN:
-            filled = (
-                f"$memory.set([{_listed((one.values if wide else narrow).tolist())}], {place});"
-            )
+            narrow = wide.astype("<f4")
+        values = narrow if self.single or (narrow == wide).all() else wide
+        if len(values) <= MAX_WRITTEN:
+            listed = ", ".join(map(_number, values.tolist()))
+            filled = f"$memory.set([{listed}], {place});"
         else:
-            kind, values = (
-                ("Float64Array", one.values.astype("<f8")) if wide else ("Float32Array", narrow)
-            )
+            kind = f"Float{8 * values.itemsize}Array"
             filled = f'$fill({place}, {kind}, "{b64encode(values.tobytes()).decode()}");'
-        return [f"const {_name(one.name)} = {place};", filled]
+        return [f"const {one.name} = {place};", filled]
 
-    def _function(self, one: FunctionDefinition) -> list[str]:
+    def _function(self, one: Function) -> list[str]:
         about = [f"/* {one.about.partition('.  ')[0]} */"] * bool(one.about)
-        parameters = ", ".join(_name(parameter.name) for parameter in one.parameters)
-        return [
-            "",
-            *about,
-            f"function {_name(one.name)}({parameters}) {{",
-            *self._body(one.body),
-            "}",
-        ]
+        head = f"function {one.name}({', '.join(one.parameters)}) {{"
+        return ["", *about, head, *self._body(one.body), "}"]
 
     # ------------------------------------------------ statements
-    def _body(self, statement: TypedStatement) -> list[str]:
-        """Return the indented lines of what stands between braces."""
-        inner = statement.statements if isinstance(statement, Braces) else (statement,)
-        return [f"  {line}" for one in inner for line in self._statement(one)]
+    def _body(self, statements: Iterable[Statement]) -> Iterator[str]:
+        for one in statements:
+            yield from (f"  {line}" for line in self._statement(one))
 
-    def _statement(self, one: TypedStatement) -> Iterator[str]:
+    def _statement(self, one: Statement) -> Iterator[str]:
         match one:
-            case Braces():
-                yield from ("{", *self._body(one), "}")
-            case Declare():
-                yield f"{'let' if one.length is None else 'const'} {self._declared(one)};"
-                if one.length is not None and one.value is not None:
-                    yield f"$memory.fill(0, {_name(one.name)}, {_name(one.name)} + {one.length});"
-            case Branch():
-                yield f"if ({self._value(one.condition)}) {{"
-                yield from self._body(one.body)
-                if isinstance(one.otherwise, Branch):
-                    first, *others = self._statement(one.otherwise)
-                    yield from (f"}} else {first}", *others)
-                    return
-                if one.otherwise is not None:
-                    yield "} else {"
-                    yield from self._body(one.otherwise)
-                yield "}"
-            case For():
-                declared = [self._declared(s) for s in one.start if isinstance(s, Declare)]
-                start = f"let {', '.join(declared)}" if declared else ""
-                start = start or ", ".join(self._value(s) for s in one.start)  # type: ignore[arg-type]
-                steps = ", ".join(map(self._value, one.steps))
-                yield f"for ({start}; {self._value(one.condition)}; {steps}) {{"
-                yield from self._body(one.body)
-                yield "}"
-            case Return():
-                yield "return;" if one.value is None else f"return {self._value(one.value)};"
+            case str():
+                yield one
+            case Let(name, value):
+                yield f"const {name} = {self._value(value)};"
+            case Variable(name, value):
+                yield f"let {name} = {self._value(value)};"
+            case Whole(name, text):
+                yield f"let {name} = {text};"
+            case Memory(name, length, zeros):
+                yield f"const {name} = {self.reserve(length)};"
+                if zeros:
+                    yield f"$memory.fill(0, {name}, {name} + {length});"
+            case Assign(target, value, sign):
+                place = self._value(target)
+                if sign:
+                    value = Expr({"+": "add", "-": "sub", "/": "div"}[sign], (target, value))
+                yield f"{place} = {self._value(value)};"
+            case Return(value):
+                yield f"return {self._value(value)};"
+            case ForLoop(i, start, stop, body, step):
+                grow = f"{i}++" if step == 1 else f"{i} += {step}"
+                yield f"for (let {i} = {start}; {i} < {stop}; {grow}) {{"
+                yield from (*self._body(body), "}")
+            case Scope(body):
+                yield from ("{", *self._body(body), "}")
+            case If(condition, body, otherwise):
+                shown = condition if isinstance(condition, str) else self._value(condition)
+                yield from (f"if ({shown}) {{", *self._body(body))
+                yield from ("} else {", *self._body(otherwise), "}") if otherwise else ("}",)
             case _:
-                yield f"{self._value(one)};"
+                raise UnsupportedError(f"the statement {one!r} in JavaScript")
 
-    def _declared(self, one: Declare) -> str:
-        if one.length is not None:
-            return f"{_name(one.name)} = {self.reserve(one.length)}"
-        if one.value is None:
-            return _name(one.name)
-        value = self._number(one.value) if one.kind == "real" else self._value(one.value)
-        return f"{_name(one.name)} = {value}"
+    # ------------------------------------------------ formulas
+    def _value(self, node: Expr) -> str:
+        """Return a formula as one expression."""
+        if node.number is not None:
+            return _number(float(np.float32(node.number)) if self.single else node.number)
+        if not node.args:
+            return str(node.leaf)
+        args = [self._value(a) for a in node.args]
+        template = TEMPLATES.get(node.name)
+        if template is None and node.name not in FUNCTIONS:
+            return f"{node.name}({', '.join(args)})"
+        if own := BINDS.get(node.name):
+            args = [
+                text if BINDS.get(a.name, 9) >= own + k or self._rounds(a) else f"({text})"
+                for k, (a, text) in enumerate(zip(node.args, args, strict=True))
+            ]
+        text = (template or FUNCTIONS[node.name].c).format(*args)
+        return f"R({text})" if self._rounds(node) else text
 
-    # ------------------------------------------------ expressions
-    def _value(self, one: TypedExpression, binds: float = 0) -> str:
-        """Return an expression, in parentheses if it binds less."""
-        text, own = self._bound(one)
-        return f"({text})" if own < binds else text
-
-    def _number(self, one: TypedExpression, binds: float = 0) -> str:
-        """Return an expression as a number of type ``real``."""
-        if one.kind != "int" or isinstance(one, NumberLiteral):
-            return self._value(one, binds)
-        return self._rounded(f"+{self._value(one, _UNARY)}")
-
-    def _rounded(self, text: str) -> str:
-        return f"$f({text})" if self.single else text
-
-    def _bound(self, one: TypedExpression) -> tuple[str, float]:
-        """Return an expression, and how tightly its outermost operator binds."""
-        match one:
-            case Name():
-                return _name(one.name), _PRIMARY
-            case NumberLiteral():
-                value = float(np.float32(one.value)) if self.single else one.value
-                return _number_text(value), _PRIMARY
-            case Conversion(kind="real"):
-                return self._number(one.x, _UNARY), _UNARY
-            case Conversion():
-                text = self._value(one.x)
-                return (f"Math.trunc({text})" if one.x.kind == "real" else text), 0
-            case Unary():
-                return f"{one.sign}{self._value(one.x, _PRIMARY)}", _UNARY
-            case Binary():
-                return self._binary(one)
-            case Choice():
-                branch = self._number if one.kind == "real" else self._value
-                condition = self._value(one.condition, 1)
-                return f"{condition} ? {branch(one.a, 0.5)} : {branch(one.b, 0.5)}", 0.5
-            case Element(kind="real"):
-                place = Binary("vector", "+", one.vector, one.index)
-                is_first = one.index == NumberLiteral("int", 0)
-                return f"$memory[{self._value(one.vector if is_first else place)}]", _PRIMARY
-            case Element():
-                return f"{self._value(one.vector, _PRIMARY)}[{self._value(one.index)}]", _PRIMARY
-            case Step():
-                return f"{_name(one.name.name)}{one.sign}", _UNARY
-            case Assign():
-                return self._assigned(one), 0
-            case Invocation():
-                return self._called(one), _PRIMARY
-
-    def _binary(self, one: Binary) -> tuple[str, float]:
-        binds = BINDS[one.sign]
-        is_real = one.kind == "real"
-        operand = self._number if is_real else self._value
-        a, b = operand(one.a, binds), operand(one.b, binds + 1)
-        text = f"{a} {one.sign} {b}"
-        if is_real and self.single:
-            return f"$f({text})", _PRIMARY
-        if one.sign == "/" and not is_real:
-            return f"Math.trunc({text})", _PRIMARY
-        return text, binds
-
-    def _assigned(self, one: Assign) -> str:
-        target = self._value(one.target)
-        if one.kind != "real":
-            return f"{target} {one.sign}= {self._value(one.value)}"
-        if not one.sign:
-            return f"{target} = {self._number(one.value)}"
-        binds = BINDS[one.sign]
-        value = f"{target} {one.sign} {self._number(one.value, binds + 1)}"
-        return f"{target} = {self._rounded(value)}"
-
-    def _called(self, one: Invocation) -> str:
-        args: Sequence[str] = [self._value(arg) for arg in one.args]
-        if one.name not in JS_FUNCTIONS:
-            return f"{_name(one.name)}({', '.join(args)})"
-        text = JS_FUNCTIONS[one.name].format(*args)
-        return text if one.kind == "int" or one.name in EXACT else self._rounded(text)
+    def _rounds(self, node: Expr) -> bool:
+        """Return whether the value of a function must be rounded to float32."""
+        return self.single and not (node.name in EXACT or node.is_mask)
 
 
-_UNARY, _PRIMARY = 10, 11
-"""How tightly a sign before an operand, and an operand, bind; operators: `BINDS`."""
-
-
-def _name(name: str) -> str:
-    return f"${name}" if name in RESERVED else name
-
-
-def _listed(values: Iterable[float]) -> str:
-    return ", ".join(map(_number_text, values))
-
-
-def _number_text(value: float) -> str:
+def _number(value: float) -> str:
     if isnan(value):
         return "NaN"
     if isinf(value):

@@ -1,4 +1,4 @@
-"""Training steps and predictions in scalar C, from the kernels of the compiled backend."""
+"""Training steps and predictions on scalars, from the kernels of the compiled backend."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,11 +22,11 @@ def write_step(
     batched: bool = False,
     memory: str = "scratch",
 ) -> ScalarWriter:
-    """Lower instructions, place their values and print the statements.
+    """Lower instructions, place their values and return the statements.
 
     `inputs` are arrays that are given, placed before everything else, and `outputs` those that are
     read after it; for the other arguments see `ScalarWriter`.
-    Raises: UnsupportedError where something has no C.
+    Raises: UnsupportedError where something has no form on scalars.
     """
     kernels, values = lower(instructions, 1, {})
     ends = {address_of(array) for array in outputs}

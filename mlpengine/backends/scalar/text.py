@@ -1,11 +1,15 @@
-"""Pieces of C text: identifiers, comments, arrays of constants, and functions that are shared."""
+"""Definitions of an exported file, constants and functions, and their text in C."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from mlpengine.backends.compiled.printing import SCALAR_C, print_statements
+from mlpengine.backends.compiled.statements import Statement
+from mlpengine.core.spec import Array
 from mlpengine.formula import c_number
 
 TEXT_WIDTH = 96
@@ -21,12 +25,78 @@ IN_FLASH = """\
 """
 """The qualifier of constants that are read by their names, not through pointers to RAM."""
 
+ParameterKind = Literal["reads", "writes", "number", "count"]
 
-def identifier(text: str, *, upper: bool = False) -> str:
-    """Return a C identifier made from `text`; other characters than ASCII letters become ``_``."""
-    name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
-    name = name if name[0].isalpha() else f"n{name}"
-    return name.upper() if upper else name
+PARAMETER_TYPES: Mapping[ParameterKind, str] = {
+    "reads": "const real *",
+    "writes": "real *",
+    "number": "real ",
+    "count": "size_t ",
+}
+"""The C type of a parameter: vectors that are read and written, a number, a whole number."""
+
+
+class Constants(NamedTuple):
+    """An array of constants: numbers, or whole numbers of a C type.
+
+    Those `by_name` are not passed to functions, which take pointers to RAM.
+    """
+
+    name: str
+    values: Array
+    kind: str = "real"
+    by_name: bool = False
+
+    @property
+    def c(self) -> str:
+        """The definition in C; numbers that fit a float need no cast."""
+        numbers = self.values.tolist()
+        if self.kind == "real":
+            wide = self.values.astype(np.float64)
+            with np.errstate(over="ignore"):
+                short = np.isfinite(wide) & (wide == wide.astype(np.float32))
+            pairs = zip(wide.tolist(), short.tolist(), strict=True)
+            items = [repr(v) if exact else real_constant(v) for v, exact in pairs]
+        else:
+            items = [*map(str, numbers)]
+        flash = "IN_FLASH " * self.by_name
+        return array(f"{flash}{self.kind}", self.name, items)
+
+
+class Function(NamedTuple):
+    """A function of a file; `about` is its comment, and `result` the C type of what it returns."""
+
+    name: str
+    parameters: Mapping[str, ParameterKind]
+    body: Sequence[Statement]
+    about: str = ""
+    result: Literal["void", "real", "int"] = "void"
+    static: bool = True
+
+    @property
+    def c(self) -> str:
+        """The definition in C."""
+        about = f"/* {self.about} */\n" * bool(self.about)
+        head = "static " * self.static + f"{self.result} {self.name}({self.c_parameters})"
+        return f"{about}{head}\n{{\n{c_text(self.body)}}}\n\n"
+
+    @property
+    def c_parameters(self) -> str:
+        """The parameters in C."""
+        return ", ".join(f"{PARAMETER_TYPES[k]}{name}" for name, k in self.parameters.items())
+
+
+Definition = Constants | Function
+
+
+def c_text(statements: Iterable[Statement], indent: str = "  ") -> str:
+    """Return statements as lines of C."""
+    return "".join(f"{line}\n" for line in print_statements(statements, SCALAR_C, indent))
+
+
+def c_definitions(definitions: Iterable[Definition]) -> str:
+    """Return definitions as C."""
+    return "".join(one.c for one in definitions)
 
 
 @dataclass(eq=False)
@@ -42,6 +112,40 @@ class Names:
             chosen, number = f"{name}_{number}", number + 1
         self.taken.add(chosen)
         return chosen
+
+
+@dataclass(eq=False)
+class Functions:
+    """Definitions of a file that several parts share; functions of equal bodies are one."""
+
+    names: Names = field(default_factory=Names)
+    definitions: list[Definition] = field(default_factory=list)
+    _known: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        parameters: Mapping[str, ParameterKind],
+        body: Sequence[Statement],
+        *,
+        about: str,
+        result: Literal["void", "real", "int"] = "void",
+    ) -> str:
+        """Return the name of the function with this body; `about` is its comment."""
+        made = Function(name, parameters, body, about, result)
+        key = (name, made.c_parameters, c_text(body))
+        if key not in self._known:
+            self._known[key] = self.names.add(name)
+            self.definitions.append(made._replace(name=self._known[key]))
+        return self._known[key]
+
+
+# ---------------------------------------------------------------- pieces of C
+def identifier(text: str, *, upper: bool = False) -> str:
+    """Return a C identifier made from `text`; other characters than ASCII letters become ``_``."""
+    name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_") or "x"
+    name = name if name[0].isalpha() else f"n{name}"
+    return name.upper() if upper else name
 
 
 def comment_text(text: str) -> str:
@@ -62,15 +166,6 @@ def array(kind: str, name: str, items: Iterable[str]) -> str:
     return f"static const {kind} {name}[{len(shown)}] = {{\n{rows}\n}};\n"
 
 
-def constants(name: str, values: Iterable[float], kind: str = "real") -> str:
-    """Return the definition of a constant array of numbers; those that fit a float need no cast."""
-    numbers = np.fromiter(values, np.float64)
-    with np.errstate(over="ignore"):
-        exact = np.isfinite(numbers) & (numbers == numbers.astype(np.float32))
-    pairs = zip(numbers.tolist(), exact.tolist(), strict=True)
-    return array(kind, name, (repr(v) if short else real_constant(v) for v, short in pairs))
-
-
 def _filled(items: Sequence[str]) -> Iterator[str]:
     line = ""
     for item in items:
@@ -79,28 +174,3 @@ def _filled(items: Sequence[str]) -> Iterator[str]:
             line = ""
         line += f" {item}," if line else f"{item},"
     yield line
-
-
-def indented(lines: Iterable[str], by: str = "  ") -> str:
-    """Return the lines as text."""
-    return "".join(f"{by}{line}\n" for line in lines)
-
-
-@dataclass(eq=False)
-class Functions:
-    """Functions of a file; equal bodies are one function."""
-
-    names: Names = field(default_factory=Names)
-    text: str = ""
-    _known: dict[tuple[str, str, str], str] = field(default_factory=dict)
-
-    def add(
-        self, name: str, parameters: str, body: str, *, about: str, result: str = "void"
-    ) -> str:
-        """Return the name of the function with this body; `about` is its comment."""
-        key = (name, parameters, body)
-        if key not in self._known:
-            chosen = self._known[key] = self.names.add(name)
-            head = f"static {result} {chosen}({parameters})"
-            self.text += f"/* {about} */\n{head}\n{{\n{body}}}\n\n"
-        return self._known[key]

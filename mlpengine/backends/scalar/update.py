@@ -1,15 +1,14 @@
-"""The update of an optimizer in C, from its formulas, with numbers of a step that stay accurate."""
+"""The update of an optimizer on scalars, whose numbers of a step stay accurate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlpengine.backends.scalar.functions import REAL
-from mlpengine.backends.scalar.text import indented, real_constant
+from mlpengine.backends.compiled.statements import Assign, ForLoop, Let, Statement, element, lets
+from mlpengine.backends.scalar.text import c_text, real_constant
 from mlpengine.backends.update import Update
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.formula import (
     Expr,
-    c_statements,
     exp,
     expm1,
     log,
@@ -59,12 +58,11 @@ class UpdateCode:
         decay = ", real keep" if self.decays else ""
         return "".join(f", real {name}" for name in self._numbers) + decay
 
-    def arguments(self, *, decayed: bool) -> str:
-        """Return the arguments for `parameters`."""
-        decay = (", keep" if decayed else ", 1") if self.decays else ""
-        return "".join(f", {name}" for name in self._numbers) + decay
+    def arguments(self, keep: str = "keep") -> str:
+        """Return the arguments for `parameters`; `keep` is the factor of a decay, or 1."""
+        return "".join(f", {name}" for name in self._numbers) + f", {keep}" * self.decays
 
-    def statements(self) -> list[str]:
+    def statements(self) -> list[Statement]:
         """Return what computes the numbers of a step, once, from the learning rate."""
         given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
         given |= {variable(n): f"state->carried_{n}" for n in self.update.carried}
@@ -72,35 +70,32 @@ class UpdateCode:
         known = {variable(name): number(value) for name, value in self.update.hyper.items()}
         outputs = {n: accurate(f, known) for n, f in self.update.numbers.items() if n in wanted}
         renamed = {(f"new_{n}" if n in self.update.carried else n): f for n, f in outputs.items()}
-        lines = c_statements(renamed, given, REAL, "real", "n") if renamed else []
+        lines: list[Statement] = [*lets(renamed, given, "n")]
         if self.decays:
-            lines.append(
-                f"const real keep = 1 - state->lr * {real_constant(self.update.weight_decay)};"
-            )
+            lines.append(Let("keep", 1 - variable("state->lr") * self.update.weight_decay))
         return lines + [f"state->carried_{n} = new_{n};" for n in self.update.carried]
 
     def function(self) -> str:
-        """Return ``update(state, at, n, v, factor, ...)`` for gradients v[i] * factor."""
+        """Return ``update(state, at, n, v, factor, ...)`` for gradients v[i] * factor, in C."""
         names = {variable(n): n for n in self._numbers}
         names |= {variable(n): f"old_{n}" for n in ("p", "g", *self.update.moments)}
         names |= {variable(n): real_constant(value) for n, value in self.update.hyper.items()}
         read = set(variables(*self.update.outputs.values()))
         outputs = {f"new_{name}": output for name, output in self.update.outputs.items()}
-        places = {"p": "state->params", **{n: f"state->moment_{n}" for n in self.update.moments}}
-        keep = " * keep" if self.decays else ""
-        lines = [
-            f"const real old_p = state->params[i]{keep};",
-            *(f"const real old_{n} = {at}[i];" for n, at in places.items() if n in read - {"p"}),
+        places = {n: element(f"state->moment_{n}", "i") for n in self.update.moments}
+        at = element("state->params", "i")
+        body: list[Statement] = [
+            Let("old_p", at * variable("keep") if self.decays else at),
+            *(Let(f"old_{n}", place) for n, place in places.items() if n in read),
             "const real old_g = *v++ * factor;",
-            *c_statements(outputs, names, REAL, "real", "u"),
-            *(f"{places[name]}[i] = new_{name};" for name in self.update.outputs),
+            *lets(outputs, names, "u"),
+            *(Assign({"p": at, **places}[n], variable(f"new_{n}")) for n in self.update.outputs),
         ]
-        body = indented(lines, "    ")
         return (
             "/* A step of the optimizer for n parameters, with gradients v[i] factor. */\n"
             f"static void update({self.name} *state, size_t at, size_t n, const real *v, "
-            f"real factor{self.parameters})\n{{\n"
-            f"  for (size_t i = at; i < at + n; i++) {{\n{body}  }}\n}}\n\n"
+            f"real factor{self.parameters})\n"
+            f"{{\n{c_text([ForLoop('i', 'at', 'at + n', body)])}}}\n\n"
         )
 
 

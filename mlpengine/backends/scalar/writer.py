@@ -1,8 +1,9 @@
-"""The statements of a training step in scalar C, and the place of every value."""
+"""The statements of a training step on scalars, and the place of every value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlpengine.backends.compiled.statements import Statement
 from mlpengine.backends.scalar.text import Functions
 from mlpengine.backends.values import MatrixValue
 from mlpengine.core.buffers import address_of
@@ -20,13 +21,13 @@ class ScalarWriter:
     Attributes:
         batched: whether functions take a number of rows, as those of several rows do.
         functions: to which the functions of the statements are added.
-        fixed: C expressions of arrays that are not placed, by address: parameters and, with several
+        fixed: the text of arrays that are not placed, by address: parameters and, with several
             rows, their gradients.
         memory: the name of the array of the others.
         storages: their places in it.
-        statements: the C of the step; ``value`` becomes the loss.
+        statements: of the step; ``value`` becomes the loss.
         size: numbers in that array.
-        factors: by the address of a weight's gradient, the expressions of dy and x.
+        factors: by the address of a weight's gradient, the text of dy and x.
     """
 
     batch: int
@@ -35,16 +36,16 @@ class ScalarWriter:
     fixed: Mapping[int, str]
     memory: str
     storages: dict[MatrixValue, Storage] = field(default_factory=dict)
-    statements: list[str] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
     size: int = 0
     factors: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def place_of(self, array: Array) -> str:
-        """Return the C expression of an array that is given."""
+        """Return the text of an array that is given."""
         return next(self.places(v) for v in self.storages if v.address == address_of(array))
 
     def places(self, *values: MatrixValue) -> str:
-        """Return the C expressions of values, as arguments."""
+        """Return the text of values, as arguments."""
         return ", ".join(map(self._place, values))
 
     def _place(self, value: MatrixValue) -> str:

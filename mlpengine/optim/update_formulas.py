@@ -1,10 +1,10 @@
-"""An optimizer's two methods as formulas, and the plan of its NumPy calls."""
+"""The two methods of an optimizer as formulas, from which every backend derives its update."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from mlpengine.core.errors import UsageError
-from mlpengine.formula import Expr, Plan, constant, plan, variable, variables
+from mlpengine.formula import Expr, constant, variable
 from mlpengine.ops.op import parameters_of
 
 
@@ -16,21 +16,10 @@ class HasFormulas(Protocol):
 
 
 class UpdateFormulas(NamedTuple):
-    """Everything that is derived from the formulas of an optimizer.
+    """The formulas of an optimizer, as the fields of `Update` with these names."""
 
-    Attributes:
-        numbers: of a step, by name, from ``lr``, ``t``, hyper-parameters and carried numbers.
-        outputs: new moments and parameters by name, in the order of computation.
-        constants: names of the hyper-parameters and numbers that they read.
-        given: names of the plan's inputs, except the vectors that it overwrites.
-        plan: of the NumPy calls.
-    """
-
-    numbers: Mapping[str, Expr]
-    outputs: Mapping[str, Expr]
-    constants: tuple[str, ...]
-    given: tuple[str, ...]
-    plan: Plan
+    numbers: dict[str, Expr]
+    outputs: dict[str, Expr]
 
     @staticmethod
     def of(
@@ -60,20 +49,7 @@ class UpdateFormulas(NamedTuple):
                 f"{where}: update must read and return names that are known, each once "
                 f"(unknown {wrong}, known {known})"
             )
-        read = [n for n in variables(*outputs.values()) if n not in outputs]
-        # The plan computes outputs last to first.
-        outputs_of_plan = dict(reversed(outputs.items()))
-        return UpdateFormulas(
-            numbers,
-            outputs_of_plan,
-            tuple(n for n in read if n not in vectors),
-            tuple(read),
-            plan(
-                [*outputs_of_plan.values()],
-                [variable(name) for name in read],
-                overwritten=[variable(name) for name in outputs_of_plan],
-            ),
-        )
+        return UpdateFormulas(numbers, dict(reversed(outputs.items())))
 
 
 def _formula(value: Any) -> Expr:

@@ -1,0 +1,125 @@
+"""The update of a vector of parameters as bound NumPy calls, derived from an `Update`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+
+from mlpengine.backends.update import ParameterRange, Update
+from mlpengine.core.spec import Array, Call, Calls, call
+from mlpengine.formula import plan, variable, variables
+from mlpengine.optim._denormals import flush_signed, flush_square
+
+ROUND_BYTES = 192 * 1024
+"""Bytes of each vector that one round of calls works on.
+
+Adam uses five vectors, a call two or three of them: a block fits into a second-level cache of half
+a megabyte or more, and the fixed cost of a call is small beside its arithmetic.
+"""
+
+
+class NumpyUpdate:
+    """The calls of an update, and the 0-d constants that they read.
+
+    Attributes:
+        blocks: slices of the parameters that are updated in turn, each with its factor of the
+            learning rate.
+        cells: for each factor, the constants of a step's numbers by name, set before its calls.
+        keeps: for each pair of factors, of learning rate and weight decay, the constant by which
+            weights are multiplied.
+        flushes: the calls that flush moments, and weights that only decay.
+    """
+
+    def __init__(self, update: Update) -> None:
+        self._update, self._dtype = update, update.params.dtype
+        read = [n for n in variables(*update.outputs.values()) if n not in update.outputs]
+        self._given = read
+        self._plan = plan(
+            [*update.outputs.values()],
+            [variable(name) for name in read],
+            overwritten=[variable(name) for name in update.outputs],
+        )
+        constants = [n for n in read if n not in ("g", *update.moments)]
+        self._constants = {
+            run.lr: {name: self._constant(update.hyper.get(name, 0.0)) for name in constants}
+            for run in update.ranges
+        }
+        self.cells = [
+            (factor, [(name, of_factor[name]) for name in update.numbers if name in of_factor])
+            for factor, of_factor in self._constants.items()
+        ]
+        self.keeps = {
+            (run.lr, run.weight_decay): self._constant(1.0)
+            for run in update.ranges
+            if run.weight_decay
+        }
+        self.blocks = [*_blocks(update.params, update.ranges)]
+        length = max((block.stop - block.start for block, _ in self.blocks), default=0)
+        self._work = [np.empty(length, self._dtype) for _ in range(max(1, self._plan.floats))]
+        self._masks = [np.empty(length, np.bool_) for _ in range(max(1, self._plan.masks))]
+        self.flushes = [*self._flush_calls()]
+
+    def calls(self, grads: Array) -> list[Call]:
+        """Return the calls of one step, which read the constants."""
+        calls: list[Call] = []
+        for block, lr in self.blocks:
+            calls += self._decay(block)
+            calls += self._step(block, grads[block], self._constants[lr])
+        return calls
+
+    def _constant(self, value: float) -> Array:
+        """Return a 0-d operand: a call with it takes half the time of one with a Python float."""
+        return np.array(value, self._dtype)
+
+    def _decay(self, block: slice) -> Calls:
+        """Yield the calls that decay the weights in `block`."""
+        for run in self._update.ranges:
+            part = self._update.params[max(run.start, block.start) : min(run.stop, block.stop)]
+            if part.size and run.weight_decay:
+                yield call(np.multiply, part, self.keeps[run.lr, run.weight_decay], part)
+
+    def _step(self, block: slice, grads: Array, constants: Mapping[str, Array]) -> Calls:
+        """Yield the calls that update one block."""
+        size, update = block.stop - block.start, self._update
+        vectors = {name: moment[block] for name, moment in update.moments.items()}
+        vectors |= {"p": update.params[block], "g": grads}
+        yield from self._plan.calls(
+            [{**vectors, **constants}[name] for name in self._given],
+            [vectors[name] for name in update.outputs],
+            [work[:size] for work in self._work],
+            [mask[:size] for mask in self._masks],
+        )
+
+    def _flush_calls(self) -> Calls:
+        update = self._update
+        signed = [moment for n, moment in update.moments.items() if n not in update.floors]
+        if self.keeps:
+            signed.append(update.params)
+        for block, _ in self.blocks:
+            size = block.stop - block.start
+            for vector in signed:
+                yield from flush_signed(vector[block], self._work[0][:size], self._masks[0][:size])
+            for name in update.floors:
+                yield flush_square(update.moments[name][block])
+
+
+def _blocks(flat: Array, ranges: Sequence[ParameterRange]) -> Iterator[tuple[slice, float]]:
+    """Yield slices of `flat`, each with its factor of the learning rate, that are updated in turn.
+
+    They are of equal length in each range of one factor, in whole cache lines.
+    """
+    joined: list[tuple[int, int, float]] = []
+    for run in ranges:
+        start = run.start
+        if joined and joined[-1][1:] == (start, run.lr):
+            start = joined.pop()[0]
+        joined.append((start, run.stop, run.lr))
+    line = 64 // flat.itemsize
+    for first, last, lr in joined:
+        size = last - first
+        if not size:
+            continue
+        length = line * ceil(size / ceil(size * flat.itemsize / ROUND_BYTES) / line)
+        for start, stop in pairwise([*range(first, last, length), last]):
+            yield slice(start, stop), lr
