@@ -4,11 +4,9 @@ from collections.abc import Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
 from typing import Any
 
-import numpy as np
-
 from mlpengine.core.buffers import unmasked, write_into
-from mlpengine.core.errors import DataError, ShapeError
-from mlpengine.core.spec import Array, Spec
+from mlpengine.core.errors import ShapeError
+from mlpengine.core.spec import Spec
 from mlpengine.core.wording import plural, quoted
 
 
@@ -46,11 +44,6 @@ class NamedRows:
         """Return the names."""
         return self.arrays.keys()
 
-    def gather(self, indices: Array, out: "NamedRows") -> None:
-        """Copy these rows into those of `out`, as `gather_rows` does."""
-        for name, array in self.arrays.items():
-            gather_rows(array, indices, out[name])
-
     def write(self, values: Any, where: str) -> None:
         """Copy arrays of the same names and shapes into these.
 
@@ -64,26 +57,6 @@ class NamedRows:
     def __repr__(self) -> str:
         listed = ", ".join(f"{name} {Spec.of(array)}" for name, array in self.arrays.items())
         return f"NamedRows({listed})"
-
-
-def gather_rows(rows: Any, indices: Array, out: Any) -> None:
-    """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
-
-    Rows that are no array, such as a stream, have a method ``gather(indices, out)``.
-    The indices must lie within the rows (they are clipped, not checked).
-
-    Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
-        NumPy would then copy far more than the batch, each time.
-    """
-    if not isinstance(rows, np.ndarray):
-        rows.gather(indices, out)
-        return
-    if not rows.flags.c_contiguous or rows.dtype != out.dtype:
-        raise DataError(
-            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed "
-            f"(strides {rows.strides} of {rows.dtype})"
-        )
-    rows.take(indices, 0, out, "clip")
 
 
 def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:

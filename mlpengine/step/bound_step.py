@@ -10,7 +10,8 @@ import numpy as np
 from mlpengine.backends.update import largest_factor
 from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
-from mlpengine.core.named import NamedRows, arrays_in, gather_rows, matched
+from mlpengine.core.named import NamedRows, arrays_in, matched
+from mlpengine.core.rows import gather_rows
 from mlpengine.core.spec import Array, Call
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch

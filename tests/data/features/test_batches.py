@@ -6,7 +6,7 @@ import pytest
 from traced import least_peak
 
 from mlpengine.core.errors import DataError
-from mlpengine.core.named import gather_rows
+from mlpengine.core.rows import gather_rows
 from mlpengine.data.features import Batches
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.named import gather_rows
+from mlpengine.core.rows import gather_rows
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 
