@@ -10,7 +10,7 @@ import click
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.core.errors import DataError
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.wording import plural, printable
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,

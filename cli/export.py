@@ -11,7 +11,7 @@ from mlpengine.config import load_config
 from mlpengine.config.tables import read_tables
 from mlpengine.core.errors import MlpEngineError, RunError, UsageError
 from mlpengine.core.files import is_run, keep_input, missing, not_a_run
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.wording import printable
 from mlpengine.data.tables import Table
 from mlpengine.export import FORMATS, Exported, Package, export, format_of

@@ -6,7 +6,7 @@ import numpy as np
 
 from mlpengine.config.build import LoadedData
 from mlpengine.core.fields import options_of
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models import baselines

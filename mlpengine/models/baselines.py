@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import metrics
 from mlpengine.models.task import Classification, Regression, Split, Task

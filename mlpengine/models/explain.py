@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table

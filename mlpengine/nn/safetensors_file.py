@@ -13,19 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError
 from mlpengine.core.files import checked_path, first_line, similar_file, write_atomically
 from mlpengine.core.spec import Array
 
 METADATA_KEY = "mlpengine"
-
-_UNREADABLE = (
-    *(SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError),
-    *(AttributeError, KeyError),  # safetensors, for dtypes that NumPy lacks
-)
 
 
 def digest(arrays: Mapping[str, Array], header: Mapping[str, Any]) -> str:
@@ -44,6 +37,8 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], header: Mapping
     The file appears whole or not at all.
     Raises: CheckpointError for arrays that are not contiguous; RunError naming file and cause.
     """
+    from safetensors.numpy import save
+
     path = checked_path(path, "save")
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     scattered = [name for name, array in contiguous.items() if not array.flags.c_contiguous]
@@ -60,6 +55,8 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
     Raises: CheckpointError if it is missing, damaged, or was not written by `write_tensors`.
     """
+    from safetensors import SafetensorError, safe_open
+
     path = checked_path(path, "load")
     if path.is_dir():
         text = f"of a run, mlpengine.load({str(path)!r}) returns the model"
@@ -72,7 +69,10 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = json.loads(text, parse_constant=_refuse_constant)
         same_text = json.dumps(metadata, sort_keys=True) == text  # 1e-5 and 1E-5 are one number
-    except _UNREADABLE as error:
+    except (
+        *(SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError),
+        *(AttributeError, KeyError),  # safetensors, for dtypes that NumPy lacks
+    ) as error:
         cause = first_line(path) or _of_pytorch(path) or error
         raise CheckpointError(f"{path}: must be a readable safetensors file ({cause})") from error
     header: Any = metadata.get("header") if isinstance(metadata, dict) else None

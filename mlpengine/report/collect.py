@@ -16,7 +16,7 @@ from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.core.errors import DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO

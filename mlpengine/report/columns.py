@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.config.build import LoadedData
 from mlpengine.core.errors import MlpEngineError
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.data.features import profile
 from mlpengine.data.features.checks import column_profile
 from mlpengine.data.features.unlike import KS_LIMIT

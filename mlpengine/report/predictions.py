@@ -7,7 +7,7 @@ import numpy as np
 
 from mlpengine.config.build import LoadedData
 from mlpengine.config.standing import Held
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import baselines
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix, precision, recall

@@ -9,9 +9,9 @@ import numpy as np
 from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, ShapeError, UsageError
 from mlpengine.core.named import NamedRows, arrays_in, matched
+from mlpengine.core.rows import gather_rows
 from mlpengine.core.spec import Array, Call
 from mlpengine.core.wording import plural
-from mlpengine.data.features import gather_rows
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss

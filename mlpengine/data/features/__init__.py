@@ -8,7 +8,7 @@
 ((1259, 64), 'classification', 10)
 """
 
-from mlpengine.data.features.batches import Batches, gather_rows
+from mlpengine.data.features.batches import Batches
 from mlpengine.data.features.checks import ColumnProfile, Profile, profile
 from mlpengine.data.features.column_kinds import kind_of, task_of
 from mlpengine.data.features.dataset import Dataset, Stream
@@ -37,7 +37,6 @@ __all__ = [
     "class_weights",
     "find_leaks",
     "fold_rows",
-    "gather_rows",
     "kind_of",
     "profile",
     "split_rows",

@@ -1,4 +1,4 @@
-"""The order of the rows in training, and gathering of rows without allocation."""
+"""The order of the rows in training."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import DataError
-from mlpengine.core.named import NamedRows
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.data.features.dataset import Stream
-from mlpengine.data.features.prepared import PreparedRows, Windows
+from mlpengine.data.features.prepared import Windows
 
 
 class Batches:
@@ -127,27 +125,3 @@ class Batches:
 def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
     """Return the number of batches in an epoch over so many rows."""
     return rows // batch_size if drop_last else -(-rows // batch_size)
-
-
-def gather_rows(rows: Array | Stream | PreparedRows | NamedRows, indices: Array, out: Any) -> None:
-    """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
-
-    The indices must lie within the rows (they are clipped, not checked).
-
-    Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
-        NumPy would then copy far more than the batch, each time.
-    """
-    if not isinstance(rows, np.ndarray):
-        if isinstance(rows, NamedRows):
-            for name, array in rows.arrays.items():
-                gather_rows(array, indices, out[name])
-        else:
-            rows.gather(indices, out)
-        return
-    if not rows.flags.c_contiguous or rows.dtype != out.dtype:
-        raise DataError(
-            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed (strides "
-            f"{rows.strides} "
-            f"of {rows.dtype})"
-        )
-    rows.take(indices, 0, out, "clip")

@@ -7,7 +7,7 @@ from typing import NotRequired, TypedDict
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.data.features.categories import Category
 from mlpengine.data.features.sources import LIMIT

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
 

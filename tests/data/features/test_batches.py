@@ -6,7 +6,8 @@ import pytest
 from traced import least_peak
 
 from mlpengine.core.errors import DataError
-from mlpengine.data.features import Batches, gather_rows
+from mlpengine.core.rows import gather_rows
+from mlpengine.data.features import Batches
 
 
 def drain(batches: Batches, count: int = 10**9) -> list[list[int]]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.data.features import Preprocessor, gather_rows
+from mlpengine.core.rows import gather_rows
+from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 
 NAN = float("nan")

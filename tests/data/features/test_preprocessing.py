@@ -7,7 +7,8 @@ from scipy.stats import f_oneway
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from mlpengine.core.errors import CheckpointError, DataError
-from mlpengine.data.features import Preprocessor, gather_rows, split_rows
+from mlpengine.core.rows import gather_rows
+from mlpengine.data.features import Preprocessor, split_rows
 from mlpengine.data.features.categories import coded, variance_ratio
 from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.tables import Column, Table, read_table

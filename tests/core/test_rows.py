@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlpengine.core.sampling import evenly_spaced
+from mlpengine.core.rows import evenly_spaced
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 299, 1_000_003])

@@ -1,0 +1,43 @@
+"""Rows of arrays: evenly spaced ones, and gathering without allocation."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.named import NamedRows
+from mlpengine.core.spec import Array
+
+
+class Gathered(Protocol):
+    """Rows that are computed, or read, when they are gathered."""
+
+    def gather(self, indices: Array, out: Any, /) -> None:
+        """Write the rows of these indices into `out`."""
+
+
+def evenly_spaced(rows: int, count: int) -> Array:
+    """Return the indices of up to `count` evenly spaced rows, the first and the last among them."""
+    return np.linspace(0, rows - 1, min(count, rows)).astype(np.int64)
+
+
+def gather_rows(rows: Array | Gathered | NamedRows, indices: Array, out: Any) -> None:
+    """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
+
+    The indices must lie within the rows (they are clipped, not checked).
+
+    Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
+        NumPy would then copy far more than the batch, each time.
+    """
+    if isinstance(rows, NamedRows):
+        for name, array in rows.arrays.items():
+            gather_rows(array, indices, out[name])
+    elif not isinstance(rows, np.ndarray):
+        rows.gather(indices, out)
+    elif not rows.flags.c_contiguous or rows.dtype != out.dtype:
+        raise DataError(
+            f"gather_rows: C-contiguous rows of dtype {out.dtype} are needed "
+            f"(strides {rows.strides} of {rows.dtype})"
+        )
+    else:
+        rows.take(indices, 0, out, "clip")
