@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import importing
 from mlpengine.core.files import write_atomically
 from mlpengine.core.spec import Array
 
@@ -28,7 +27,7 @@ def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
     """Write columns by name to a file of the format of its suffix.
 
     `numbers` is what a .npy file holds instead.
-    Raises: MissingExtraError for Parquet without the extra; RunError.
+    Raises: RunError.
     """
     match path.suffix:
         case ".npy":
@@ -138,9 +137,9 @@ def _is_number(text: str) -> bool:
 
 
 def _parquet(columns: Mapping[str, Any]) -> bytes:
-    with importing("writing Parquet", "data"):
-        import pyarrow
-        from pyarrow import parquet
+    import pyarrow  # slow, and few runs write Parquet
+    from pyarrow import parquet
+
     target = BytesIO()
     arrays = [_arrow_array(pyarrow, column) for column in columns.values()]
     parquet.write_table(pyarrow.Table.from_arrays(arrays, names=[*columns]), target)

@@ -114,6 +114,16 @@ class Loss(GradOp):
         """
 
     @property
+    def takes_logits(self) -> bool:
+        """Whether outputs are logits: it is a loss of classes or labels alone."""
+        return bool(self.tasks) and "regression" not in self.tasks
+
+    @property
+    def is_distance(self) -> bool:
+        """Whether it only depends on the distance of outputs from targets, as squares do."""
+        return False
+
+    @property
     def measured_options(self) -> dict[str, Any]:
         """The options that are part of what is measured, by name."""
         names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []

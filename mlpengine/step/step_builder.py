@@ -15,7 +15,7 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.batch_norm import parts_of
-from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.group import Group
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of, replay
@@ -237,7 +237,7 @@ class _StepParts:
         """Yield the instructions, and those with sums over all rows as what they consist of."""
         for instruction in self.instructions:
             parts = parts_of(instruction)
-            known = all(part.calls or not self._problem([part]) for part in parts)
+            known = all(part.calls or not self._problem(part) for part in parts)
             yield from parts if parts and known else [instruction]
 
     @property
@@ -302,21 +302,20 @@ class _StepParts:
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
-        group: list[InstructionLike] = []
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
+        group = self._group(kept)
         for instruction in instructions:
-            if not self._problem([*group, instruction], kept):
-                group.append(instruction)
+            if not group.add(instruction):
                 continue
-            if group:
-                yield group, ""
-            problem = self._problem([instruction], kept)
-            group = [] if problem else [instruction]
-            if problem:
+            if group.instructions:
+                yield group.instructions, ""
+            group = self._group(kept)
+            if problem := group.add(instruction):
                 yield [instruction], problem
-        if group:
-            yield group, ""
+                group = self._group(kept)
+        if group.instructions:
+            yield group.instructions, ""
 
     def _calls_of(self, loss: InstructionLike) -> Sequence[Call]:
         """Return the calls of one of the losses."""
@@ -339,23 +338,15 @@ class _StepParts:
         return {
             (id(instruction.op), address_of(array))
             for instruction in instructions
-            if instruction.kind == "backward" and instruction.op and self._problem([instruction])
+            if instruction.kind == "backward" and instruction.op and self._problem(instruction)
             for name, array in instruction.work.items()
             if name in instruction.op.signature.work["forward"]
         }
 
-    def _problem(
-        self, instructions: Sequence[InstructionLike], kept: Container[tuple[int, int]] = ()
-    ) -> str:
-        """Return why the instructions cannot be one program that writes `kept`, or ""."""
+    def _group(self, kept: Container[tuple[int, int]] = ()) -> Group:
         batch = Batch(self.scratch.batch_size, (), self.scratch.mlp.params.flat)
-        try:
-            values = lower(instructions, 1, {}, batch, self.scratch.mlp.dtype.itemsize).values
-        except UnsupportedError as reason:
-            return str(reason)
-        written = {value.address for value in values if value.final}
-        for each in instructions:
-            unwritten = {address_of(array) for array in each.work.values()} - written
-            if each.op and any((id(each.op), place) in kept for place in unwritten):
-                return f"{each.op.name}, whose gradient is NumPy's"
-        return ""
+        return Group(batch, self.scratch.mlp.dtype.itemsize, kept)
+
+    def _problem(self, instruction: InstructionLike) -> str:
+        """Return why an instruction cannot be a program, or ""."""
+        return self._group().add(instruction)

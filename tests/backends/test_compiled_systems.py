@@ -182,13 +182,6 @@ def test_updates_alone_compile_without_warnings(system, name, tmp_path):
     assert complaints(target, update_alone(name, target), tmp_path, *OF_ZIG)[0] == ""
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_loops_over_cells_compile_without_warnings(system, tmp_path):
-    text = files(mlpengine.data.tables).joinpath("scan.c").read_text(encoding="utf-8")
-    for target in targets(system):
-        assert complaints(target, text, tmp_path, *OF_ZIG)[0] == ""
-
-
 @pytest.mark.parametrize(
     ("system", "change", "message"),
     [

@@ -20,7 +20,7 @@ CONFIGS = {
     "decimal comma in a text": (CONFIG + "optimizer: {lr: '0,1'}\n", "write 0.1, with a point"),
     "two whole numbers as text": (CONFIG + "model: {hidden: '8,4'}\n", "'8,4'); write [8, 4]"),
     "a list as text": (CONFIG + "model: {hidden: '8, 4'}\n", "write [8, 4]"),
-    "misspelled name of another library": (CONFIG + "loss: mean_squared_eror\n", "mean 'mse'?"),
+    "misspelled loss": (CONFIG + "loss: hubr\n", "(got 'hubr') - did you mean 'huber'?"),
     "delimiter of another file": (
         CONFIG.replace("target", "delimiter: ';', target"),
         "its header is one cell, 'a,b,c,y': set data.delimiter: ','",
@@ -103,7 +103,7 @@ COMMANDS = {
     "a setting as an option": (["train", "c.yaml", "--lr", "0.1"], "write --set optimizer.lr=0.1"),
     "a setting as an option, in one word": (
         ["train", "c.yaml", "--learning-rate=0.1"],
-        "write --set optimizer.lr=0.1",
+        "no such option '--learning-rate'",
     ),
     "a setting apart from its value": (
         ["train", "c.yaml", "--set", "optimizer.lr", "0.1"],

@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from mlpengine.config import json_schema, load_config, parse_override
-from mlpengine.data.tables import _csv, _lines, read_table, reader
+from mlpengine.data.tables import _arrow, _csv, read_table
 from mlpengine_cli.main import run
 from mlpengine_cli.predict import row_names
 from mlpengine_cli.progress import Meter
@@ -285,8 +285,8 @@ def test_predict_in_blocks_of_rows(at, trained, monkeypatch, tmp_path):
         lengths.append(table.n_rows)
         return table
 
-    monkeypatch.setattr(_csv, "_WIDE_CHUNK", 600)
-    monkeypatch.setattr(_lines, "TEXT_BYTES", 200)
+    monkeypatch.setattr(_csv, "_CHUNK", 600)
+    monkeypatch.setattr(_csv, "_CHUNK_ROWS", 1)
     monkeypatch.setattr(_csv, "read_csv", counted)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
     for source in (tmp_path / "notes.csv", "-"):
@@ -341,7 +341,7 @@ IDS = {
 
 @pytest.mark.parametrize("name", IDS)
 def test_the_id_keeps_its_type(name, at, trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "_BATCH", 2)  # rows of a block
+    monkeypatch.setattr(_arrow, "_BATCH", 2)  # rows of a block
     ids, texts = IDS[name]
     new = {"key": ids, "length": [0.1, 2.0, 1.0], "width": [0.0, 1.0, 2.0], "color": ["red"] * 3}
     parquet.write_table(pyarrow.table(new), tmp_path / "new.parquet")

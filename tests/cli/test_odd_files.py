@@ -52,9 +52,9 @@ FORMATS = {
     ),
     "npy": (saved(lambda s: np.save(s, np.zeros(3))), "a NumPy array; let its name end in .npy"),
     "Parquet": (saved(FRAME.to_parquet), "a Parquet file; let its name end in .parquet"),
-    "Feather": (saved(FRAME.to_feather), "an Arrow (Feather) file; save the table as CSV"),
+    "Feather": (saved(FRAME.to_feather), "an Arrow (Feather) file; let its name end in .feather"),
     "pickle": (saved(FRAME.to_pickle), "a Python pickle; save the table as CSV or Parquet"),
-    "bzip2": (bz2.compress(TEXT), "packed with bzip2; unpack it"),
+    "bzip2": (bz2.compress(TEXT), "packed with bzip2; let its name end in .bz2, or unpack it"),
     "xz": (lzma.compress(TEXT), "packed with xz; unpack it"),
     "PDF": (b"%PDF-1.4\n%\xe2\xe3\0\n", "a PDF document; save the table as CSV"),
     "HTML": (b"<!DOCTYPE html>\n<html>sign in, please</html>\n", "a web page; download the file"),
@@ -225,7 +225,7 @@ def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
     """Before, `predict` read all of it at once."""
     frame = pd.DataFrame({"a": np.arange(1_000.0), "t": [f"n{i % 7}" for i in range(1_000)]})
     frame.assign(other="x").to_parquet(tmp_path / "t.parquet", row_group_size=300)
-    monkeypatch.setattr("mlpengine.data.tables.reader._BATCH", 128)
+    monkeypatch.setattr("mlpengine.data.tables._arrow._BATCH", 128)
     blocks = [*read_blocks(tmp_path / "t.parquet", kept=["a", "t"])]
     assert max(block.n_rows for block in blocks) <= 128
     assert {*blocks[0].names} == {"a", "t"}

@@ -1,20 +1,20 @@
-"""Reading of CSV files: fast for numbers, exact for all cells, with an error for invalid files.
+"""Reading of CSV files: the first rows by Python's csv module, the others by pyarrow.
 
-Blocks of whole lines are cut into cells and converted at once (`_scan`), or parsed by Python's csv
-module if they need it, so the text of the whole file is never in memory. A column is tried as
-numbers, then dates, then text; if later cells of a column are not of the kind of its first block,
-the file is read again with the right kind.
+The first rows tell the kind of each column.  Then pyarrow converts columns whose kind is known, a
+block of rows at a time, so the text of the whole file is never in memory.  Columns of a block that
+it cannot convert, or might read as other numbers, are read again as text.  Where later cells of a
+column are not of the kind of its first rows, the file is read again for that column.
 """
 
-import csv
 import re
+from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from itertools import islice
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -22,399 +22,54 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import cells as _cells
-from mlpengine.data.tables._files import Opener, readable
-from mlpengine.data.tables._lines import (
+from mlpengine.data.tables._files import Opener, readable, size_of
+from mlpengine.data.tables._records import (
+    MAX_RECORD,
     Header,
-    LineBlock,
+    Records,
     TextSource,
-    line_count,
-    long_cells,
-    parser,
+    csv_rows,
+    lines_of,
     read_header,
-    record_lines,
-    whole_records,
 )
-from mlpengine.data.tables._scan import (
-    Cells,
-    Cutter,
-    Distinct,
-    moments,
-    native_numbers,
-    parse_columns,
+from mlpengine.data.tables.column_reader import (
+    DATES,
+    NUMBERS,
+    TEXT,
+    ColumnReader,
+    spelled_column,
 )
-from mlpengine.data.tables.dialect import DEFAULT, CsvDialect
-from mlpengine.data.tables.stored import Segment, Spill
+from mlpengine.data.tables.dialect import CsvOptions
+from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, Table
 
-_WIDE_BLOCK, _WIDE_ROWS = 1 << 21, 64  # for long lines: maximum bytes of a block, and its rows
-_CELLS = 1 << 15  # cells in a slice for the csv module: 2 MB of text objects
 _NO_ROWS = "has a header and no rows; add rows of data"
-_FAST_BLOCK = 1 << 20  # bytes that are cut at once where cells are cut in C,
-_FAST_WIDE_BLOCK, _FAST_ROWS = 1 << 24, 256  # and for long lines: maximum bytes, and rows
-# where rows are read in blocks: bytes of one, and for long lines: maximum bytes, and rows
-_CHUNK, _WIDE_CHUNK, _CHUNK_ROWS = 1 << 23, 1 << 26, 1024
+
+SMALL, FIRST = 1 << 19, 1 << 16
+"""Bytes of a file that the csv module reads alone, as importing pyarrow takes longer (40 ms), and
+of the first rows of a larger one."""
+
+_BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
+# where rows are read in blocks: bytes of one, and rows of wide tables
+_CHUNK, _CHUNK_ROWS = 1 << 23, 1024
+_SLICE = 1 << 17  # bytes whose temporary arrays stay in cache
+
+_THREADS = 2
+"""Threads that parse blocks.  Without them 1,000,000 rows of 20 numbers take 1.8 times as long."""
 
 
-class CsvOptions(NamedTuple):
-    """How to read a CSV.
-
-    Attributes:
-        missing: spellings of missing cells.
-        text: columns that stay text.
-        numbers: columns in which whole numbers with leading zeros are numbers, not codes.
-        kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
-    """
-
-    reading: CsvDialect = DEFAULT
-    missing: frozenset[str] = _cells.MISSING
-    text: frozenset[str] = frozenset()
-    numbers: frozenset[str] = frozenset()
-    kept: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls,
-        reading: CsvDialect,
-        text: Iterable[str] = (),
-        numbers: Iterable[str] = (),
-        kept: Iterable[str] = (),
-    ) -> "CsvOptions":
-        """Return the options for these spellings."""
-        return cls(reading, reading.missing, frozenset(text), frozenset(numbers), frozenset(kept))
-
-    def skipped(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the columns of a file that are not read."""
-        known = frozenset(names)
-        return known - self.kept if self.kept and self.kept <= known else frozenset()
-
-    def first_step(self, name: str) -> int:
-        """Return the kind that a column is tried as first: 0 numbers, 1 dates, 2 text."""
-        if name in self.text:
-            return 2
-        # 1.234 would be read as a number, but means 1234
-        return 1 if self.reading.thousands == "." else 0
-
-
-class AmbiguousError(DataError):
-    """Numbers of a column can be read in two ways."""
-
-
-class _Values:
-    """An array that grows by the values of further rows, without copies of those before."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self.chunks: list[Array] = []
-        self.chunk: Array = np.empty(0, dtype)
-        self.offered = self.chunk
-        self.count = self.filled = 0
-
-    def reserve(self, rows: int, further: int) -> Array:
-        """Return an array for the values of further rows, after which some more are expected."""
-        if self.filled + rows > len(self.chunk):
-            if self.filled:
-                self.chunks.append(self.chunk[: self.filled])
-            size = rows + (further + further // 64 or self.count // 8)
-            self.chunk = np.empty(size, self.chunk.dtype)
-            self.filled = 0
-        self.offered = self.chunk[self.filled : self.filled + rows]
-        return self.offered
-
-    def append(self, values: Array, further: int) -> None:
-        """Store the values of further rows; nothing is copied if they are in `reserve`."""
-        if values is not self.offered:
-            self.reserve(len(values), further)[:] = values
-        self.filled += len(values)
-        self.count += len(values)
-
-    def joined(self) -> Array:
-        """Return all values, and forget them."""
-        last = self.chunk[: self.filled]
-        is_close = self.filled == self.count and len(self.chunk) - self.filled <= self.count // 16
-        values = last if is_close else np.concatenate([*self.chunks, last])
-        self.chunks.clear()  # a reader refers to itself and is freed late
-        self.chunk = self.offered = self.chunk[:0].copy()
-        return values
-
-
-class _ColumnReader:
-    """A column that is being read, as numbers, dates or text: the first that its cells allow.
+class Parsed(NamedTuple):
+    """A block that pyarrow has parsed.
 
     Attributes:
-        rows_left: about how many rows follow those that are being added, if that is known.
+        steps: what each column is read as.
+        table: the columns; None where one could not be read as that.
+        has_codes: whether a cell may begin with a zero and another digit.
     """
 
-    def __init__(self, name: str, step: int, options: CsvOptions) -> None:
-        self.missing = options.missing
-        self.padded, self.dates = name in options.numbers, options.reading.date_pattern(name)
-        self.codes = _cells.Codes(self.missing)
-        self.n_rows = 0
-        self.rows_left = 0
-        self.broken = False
-        self.spill: Spill | None = None
-        self.segments: list[Segment] = []
-        self._begin(step)
-
-    def _begin(self, step: int) -> None:
-        self.step = step
-        dtype: type[np.generic] = np.int32 if step == 2 else np.float64
-        self.values = _Values(dtype)
-        self.distinct = Distinct(self.convert, dtype)
-
-    def next_step(self) -> None:
-        """Reject the current kind; if no rows are stored yet, continue with the next kind."""
-        if self.n_rows:
-            self.step += 1
-            self.broken = True
-        else:
-            self._begin(self.step + 1)
-
-    def append(self, values: Array) -> None:
-        """Store the values of further rows."""
-        if self.spill is not None:
-            self.segments.append(self.spill.write(values))
-        else:
-            self.values.append(values, self.rows_left)
-        self.n_rows += len(values)
-
-    def add(self, cells: Sequence[str]) -> None:
-        """Convert and store the cells of further rows."""
-        values = None
-        while not self.broken and (values := self.convert(cells)) is None:
-            self.next_step()
-        if values is not None:
-            self.append(values)
-
-    def of_block(
-        self, cells: Cells, column: int, known: Mapping[int, Array | None]
-    ) -> Array | None:
-        """Return the values of a column of a block as the current step reads them, or None.
-
-        `known` are those of the columns of numbers, unless cells are converted in C.
-        """
-        if self.step == 0 and cells.loops is None:
-            return known[column]
-        out = self.values.reserve(cells.start.shape[1], self.rows_left)
-        if self.step == 0:
-            fits = native_numbers(cells, column, self.missing, out, padded=self.padded)
-            return out if fits else None
-        values = moments(cells, column, out) if self.step == 1 else None
-        return self.distinct(cells, column, out) if values is None else values
-
-    def convert(self, cells: Sequence[str]) -> Array | None:
-        """Return the values of cells as the current step reads them, None if it cannot."""
-        if self.step == 0:
-            return _cells.parse_numbers(cells, self.missing, padded=self.padded)
-        if self.step == 1:
-            return _cells.dates(cells, self.missing, self.dates)
-        return self.codes(cells)
-
-    def column(self) -> Column:
-        """Return the finished column."""
-        if self.spill is not None:
-            values = self.spill.read(self.segments, self.values.chunk.dtype)
-        else:
-            values = self.values.joined()
-        if self.step == 0:
-            return Column(values)
-        if self.step == 1:
-            return Column(values, "date")
-        codes, levels = _cells.sorted_levels(values, self.codes.levels)
-        return Column(codes, "text", levels)
-
-
-class _Skipped(_ColumnReader):
-    """A column whose cells are not kept, such as names of rows that would fill the memory."""
-
-    def append(self, values: Array) -> None:
-        """Keep nothing."""
-
-    def add(self, cells: Sequence[str]) -> None:
-        """Keep nothing."""
-
-    def of_block(
-        self, cells: Cells, column: int, known: Mapping[int, Array | None]
-    ) -> Array | None:
-        """Return no values."""
-        return np.empty(0, np.int32)
-
-
-class _Empty(_ColumnReader):
-    """A column without a name, of which it is known only in which row there is a first value."""
-
-    first: int | None = None
-
-    def append(self, values: Array) -> None:
-        """Keep the row of the first value."""
-        if self.first is None and len(filled := np.flatnonzero(values >= 0)):
-            self.first = self.n_rows + int(filled[0])
-        self.n_rows += len(values)
-
-
-class _Pass:
-    """One reading of the file from its first line, or from its first row, to its last."""
-
-    def __init__(self, where: str, options: CsvOptions, spill: Spill | None = None) -> None:
-        self.where, self.options, self.spill = where, options, spill
-        self.regular = True
-        self.records = 0
-
-    def read(
-        self, stream: BinaryIO, header: Header | None, steps: Sequence[int] = ()
-    ) -> list[_ColumnReader]:
-        """Return one filled reader per column, starting each at its step if steps are given.
-
-        The stream starts with a header line, or after it if `header` is given.
-        """
-        source = TextSource(stream, self.where)
-        self.header = header or read_header(source, self.options.reading.delimiter)
-        source.next_line = self.header.first_line
-        names = self.header.names
-        source.widen(len(names), source.size, _WIDE_BLOCK, _WIDE_ROWS)
-        steps = steps or list(map(self.options.first_step, names))
-        skipped = self.options.skipped(names) if self.spill is None else self.spill.skipped
-        readers = [
-            _Skipped(name, 2, self.options)
-            if name in skipped
-            else _ColumnReader(name, step, self.options)
-            for name, step in zip(names, steps, strict=True)
-        ]
-        options = self.options._replace(missing=frozenset([""]))
-        empty = [_Empty("", 2, options) for _ in range(self.header.empty)]
-        if self.spill is not None:
-            self.spill.restart()
-        for reader in readers:
-            reader.spill = self.spill
-        self._body(source, [*readers, *empty])
-        if not self.records:
-            raise DataError(f"{self.where}: {_NO_ROWS}")
-        for number, column in enumerate(empty, len(names) + 1):
-            if column.first is not None:
-                raise DataError(
-                    f"{self.where}: column {number} has no name, but {self._place(column.first)} "
-                    "has a value there; name the column or delete it"
-                )
-        return readers
-
-    def _place(self, row: int) -> str:
-        """Return the place of a row, by its line unless records and lines differ."""
-        return f"line {row + self.header.first_line}" if self.regular else f"record {row + 1}"
-
-    def _body(self, source: TextSource, readers: list[_ColumnReader]) -> None:
-        cutter = Cutter(self.header.delimiter, len(readers))
-        begin = source.offset
-
-        def next_block() -> tuple[LineBlock, Cells | None]:
-            block = source.block()
-            return block, cutter.cut(block, source.count) if block else None
-
-        with ThreadPoolExecutor(1) as helper:  # its thread begins with its first task
-            block, cells = next_block()
-            while block:
-                if cells is None:
-                    lines = source.count
-                    source.unread(bytes(block))
-                    self._parse(source, lines, readers)
-                    block, cells = next_block()
-                    continue
-                rows = cells.start.shape[1]
-                self.records += rows
-                self.regular &= rows - source.count == (block.buffer[block.stop - 1] not in b"\r\n")
-                self._expect(source, source.offset - begin, readers)
-                convert = partial(self._convert, cells, readers, deque(enumerate(readers)))
-                if cutter.is_fast:
-                    source.widen(len(readers), _FAST_BLOCK, _FAST_WIDE_BLOCK, _FAST_ROWS)
-                if not cutter.is_fast or self.spill is not None:
-                    convert()
-                    del cells, convert  # before the next ones are there
-                    block, cells = next_block()
-                    continue
-                # a thread takes address space, of which there is little where rows go to a file
-                converted = helper.submit(convert)
-                try:
-                    block, cells = next_block()
-                finally:
-                    convert()
-                    converted.result()
-
-    def _expect(self, source: TextSource, size: int, readers: list[_ColumnReader]) -> None:
-        """Tell the columns how many rows follow those so far, which take so many bytes."""
-        if self.spill is not None:  # which keeps rows in a file
-            return
-        bytes_left = max(0, source.total - source.offset)
-        rows_left = bytes_left * self.records // size
-        for reader in readers:  # most cells have four bytes and more
-            reader.rows_left = min(rows_left, bytes_left // (4 * len(readers)))
-
-    def _convert(
-        self, cells: Cells, readers: list[_ColumnReader], left: deque[tuple[int, _ColumnReader]]
-    ) -> None:
-        """Convert the columns that are left, of which another thread may take some."""
-        known: Mapping[int, Array | None] = {}
-        if cells.loops is None:
-            numeric = [i for i, reader in left if not reader.step]
-            padded = {i for i in numeric if readers[i].padded}
-            known = parse_columns(cells, numeric, self.options.missing, padded)
-        while left:
-            try:
-                column, reader = left.popleft()
-            except IndexError:  # the other thread has taken it
-                break
-            values = None
-            while not reader.broken and values is None:
-                values = reader.of_block(cells, column, known)
-                if values is None:
-                    reader.next_step()
-            if values is not None:
-                reader.append(values)
-
-    @long_cells()
-    def _parse(self, source: TextSource, lines: int, readers: list[_ColumnReader]) -> None:
-        """Read at least this many lines with the csv module."""
-        start = source.next_line
-        reader = parser(source, self.header.delimiter)
-        size = max(1, _CELLS // len(readers))
-        while reader.line_num < max(lines, 1):
-            before = reader.line_num
-            rows: list[list[str]] = []
-            try:
-                rows += islice(reader, size)
-            except csv.Error as error:
-                place = f"near line {start + reader.line_num - 1}"
-                if "unexpected end" in str(error):  # that of the file: say where the record begins
-                    breaks = sum(cell.count("\n") for row in rows for cell in row)
-                    place = f"line {start + before + len(rows) + breaks}"
-                raise DataError(f"{self.where}: {place}: {_advice(error)}") from error
-            if not rows:
-                break
-            filled = [row for row in rows if row]
-            self.regular &= len(filled) == len(rows) == reader.line_num - before
-            if filled:
-                self._add_rows(filled, readers)
-        source.unread_lines()
-
-    def _add_rows(self, rows: list[list[str]], readers: list[_ColumnReader]) -> None:
-        width = len(readers)
-        if set(map(len, rows)) != {width}:
-            first = next(i for i, row in enumerate(rows) if len(row) != width)
-            row = self.records + first
-            delimiter = self.header.delimiter
-            advice = f"quote cells that hold {delimiter!r}"
-            whole = re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(rows[first]))
-            points = any(re.fullmatch(r"[+-]?\d*\.(?!\d{3}$)\d+", cell) for cell in rows[first])
-            if whole and delimiter == "," and not points:
-                advice += f"; if {whole[0]} is a number with a decimal comma, separate cells by ';'"
-            if len(rows[first]) < width:
-                advice = "add the cells that are missing, empty ones too"
-            if width == 1 and (not row or self.header.names[0].startswith("#")):
-                advice = "delete lines above the header"
-            raise DataError(
-                f"{self.where}: {self._place(row)}: "
-                f"{plural(width, 'cell is', 'cells are')} needed, "
-                f"as in the header ({len(rows[first])} found); {advice}"
-            )
-        self.records += len(rows)
-        for reader, cells in zip(readers, zip(*rows, strict=True), strict=True):
-            reader.add(cells)
+    steps: dict[int, int]
+    table: Any
+    has_codes: bool
 
 
 def read_csv(
@@ -430,84 +85,20 @@ def read_csv(
 
     Raises: DataError naming file, line and column of whatever is wrong with it.
     """
-    with readable(where):
-        steps: list[int] = []
-        while True:
-            reading = _Pass(where, options, spill)
-            with open_file() as stream:
-                readers = reading.read(stream, header, steps)
-            if not any(reader.broken for reader in readers):
-                break
-            steps = [reader.step for reader in readers]
-    origin = None
-    if not reading.regular:
+    with readable(where), open_file() as stream:
+        source = TextSource(stream, where)
+        known = header or read_header(source, options.reading.delimiter)
+        source.line = known.first_line
+        body = _Body(source, known, options, spill)
+        body.read()
+    while body.is_broken:
         with readable(where), open_file() as stream:
             source = TextSource(stream, where)
-            delimiter = (header or read_header(source, options.reading.delimiter)).delimiter
-            origin = np.array(record_lines(source, delimiter))
-    columns: dict[str, Column] = {}
-    if spill is not None:
-        table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
-        for name, reader in zip(reading.header.names, readers, strict=True):
-            if name in spill.skipped:
-                spill.skip(name)
-                continue
-            column = reader.column()
-            if name:
-                spill.keep(name, _read_as(column, table, name, options))
-            else:
-                _check_index(column, where, alone=len(readers) == 1)
-        return table
-    skipped = options.skipped(reading.header.names)
-    for name, reader in zip(reading.header.names, readers, strict=True):
-        if name not in skipped:
-            columns[name] = reader.column()
-    table = Table(columns, where, first_line=reading.header.first_line, origin=origin)
-    if "" in columns:
-        table = _without_index(table)
-    for name, column in table.columns.items():
-        table.columns[name] = _read_as(column, table, name, options)
-    return table
-
-
-def _read_as(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a column as its spellings say; note in the table where that is by decimal commas."""
-    spelled = _spelled(column, table, name, options)
-    table.decimal_commas |= column.kind == "text" and spelled.kind == "number"
-    return spelled
-
-
-def _without_index(table: Table) -> Table:
-    """Return a table without its first column, which has no name.
-
-    Raises: DataError unless that numbers the rows by one.
-    """
-    _check_index(table.columns[""], table.source, alone=len(table.columns) == 1)
-    return table.drop([""])
-
-
-def _check_index(index: Column, source: str, *, alone: bool) -> None:
-    counts = index.is_integer and bool((np.diff(index.values) == 1).all())
-    if not counts or alone:
-        raise DataError(
-            f"{source}: column 1 has no name; name it or delete it (one that numbers the rows "
-            "would be left out)"
-        )
-
-
-def text_column(
-    cells: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
-) -> Column:
-    """Return a column of text cells as `read_csv` reads them; `as_text` keeps them text.
-
-    Raises: DataError, beginning with `where`.
-    """
-    reader = _ColumnReader(name, 2 if as_text else options.first_step(""), options)
-    reader.add(cells)
-    table = Table({where: reader.column()}, where)
-    if as_text:
-        return table[where]
-    return _spelled(table[where], table, where, options)
+            if header is None:
+                read_header(source, known.delimiter)
+            source.line = known.first_line
+            body.read_again(source)
+    return body.table()
 
 
 def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
@@ -521,57 +112,368 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
         source = TextSource(stream, where)
         header = read_header(source, options.reading.delimiter)
         is_empty = True
-        # each block takes calls for each column
-        size = min(_WIDE_CHUNK, max(_CHUNK, 8 * _CHUNK_ROWS * len(header.names)))
-        while content := whole_records(source, header.delimiter, size):
-            if content.strip():
-                yield read_csv(partial(BytesIO, content), where, options, header)
+        size = _size(len(header.names), _CHUNK, _CHUNK_ROWS)
+        while records := source.records(header.delimiter, size):
+            if records.content.strip():
+                part = header._replace(first_line=records.line)
+                yield read_csv(partial(BytesIO, records.content), where, options, part)
                 is_empty = False
-            line = header.first_line + line_count(content)
-            header = header._replace(first_line=line)
         if is_empty:
             raise DataError(f"{where}: {_NO_ROWS}")
 
 
-def _spelled(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
-    """Return a text column as booleans or numbers if its few spellings say so."""
-    if column.kind != "text" or name in options.text:
-        return column
-    if (answers := answers_of(column)) is not None:
-        return answers
-    levels = column.levels
-    reading = options.reading
-    values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
-    if isinstance(values, str):
-        row = int(np.flatnonzero(column.values == levels.index(values))[0])
-        raise AmbiguousError(
-            f"{table.where(name, row)}: {values!r} can mean {values.replace(',', '')} or "
-            f"{values.replace(',', '.')}; say which with data.decimal"
+def _size(width: int, smallest: int, rows: int) -> int:
+    """Return the bytes of a block: each takes calls for each column, so wide ones are larger."""
+    return min(MAX_RECORD, max(smallest, 8 * rows * width))
+
+
+class _Body:
+    """The rows of a file, whose columns are read in one pass or several."""
+
+    def __init__(
+        self, source: TextSource, header: Header, options: CsvOptions, spill: Spill | None
+    ) -> None:
+        self.source, self.header, self.options, self.spill = source, header, options, spill
+        names = header.names
+        skipped = options.skipped(names) if spill is None else spill.skipped
+        self.readers = {
+            place: ColumnReader(name, options, spill=spill)
+            for place, name in enumerate(names)
+            if name not in skipped
+        }
+        nameless = range(len(names), len(names) + header.empty)
+        self.readers |= {place: ColumnReader("", options, TEXT) for place in nameless}
+        self.width = len(names) + header.empty
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a column has to be read again."""
+        return any(reader.broken for reader in self.readers.values())
+
+    def read_again(self, source: TextSource) -> None:
+        """Read the columns again that are broken."""
+        self.source, whole = source, self.readers
+        names = self.header.names
+        broken = {
+            place: ColumnReader(names[place], self.options, reader.step, self.spill)
+            for place, reader in whole.items()
+            if reader.broken
+        }
+        self.readers = broken
+        self.read()
+        self.readers = whole | broken
+
+    def read(self) -> None:
+        """Read all rows of the columns that have readers."""
+        self.n_rows = 0
+        self.blocks: list[tuple[int, int, Array | None]] = []
+        self.source.fill(SMALL)
+        if self.source.at_end and len(self.source.waiting) <= SMALL:
+            self._read_by_python(SMALL)
+        else:
+            self._read_by_python(FIRST, stop=1)
+            self._expect()
+            self._read_by_pyarrow()
+        if not self.n_rows:
+            raise DataError(f"{self.source.where}: {_NO_ROWS}")
+
+    def _records(self, size: int) -> Iterator[Records]:
+        while records := self.source.records(self.header.delimiter, size):
+            yield records
+
+    def _read_by_python(self, size: int, stop: int | None = None) -> None:
+        for records in islice(self._records(size), stop):
+            self._add_rows(records)
+
+    def _read_by_pyarrow(self) -> None:
+        """Read the next blocks; threads parse some of them while others are added to columns."""
+        blocks = _ArrowBlocks(self)
+        waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
+        threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
+        with ThreadPoolExecutor(_THREADS) as pool:  # its threads begin with their first tasks
+            for records in self._records(_size(self.width, _BLOCK, _BLOCK_ROWS)):
+                is_parsed = threads and records.rows is None
+                future = pool.submit(blocks.parse, records.content) if is_parsed else None
+                waiting.append((records, future))
+                if len(waiting) > threads:
+                    self._add(blocks, *waiting.popleft())
+            while waiting:
+                self._add(blocks, *waiting.popleft())
+
+    def _add(
+        self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
+    ) -> None:
+        """Add the records of a block, which a thread may be parsing."""
+        if records.rows is not None:
+            self._add_rows(records)
+            return
+        parsed = future.result() if future else blocks.parse(records.content)
+        count = blocks.add(records.content, parsed)
+        if count is None:
+            self._add_rows(records)
+        else:
+            self._note(records, count)
+
+    def _note(self, records: Records, count: int) -> None:
+        lines = records.lines(count, self.header.delimiter)
+        self.blocks.append((records.line, count, lines))
+        self.n_rows += count
+
+    def _expect(self) -> None:
+        """Tell the columns about how many rows there will be, by the bytes of those so far."""
+        total, read = size_of(self.source.stream), self.source.offset
+        most = total // (4 * self.width)  # most cells have four bytes and more
+        for reader in self.readers.values():
+            reader.expect(min(self.n_rows * total // read * 17 // 16, most))
+
+    def _add_rows(self, records: Records) -> None:
+        """Add rows as the csv module reads them.
+
+        Raises: DataError for a row that has not as many cells as the header.
+        """
+        rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
+        for number, (row, start) in enumerate(zip(rows.cells, rows.lines, strict=True)):
+            if len(row) != self.width:
+                raise DataError(
+                    f"{self.source.where}: line {records.line + start}: "
+                    f"{plural(self.width, 'cell is', 'cells are')} needed, as in the header "
+                    f"({len(row)} found); {self._advice(row, is_first=not self.n_rows + number)}"
+                )
+        for place, cells in enumerate(zip(*rows.cells, strict=True)):
+            if place in self.readers:
+                self.readers[place].add(cells)
+        self._note(records, len(rows.cells))
+
+    def _advice(self, row: list[str], *, is_first: bool) -> str:
+        delimiter = self.header.delimiter
+        if self.width == 1 and (is_first or self.header.names[0].startswith("#")):
+            return "delete lines above the header"
+        if len(row) < self.width:
+            return "add the cells that are missing, empty ones too"
+        advice = f"quote cells that hold {delimiter!r}"
+        whole = re.search(r"(?<!\d)\d+,\d+(?!\d)", ",".join(row))
+        points = any(re.fullmatch(r"[+-]?\d*\.(?!\d{3}$)\d+", cell) for cell in row)
+        if whole and delimiter == "," and not points:
+            advice += f"; if {whole[0]} is a number with a decimal comma, separate cells by ';'"
+        return advice
+
+    def table(self) -> Table:
+        """Return the table of the finished columns."""
+        where, names, spill = self.source.where, self.header.names, self.spill
+        table = Table({}, where, first_line=self.header.first_line, origin=self._origin())
+        for place in range(len(names), self.width):
+            filled = np.flatnonzero(~self.readers[place].column().missing)
+            if len(filled):
+                raise DataError(
+                    f"{where}: column {place + 1} has no name, but {table.place(int(filled[0]))} "
+                    "has a value there; name the column or delete it"
+                )
+        columns: dict[str, Column] = {}
+        for place, name in enumerate(names):
+            if place not in self.readers:
+                if spill is not None:
+                    spill.skip(name)
+                continue
+            column = self.readers.pop(place).column()
+            if not name:
+                _check_index(column, where, alone=len(names) == 1)
+                continue
+            spelled = spelled_column(column, table, name, self.options)
+            table.decimal_commas |= column.kind == "text" and spelled.kind == "number"
+            if spill is None:
+                columns[name] = spelled
+            else:
+                spill.keep(name, spelled)
+        table.columns, table.n_rows = columns, self.n_rows if columns else 0
+        return table
+
+    def _origin(self) -> Array | None:
+        """Return the line of each row, counted from the first row; None if each row is a line."""
+        if all(lines is None for _, _, lines in self.blocks):
+            return None
+        return np.concatenate(
+            [
+                (line - self.header.first_line) + (np.arange(count) if lines is None else lines)
+                for line, count, lines in self.blocks
+            ]
         )
-    if values is None:
-        return column
-    return Column(np.array([*values, np.nan])[column.values])
 
 
-def answers_of(column: Column) -> Column | None:
-    """Return a text column as booleans if all its texts spell true and false, else None."""
-    words = _cells.booleans(column.levels)
-    return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
+def _check_index(index: Column, source: str, *, alone: bool) -> None:
+    """Check that a column without a name numbers the rows.  Raises: DataError."""
+    counts = index.is_integer and bool((np.diff(index.values) == 1).all())
+    if not counts or alone:
+        raise DataError(
+            f"{source}: column 1 has no name; name it or delete it (one that numbers the rows "
+            "would be left out)"
+        )
 
 
-def dates_of(column: Column, name: str, options: CsvOptions) -> Column | None:
-    """Return a text column as dates if all its texts that are not missing spell one, else None."""
-    pattern = options.reading.date_pattern(name)
-    seconds = _cells.dates(column.levels, options.missing, pattern)
-    if seconds is None or np.isnan(seconds).all():
+class _ArrowBlocks:
+    """Parses blocks of records with pyarrow, and adds them to the columns of a body."""
+
+    def __init__(self, body: _Body) -> None:
+        import pyarrow  # slow, and small files need it not
+        from pyarrow import csv
+
+        self.body, self.pyarrow, self.csv = body, pyarrow, csv
+        self.types = {
+            NUMBERS: pyarrow.float64(),
+            DATES: pyarrow.string(),
+            TEXT: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+        }
+        missing = body.options.missing
+        self.missing = sorted(missing)
+        known = (_cells.parse_numbers([text], frozenset()) for text in missing)
+        values = [float(value[0]) for value in known if value is not None]
+        self.missing_numbers = [value for value in values if value == value]
+        self.odd: set[int] = set()  # columns of numbers that only Python reads
+
+    def _parse(self, content: bytes, steps: Mapping[int, int]) -> Any:
+        """Return a table of the columns that `steps` has, called by their places.
+
+        Raises: ArrowInvalid.
+        """
+        csv, delimiter = self.csv, self.body.header.delimiter
+        names = list(map(str, range(self.body.width)))
+        if content.startswith(BOM_UTF8):  # in the middle of a file; pyarrow would skip it
+            content = b"\n" + content
+        return csv.read_csv(
+            self.pyarrow.py_buffer(content),
+            read_options=csv.ReadOptions(
+                column_names=names,
+                block_size=len(content) + 1,
+                use_threads=False,
+            ),
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in content),
+            convert_options=csv.ConvertOptions(
+                include_columns=list(map(str, steps)) or names[:1],
+                column_types={str(place): self.types[step] for place, step in steps.items()}
+                or {names[0]: self.types[TEXT]},
+                null_values=self.missing,
+                strings_can_be_null=True,
+                check_utf8=False,  # it is checked
+            ),
+        )
+
+    def parse(self, content: bytes) -> Parsed:
+        """Return the columns of a block, each read as its reader reads it now."""
+        readers = self.body.readers
+        active = {place: reader.step for place, reader in readers.items() if not reader.broken}
+        steps = {place: TEXT if place in self.odd else step for place, step in active.items()}
+        try:
+            table = self._parse(content, steps)
+        except self.pyarrow.ArrowInvalid:
+            table = None
+        return Parsed(steps, table, _has_codes(content, self.body.header.delimiter))
+
+    def add(self, content: bytes, parsed: Parsed) -> int | None:
+        """Add the rows of a block; return how many they are, None where only Python reads them."""
+        steps, table, has_codes = parsed
+        readers = {place: self.body.readers[place] for place in steps}
+        if table is None:
+            steps = dict.fromkeys(steps, TEXT)
+            try:
+                table = self._parse(content, steps)
+            except self.pyarrow.ArrowInvalid:
+                return None
+            self._note_odd(table, readers)
+        if not table.num_rows:
+            return 0
+        again = {}
+        for place, step in steps.items():
+            cells, reader = table.column(str(place)).chunk(0), readers[place]
+            if step == TEXT:
+                _add_texts(reader, cells)
+            elif step != reader.step:  # it has changed while the block was parsed
+                again[place] = TEXT
+            elif step == NUMBERS:
+                values = cells.to_numpy(zero_copy_only=False)
+                if self._is_doubtful(values, cells, has_codes and not reader.padded):
+                    again[place] = TEXT
+                else:
+                    reader.append(values)
+            elif (seconds := _iso_seconds(cells, self.pyarrow)) is not None:
+                reader.append(seconds)
+            else:
+                _add_texts(reader, cells)
+        if again:
+            table = self._parse(content, again)
+            for place in again:
+                _add_texts(readers[place], table.column(str(place)).chunk(0))
+        return int(table.num_rows)
+
+    def _note_odd(self, table: Any, readers: Mapping[int, ColumnReader]) -> None:
+        """Note the columns of numbers with spellings that pyarrow does not read."""
+        for place, reader in readers.items():
+            if reader.step == NUMBERS:
+                try:
+                    table.column(str(place)).chunk(0).dictionary.cast(self.types[NUMBERS])
+                except self.pyarrow.ArrowInvalid:
+                    self.odd.add(place)
+
+    def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
+        """Return whether some cells may be codes, too large, or missing, and need a second look."""
+        return bool(
+            (np.abs(values) >= _cells.FIRST_INEXACT).any()
+            or (has_codes and (values == np.floor(values)).any())
+            or (self.missing_numbers and np.isin(values, self.missing_numbers).any())
+            or np.count_nonzero(np.isnan(values)) > cells.null_count  # nan(1) is a text
+        )
+
+
+def _has_codes(content: bytes, delimiter: str) -> bool:
+    """Return whether a cell of a block may begin with a zero and another digit."""
+    edges, blanks = {ord(delimiter), *b"\n"}, {*b" \t"} - {ord(delimiter)}
+    edges |= {mark for mark in b'"\r' if mark in content}
+    blanks = {mark for mark in blanks if mark in content}
+    characters = np.frombuffer(b"\n\n" + content, np.uint8)
+    for first in range(0, len(content), _SLICE):
+        part = characters[first : first + _SLICE + 3]
+        zeros = part[2:-1] == ord("0")
+        zeros &= part[3:] - np.uint8(ord("0")) < 10
+        before = _among(part[1:-2], edges)
+        if blanks:  # but not those between a day and a time
+            before |= _among(part[1:-2], blanks) & _among(part[:-3], edges | blanks)
+        if (before & zeros).any():
+            return True
+    return False
+
+
+def _among(characters: Array, marks: Collection[int]) -> Array:
+    found = np.zeros(len(characters), bool)
+    for mark in marks:
+        found |= characters == mark
+    return found
+
+
+def _add_texts(reader: ColumnReader, cells: Any) -> None:
+    """Add the cells of an array of texts, or of codes into texts."""
+    if not hasattr(cells, "dictionary"):
+        reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
+        return
+    codes = cells.indices
+    if codes.null_count:
+        codes = codes.fill_null(-1)
+    reader.add(cells.dictionary.to_pylist(), codes.to_numpy())
+
+
+def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
+    """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is no such date.
+
+    Cells are those that `cells.dates` reads, to the same seconds, but all with a zone or none.
+    """
+    from pyarrow import compute
+
+    known = cells.drop_null()
+    if not len(known):
+        return np.full(len(cells), np.nan)
+    if not compute.all(compute.match_substring_regex(known, f"^(?:{_cells.ISO_DATE})$")).as_py():
         return None
-    return Column(np.array([*seconds, np.nan])[column.values], "date")
-
-
-def _advice(error: csv.Error) -> str:
-    text = str(error)
-    if "unexpected end" in text:
-        return "a quoted cell is never closed; close it or double the quote inside it"
-    if "expected after" in text:
-        return "text follows a closing quote; double a quote that belongs to a cell"
-    return f"{text}; a quote may be missing before it, or the cell must be shortened"
+    zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
+    try:
+        moments = cells.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
+    except pyarrow.ArrowInvalid:  # such as the 30th of February
+        return None
+    seconds: Array = moments.to_numpy(zero_copy_only=False) / 1e6
+    return None if (seconds < _cells.FIRST_SECOND).any() else seconds

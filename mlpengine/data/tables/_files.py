@@ -1,5 +1,6 @@
 """Opening of data files as bytes, and the errors for files that cannot be read."""
 
+import bz2
 import gzip
 import io
 import os
@@ -31,16 +32,6 @@ PIPE_SECONDS = 10.0
 """Seconds to wait for a writer of a pipe."""
 
 
-class GuardedGzip(gzip.GzipFile):
-    """A gzip file that raises DataError if it unpacks into far more bytes than a table."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Return up to `size` unpacked bytes."""
-        block = super().read(size)
-        refuse_bomb(self.tell(), self.fileobj.tell(), str(self.name))  # type: ignore[union-attr]
-        return block
-
-
 def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES) -> None:
     """Check how many bytes compressed data unpack into.
 
@@ -53,6 +44,13 @@ def refuse_bomb(unpacked: int, packed: int, where: str, limit: int = BOMB_BYTES)
         )
 
 
+def brief(error: Exception) -> str:
+    """Return the first line of an error of a library that reads files."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    hidden = "pickle" in text or "Python objects" in text or "Object arrays" in text
+    return "pickled objects are never loaded; save plain numbers" if hidden else text
+
+
 _EXCEL = "an Excel workbook", "save the sheet as CSV (UTF-8)"
 _SHEET = "an OpenDocument file", "save the sheet as CSV"
 _ZIPPED = (
@@ -62,18 +60,19 @@ _ZIPPED = (
     (rb"", ("a zip archive", "unpack it")),
 )
 _PACKED = "unpack it, or pack it with gzip"
+_NAMED = "let its name end in {}, or unpack it"
 _FORMATS = (
-    (rb"\x1f\x8b", ("packed with gzip", "let its name end in .gz, or unpack it")),
+    (rb"\x1f\x8b", ("packed with gzip", _NAMED.format(".gz"))),
     *((rb"PK\x03\x04.{26}" + names, told) for names, told in _ZIPPED),
     (rb"PAR1[^ -~]", ("a Parquet file", "let its name end in .parquet")),
-    (rb"ARROW1\0", ("an Arrow (Feather) file", "save the table as CSV or Parquet")),
+    (rb"ARROW1\0", ("an Arrow (Feather) file", "let its name end in .feather")),
     (rb"SQLite format 3\0", ("an SQLite database", "export the table as CSV")),
     (rb"\x93NUMPY", ("a NumPy array", "let its name end in .npy")),
     (rb"\x89HDF\r\n", ("an HDF5 file", "save the table as CSV or Parquet")),
     (rb"\xd0\xcf\x11\xe0", ("an old Office document (.xls)", _EXCEL[1])),
-    (rb"BZh[1-9]1AY&SY", ("packed with bzip2", _PACKED)),
+    (rb"BZh[1-9]1AY&SY", ("packed with bzip2", _NAMED.format(".bz2"))),
     (rb"\xfd7zXZ\0", ("packed with xz", _PACKED)),
-    (rb"\x28\xb5\x2f\xfd", ("packed with zstd", _PACKED)),
+    (rb"\x28\xb5\x2f\xfd", ("packed with zstd", _NAMED.format(".zst"))),
     (rb"7z\xbc\xaf", ("a 7-Zip archive", _PACKED)),
     (rb"\x80[\x02-\x05].*[\0-\x08]", ("a Python pickle", "save the table as CSV or Parquet")),
     (rb"%PDF-", ("a PDF document", "save the table as CSV")),
@@ -96,19 +95,22 @@ def refuse_other_format(start: bytes, where: str) -> None:
 
 @contextmanager
 def readable(where: str) -> Iterator[None]:
-    """Turn errors of the operating system and of gzip into a DataError that names the file."""
+    """Turn errors of the operating system into a DataError that names the file."""
     try:
         yield
     except MlpEngineError:  # such as a RunError, which is an OSError
         raise
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        if "Not a gzipped file" in str(error):
-            text = f"{where}: is not packed with gzip, as its name says; rename it without .gz"
-            raise DataError(text) from error
-        raise DataError(f"{where}: the gzip data are damaged or cut short ({error})") from error
     except OSError as error:
         near = similar_file(Path(where)) if isinstance(error, FileNotFoundError) else ""
         raise DataError(f"{where}: cannot be read ({error.strerror or error}){near}") from error
+
+
+def size_of(stream: BinaryIO) -> int:
+    """Return the bytes of a stream, 0 if they are not known."""
+    if isinstance(stream, io.BytesIO):
+        return stream.getbuffer().nbytes
+    is_file = isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO)
+    return os.fstat(stream.fileno()).st_size if is_file else 0
 
 
 class _Watched(io.FileIO):
@@ -126,13 +128,11 @@ class _Watched(io.FileIO):
         return count
 
 
-class _Transcoded(io.RawIOBase):
-    """A stream of text in another encoding, as UTF-8."""
+class _Converted(io.RawIOBase):
+    """The bytes that a function reads from a stream, which is closed with this one."""
 
-    def __init__(self, stream: BinaryIO, encoding: str, where: str) -> None:
-        self._stream, self._encoding, self._where = stream, encoding, where
-        self._decoder = getincrementaldecoder(encoding)()
-        self._ready = b""
+    def __init__(self, stream: BinaryIO, read: Callable[[int], bytes]) -> None:
+        self._stream, self._read, self._ready = stream, read, b""
 
     def readable(self) -> bool:
         """Return True."""
@@ -140,19 +140,9 @@ class _Transcoded(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer with the next bytes."""
-        while not self._ready:
-            block = self._stream.read(_BLOCK)
-            try:
-                self._ready = self._decoder.decode(block, final=not block).encode()
-            except UnicodeError as error:
-                raise DataError(
-                    f"{self._where}: text_encoding: the file is not {self._encoding} ({error}); "
-                    "save it in that encoding"
-                ) from None
-            if not block:
-                break
-        count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        ready = self._ready or self._read(_BLOCK)
+        count = min(len(buffer), len(ready))
+        buffer[:count], self._ready = ready[:count], ready[count:]
         return count
 
     def close(self) -> None:
@@ -167,13 +157,75 @@ def transcoded(
     """Return a stream of text in `encoding` as UTF-8."""
     if lookup(encoding).name in ("utf-8", "ascii"):
         return stream
-    return io.BufferedReader(_Transcoded(stream, encoding, os.fspath(where)))
+    decoder = getincrementaldecoder(encoding)()
+
+    def read(size: int) -> bytes:
+        text = ""
+        while not text and (block := stream.read(size)):
+            text = decode(block)
+        return (text or decode(b"", final=True)).encode()
+
+    def decode(block: bytes, final: bool = False) -> str:
+        try:
+            return decoder.decode(block, final=final)
+        except UnicodeError as error:
+            raise DataError(
+                f"{os.fspath(where)}: text_encoding: the file is not {encoding} ({error}); "
+                "save it in that encoding"
+            ) from None
+
+    return io.BufferedReader(_Converted(stream, read))
+
+
+def _zstd(stream: BinaryIO) -> Any:
+    import pyarrow  # slow, and few files are packed so
+
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
+
+
+_PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
+    ".gz": ("gzip", b"\x1f\x8b", lambda stream: gzip.GzipFile(fileobj=stream)),
+    ".bz2": ("bzip2", b"BZh", bz2.BZ2File),
+    ".zst": ("zstd", b"\x28\xb5\x2f\xfd", _zstd),
+}
+"""Packings by the ends of files' names: what they are called, their first bytes, and a reader."""
+
+
+def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
+    """Return what a file holds that is packed as its name says.
+
+    Reading raises DataError for damage, and for far more bytes than a table has.
+    """
+    suffix = os.path.splitext(where)[1].lower()
+    if suffix not in _PACKINGS:
+        return packed
+    name, magic, unpack = _PACKINGS[suffix]
+    start = packed.read(len(magic))
+    packed.seek(0)
+    if start != magic:
+        packed.close()
+        text = f"{where}: is not packed with {name}, as its name says; rename it without {suffix}"
+        raise DataError(text)
+    stream, count = unpack(packed), 0
+
+    def read(size: int) -> bytes:
+        nonlocal count
+        try:
+            content: bytes = stream.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            text = f"{where}: the {name} data are damaged or cut short ({error})"
+            raise DataError(text) from error
+        count += len(content)
+        refuse_bomb(count, packed.tell(), where)
+        return content
+
+    return io.BufferedReader(_Converted(packed, read))
 
 
 def opener(
     path: str | os.PathLike[str], progress: OnProgress | None = None, encoding: str = "utf-8"
 ) -> Opener:
-    """Return a function that opens a file as UTF-8, and unpacks it if its name ends in .gz.
+    """Return a function that opens a file as UTF-8, and unpacks it if its name says so.
 
     A pipe is read to its end now, into memory.  Raises: DataError for a pipe that has no writer.
     """
@@ -184,8 +236,7 @@ def opener(
             return io.BytesIO(content)
         return open(path, "rb") if progress is None else io.BufferedReader(_Watched(path, progress))
 
-    is_packed = os.fspath(path).lower().endswith(".gz")
-    return lambda: transcoded(_unpacked(open_file()) if is_packed else open_file(), encoding, path)
+    return lambda: transcoded(_unpacked(open_file(), os.fspath(path)), encoding, path)
 
 
 def _read_pipe(where: str) -> bytes:
@@ -202,20 +253,6 @@ def require_file(path: str | os.PathLike[str]) -> None:
     if os.path.exists(path) and not os.path.isfile(path):
         kind = "a directory" if os.path.isdir(path) else "a pipe or a device"
         raise DataError(f"{os.fspath(path)}: must be a file, which is read more than once ({kind})")
-
-
-def _unpacked(packed: BinaryIO) -> BinaryIO:
-    """Return a gzip stream after a test that unpacks its start, so that no bomb is parsed."""
-    stream = GuardedGzip(fileobj=packed, mode="rb")
-    stream.myfileobj = packed  # type: ignore[assignment]  # closed with the stream
-    try:
-        while stream.tell() <= BOMB_BYTES and stream.read(_BLOCK):
-            pass
-        stream.seek(0)
-    except BaseException:
-        stream.close()
-        raise
-    return stream  # type: ignore[return-value]
 
 
 def checked_stream(source: BinaryIO) -> BinaryIO:

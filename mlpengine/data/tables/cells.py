@@ -20,9 +20,15 @@ WORDS = {"true": 1.0, "false": 0.0}
 MAX_SPELLINGS = 2**4 + 2**5
 """Number of spellings of true and false: each letter small or capital."""
 
-_DATE = re.compile(
-    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-)
+ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+"""The pattern of dates of ISO 8601."""
+
+FIRST_SECOND = -62_135_596_800.0
+"""The first second of the year 1 since 1970: no date is before it."""
+
+_DATE = re.compile(ISO_DATE)
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:,\d+)?(?:[eE][+-]?\d+)?")
 _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
@@ -101,19 +107,14 @@ def dates(
 
 def _seconds(cell: str, pattern: re.Pattern[str] | None) -> float | None:
     try:
-        moment = _moment(cell, pattern)
-        return None if moment is None else moment.timestamp()
+        if _DATE.fullmatch(cell):
+            moment = datetime.fromisoformat(cell)
+            return (moment - (_EPOCH_UTC if moment.tzinfo else _EPOCH)).total_seconds()
+        for form in (_POINTS, _TIME, pattern) if cell.isascii() else ():
+            if form is not None and (match := form.fullmatch(cell)):
+                return (datetime(**(_FIRST_DAY | _parts(match))) - _EPOCH).total_seconds()
     except (OverflowError, ValueError):
-        return None
-
-
-def _moment(cell: str, pattern: re.Pattern[str] | None) -> datetime | None:
-    if _DATE.fullmatch(cell):
-        moment = datetime.fromisoformat(cell)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    for form in (_POINTS, _TIME, pattern) if cell.isascii() else ():
-        if form is not None and (match := form.fullmatch(cell)):
-            return datetime(**(_FIRST_DAY | _parts(match)), tzinfo=UTC)
+        pass
     return None
 
 
@@ -145,15 +146,17 @@ class Codes:
     def __call__(self, cells: Sequence[str]) -> Array:
         """Return the codes of these cells; new spellings get new codes."""
         known, missing, levels = self.known, self.missing, self.levels
-        for cell in set(cells).difference(known):
+        for cell in cells:
+            if cell in known:
+                continue
             text = cell.strip()
             if text in missing:
                 known[cell] = -1
-            elif text in known:
-                known[cell] = known[text]
-            else:
-                known[cell] = known[text] = len(levels)
+                continue
+            if text not in known:
+                known[text] = len(levels)
                 levels.append(text)
+            known[cell] = known[text]
         return np.fromiter(map(known.__getitem__, cells), np.int32, len(cells))
 
 

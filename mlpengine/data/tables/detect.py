@@ -11,9 +11,9 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import cells as _cells
-from mlpengine.data.tables._csv import AmbiguousError
 from mlpengine.data.tables._files import opener, readable, require_file
-from mlpengine.data.tables._lines import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.data.tables._records import EncodingError, TextSource, read_header, wide_encoding
+from mlpengine.data.tables.column_reader import AmbiguousError
 from mlpengine.data.tables.dialect import DEFAULT, NUMBER_MARKS, CsvDialect, DecimalMark
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.reader import DATASETS, read_table, table_format

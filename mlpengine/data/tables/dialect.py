@@ -2,9 +2,9 @@
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
@@ -143,3 +143,43 @@ def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
 
 DEFAULT = CsvDialect()
 """What a file alone determines."""
+
+
+class CsvOptions(NamedTuple):
+    """How to read a CSV.
+
+    Attributes:
+        missing: spellings of missing cells.
+        text: columns that stay text.
+        numbers: columns in which whole numbers with leading zeros are numbers, not codes.
+        kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
+    """
+
+    reading: CsvDialect = DEFAULT
+    missing: frozenset[str] = MISSING
+    text: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        reading: CsvDialect,
+        text: Iterable[str] = (),
+        numbers: Iterable[str] = (),
+        kept: Iterable[str] = (),
+    ) -> "CsvOptions":
+        """Return the options for these spellings."""
+        return cls(reading, reading.missing, frozenset(text), frozenset(numbers), frozenset(kept))
+
+    def skipped(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the columns of a file that are not read."""
+        known = frozenset(names)
+        return known - self.kept if self.kept and self.kept <= known else frozenset()
+
+    def first_step(self, name: str) -> int:
+        """Return what a column is tried as first: 0 numbers, 1 dates, 2 text."""
+        if name in self.text:
+            return 2
+        # 1.234 would be read as a number, but means 1234
+        return 1 if self.reading.thousands == "." else 0

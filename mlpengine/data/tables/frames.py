@@ -12,9 +12,9 @@ import numpy as np
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.data.tables._csv import CsvOptions, text_column
 from mlpengine.data.tables.cells import FIRST_INEXACT
-from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.column_reader import text_column
+from mlpengine.data.tables.dialect import CsvDialect, CsvOptions
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
 _FIRST_DAY = date(1970, 1, 1)

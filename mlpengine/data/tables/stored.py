@@ -103,18 +103,12 @@ class Spill:
     def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
         self.path, self.skipped = path, skipped
         self._values, self._columns = -1, -1
+        temporary = path.with_name(f"{path.name}.values{PART}")
         with writing(path):
             self._columns = system.open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        self._end, self.rows = 0, 0
-        self.described: dict[str, dict[str, Any]] = {}
-
-    def restart(self) -> None:
-        """Forget the values that were written, as the file is read again."""
-        self._close_values()
-        temporary = self.path.with_name(f"{self.path.name}.values{PART}")
-        with writing(temporary):
             self._values = system.open_unnamed(temporary)
-        self._written = 0
+        self._written, self._end, self.rows = 0, 0, 0
+        self.described: dict[str, dict[str, Any]] = {}
 
     def write(self, values: Array) -> Segment:
         """Write values of a column; return where they are."""
@@ -157,17 +151,14 @@ class Spill:
 
     def close(self) -> None:
         """Have the finished columns on disk and close the files."""
-        self._close_values()
+        if self._values >= 0:
+            descriptor, self._values = self._values, -1
+            os.close(descriptor)
         if self._columns >= 0:
             descriptor, self._columns = self._columns, -1
             with writing(self.path):
                 os.fsync(descriptor)
                 os.close(descriptor)
-
-    def _close_values(self) -> None:
-        if self._values >= 0:
-            descriptor, self._values = self._values, -1
-            os.close(descriptor)
 
 
 def read_exactly(descriptor: int, view: memoryview, offset: int) -> None:

@@ -1,5 +1,8 @@
+import bz2
+import gzip
 import io
 import json
+import subprocess
 import sys
 import zipfile
 from datetime import UTC, datetime, timedelta
@@ -13,9 +16,9 @@ import sklearn.datasets
 from pyarrow import parquet
 from traced import traced
 
-from mlpengine.core.errors import DataError, MissingExtraError
+from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table, reader
+from mlpengine.data.tables import DATASETS, Table, _arrow, load_dataset, read_blocks, read_table
 from mlpengine.data.tables.detect import detect
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.frames import as_table
@@ -159,7 +162,7 @@ def test_refuses_broken_files(name, tmp_path):
 
 
 def test_refuses_bombs(tmp_path, monkeypatch):
-    monkeypatch.setattr("mlpengine.data.tables.reader.BINARY_BYTES", 1 << 20)
+    monkeypatch.setattr("mlpengine.data.tables._arrays.BINARY_BYTES", 1 << 20)
     path = tmp_path / "bomb.npz"
     path.write_bytes(zipped(saved(np.zeros(2_000_000, "u1"))))
     with pytest.raises(DataError, match="unpack it yourself"):
@@ -167,7 +170,7 @@ def test_refuses_bombs(tmp_path, monkeypatch):
 
 
 def test_refuses_bombs_of_many_members(tmp_path, monkeypatch):
-    monkeypatch.setattr("mlpengine.data.tables.reader.BINARY_BYTES", 1 << 20)
+    monkeypatch.setattr("mlpengine.data.tables._arrays.BINARY_BYTES", 1 << 20)
     path = tmp_path / "bombs.npz"
     member = saved(np.zeros(500_000, "u1"))
     path.write_bytes(archive(**{f"x{i}": member for i in range(20)}))
@@ -337,7 +340,7 @@ def test_a_column_is_the_same_from_each_format(name, tmp_path, monkeypatch):
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")
     parquet.write_table(pyarrow.table(frame), tmp_path / "u.parquet", write_statistics=False)
-    monkeypatch.setattr(reader, "_BATCH", 2)  # rows of a block
+    monkeypatch.setattr(_arrow, "_BATCH", 2)  # rows of a block
     tables = [
         *map(read_table, (tmp_path / "t.csv", tmp_path / "t.parquet", tmp_path / "u.parquet")),
         *(store_table(tmp_path / file, tmp_path) for file in ("t.csv", "t.parquet")),
@@ -411,10 +414,65 @@ def test_unknown_dataset():
         load_dataset("iris")
 
 
-def test_parquet_without_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"mlpengine\[data\]"):
-        read_table(tmp_path / "t.parquet")
+SMALL_FILES = """
+import sys
+import mlpengine
+from mlpengine.data.tables import read_table
+read_table("digits")
+assert "pyarrow" not in sys.modules
+"""
+
+
+def test_small_files_do_not_import_pyarrow():
+    subprocess.run([sys.executable, "-c", SMALL_FILES], check=True)
+
+
+PACKINGS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": lambda content: pyarrow.compress(content, codec="zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+def test_packed_files(suffix, tmp_path):
+    pack = PACKINGS[suffix]
+    rng = np.random.default_rng(0)
+    content = "a,b\n" + "".join(f"{value!r},x\n" for value in rng.normal(size=40_000).tolist())
+    path = tmp_path / f"t.csv{suffix}"
+    path.write_bytes(pack(content.encode()))
+    table = read_table(path)
+    assert (table.n_rows, table["a"].cell(39_999)) == (40_000, content.split()[-1].split(",")[0])
+    path.write_bytes(pack(content.encode())[:-9])
+    with pytest.raises(DataError, match="data are damaged or cut short"):
+        read_table(path)
+    path.write_bytes(content.encode())
+    with pytest.raises(DataError, match="as its name says; rename it without"):
+        read_table(path)
+    path.write_bytes(pack(b"a,b\n" + b"0,0\n" * 3_000_000))
+    with pytest.raises(DataError, match="unpack it yourself"):
+        read_table(path)
+
+
+def test_feather_is_parquet_in_another_file(tmp_path):
+    frame = pandas.DataFrame({"a": [1.5, None, 2.0], "t": ["x", None, "y"], "n": [2**60, 1, 2]})
+    for suffix in (".parquet", ".feather"):
+        getattr(frame, f"to{suffix.replace('.', '_')}")(tmp_path / f"t{suffix}")
+    for name in ("t.parquet", "t.feather"):
+        for table in (
+            read_table(tmp_path / name),
+            store_table(tmp_path / name, tmp_path / "p"),
+            *read_blocks(tmp_path / name),
+        ):
+            cells = {n: [table[n].cell(row) for row in range(3)] for n in table.names}
+            assert cells == {
+                "a": ["1.5", "", "2"],
+                "t": ["x", "", "y"],
+                "n": [str(2**60), "1", "2"],
+            }
+    (tmp_path / "t.feather").write_bytes(b"ARROW1\0\0 not really")
+    with pytest.raises(DataError, match=r"t\.feather: is not a whole Arrow"):
+        read_table(tmp_path / "t.feather")
 
 
 def test_parquet(tmp_path):

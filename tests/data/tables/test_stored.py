@@ -72,7 +72,7 @@ def test_stored_parquet_is_what_is_read_into_memory(csv, tmp_path, monkeypatch):
     frame["factor"] = pandas.Categorical(frame["word"])
     frame["none"] = [None if i % 2 else "x" for i in range(ROWS)]
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=700)
-    monkeypatch.setattr("mlpengine.data.tables.reader._BATCH", 512)
+    monkeypatch.setattr("mlpengine.data.tables._arrow._BATCH", 512)
     same(store_table(tmp_path / "t.parquet", tmp_path / "p"), read_table(tmp_path / "t.parquet"))
 
 
@@ -181,7 +181,7 @@ def full(*_):
 )
 def test_a_full_disk_leaves_nothing_behind(where, csv, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(f"mlpengine.{where}", full)
+        patched.setattr(f"mlpengine.data.{where}", full)
         with pytest.raises(RunError, match=r"cannot be written \(No space left on device\); make"):
             features_of(csv, tmp_path)
     left = {path.suffix for path in (tmp_path / "p").iterdir()}

@@ -1,0 +1,393 @@
+"""Whole records of a CSV file, block by block, its header, and its rows as the csv module has them.
+
+The csv module defines the rows.  A block that it need not read goes to pyarrow (`_csv.py`).
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.fork_locks import process_lock
+from mlpengine.core.spec import Array
+from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables._files import refuse_other_format
+from mlpengine.data.tables.dialect import DELIMITERS
+from mlpengine.data.tables.table import MAX_COLUMNS
+
+MAX_RECORD = 1 << 24
+"""Maximum number of bytes of a record."""
+
+_SAMPLE, _SAMPLE_CHARACTERS = 20, 1 << 16  # lines from which the delimiter is inferred
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+_START = 256  # bytes that tell whether a file is of another format
+
+_limit_lock = process_lock()
+_limits: list[int] = []
+
+
+@contextmanager
+def long_cells() -> Iterator[None]:
+    """Let cells be as long as records; the csv module has one limit for the process.
+
+    It is put back when the last thread has left the context.
+    """
+    with _limit_lock:
+        _limits.append(csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD)))
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            before = _limits.pop()  # the last to leave gets what the first has found
+            if not _limits:
+                csv.field_size_limit(before)
+
+
+class EncodingError(DataError):
+    """A file has another encoding than it should."""
+
+
+class Rows(NamedTuple):
+    """Rows of a text by the csv module, without blank ones.
+
+    Attributes:
+        cells: the cells of each row.
+        lines: the line in which each row starts, counted from 0.
+        stop: the number of lines that these rows take.
+        error: what ended the reading early, if anything did.
+    """
+
+    cells: list[list[str]]
+    lines: list[int]
+    stop: int
+    error: csv.Error | None
+
+
+@long_cells()
+def csv_rows(lines: list[str], delimiter: str) -> Rows:
+    """Return the rows of lines that have their ends."""
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    cells, starts, stop = [], [], 0
+    try:
+        for row in reader:
+            if row:
+                cells.append(row)
+                starts.append(stop)
+            stop = reader.line_num
+    except csv.Error as error:
+        return Rows(cells, starts, stop, error)
+    return Rows(cells, starts, stop, None)
+
+
+def is_cut_off(error: csv.Error) -> bool:
+    """Return whether a text ends within a quoted cell."""
+    return "unexpected end" in str(error)
+
+
+def lines_of(content: bytes) -> list[str]:
+    """Return the lines of a text in UTF-8, with their ends."""
+    return io.StringIO(content.decode(), newline="").readlines()
+
+
+class Records(NamedTuple):
+    """Whole records of a file.
+
+    Attributes:
+        content: their bytes, in UTF-8.
+        line: the number of their first line, from 1.
+        n_lines: how many lines they are.
+        rows: what the csv module has read, if not all quotes enclose cells.
+    """
+
+    content: bytes
+    line: int
+    n_lines: int
+    rows: Rows | None
+
+    def lines(self, n_rows: int, delimiter: str) -> Array | None:
+        """Return the line of each of the rows, counted from 0; None if each row is one line."""
+        if self.rows is not None:
+            starts = self.rows.lines
+        elif n_rows == self.n_lines:
+            return None
+        else:
+            starts = csv_rows(lines_of(self.content), delimiter).lines
+        return np.array(starts, np.int64)
+
+
+class TextSource:
+    """A stream of UTF-8 text that is read in whole records.
+
+    Attributes:
+        line: the number of the next line, from 1.
+        offset: the number of bytes before it.
+        waiting: bytes that are read but not taken.
+        at_end: whether these are the last bytes of the stream.
+    """
+
+    def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:
+        self.stream, self.where, self.line = stream, where, line
+        self.waiting, self.at_end = b"", False
+        self.fill(_START)
+        self._is_utf16 = self.waiting[:2] in (b"\xff\xfe", b"\xfe\xff")
+        start = self.waiting
+        self.waiting = start.removeprefix(b"\xef\xbb\xbf")
+        self.offset = len(start) - len(self.waiting)
+
+    def fill(self, size: int) -> None:
+        """Read until so many bytes are waiting, or all that there are."""
+        parts, length = [self.waiting], len(self.waiting)
+        while length < size and not self.at_end:
+            parts.append(self.stream.read(size - length))
+            length += len(parts[-1])
+            self.at_end = not parts[-1]
+        self.waiting = b"".join(parts)
+
+    def skip(self, lines: list[str]) -> None:
+        """Skip lines that are waiting."""
+        self._take(len("".join(lines).encode()))
+
+    def records(self, delimiter: str, size: int) -> Records | None:
+        """Return the next whole records, about `size` bytes; None at the end of the stream.
+
+        Raises: DataError for another encoding, a NUL byte, a record that is too long, or quotes
+            that do not enclose a cell.
+        """
+        while True:
+            self.fill(size)
+            at_end = self.at_end and len(self.waiting) <= size
+            content = self.waiting[:size]
+            if not at_end:
+                content = content[: _last_line(content)]
+            self._check(content)
+            rows = None
+            whole, is_regular = _whole(content, delimiter, at_end)
+            if not is_regular:
+                rows, whole = self._by_csv(content, delimiter, at_end)
+            if whole or at_end:
+                break
+            if size >= MAX_RECORD:
+                raise DataError(
+                    f"{self.where}: line {self.line}: is longer than {MAX_RECORD:,} characters; a "
+                    "quote may be missing"
+                )
+            size = min(2 * size, MAX_RECORD)
+        line = self.line
+        content = self._take(whole)
+        if not content:
+            return None
+        n_lines = self.line - line + (content[-1] not in b"\r\n")
+        return Records(content, line, n_lines, rows)
+
+    def _by_csv(self, content: bytes, delimiter: str, at_end: bool) -> tuple[Rows, int]:
+        """Return the rows of a text, and how many bytes they take."""
+        lines = lines_of(content)
+        rows = csv_rows(lines, delimiter)
+        if rows.error and (at_end or not is_cut_off(rows.error)):
+            raise DataError(
+                f"{self.where}: line {self.line + rows.stop}: {_advice(rows.error)}"
+            ) from rows.error
+        return rows, len("".join(lines[: rows.stop]).encode())
+
+    def _take(self, size: int) -> bytes:
+        content, self.waiting = self.waiting[:size], self.waiting[size:]
+        self.line += line_count(content)
+        self.offset += size
+        return content
+
+    def _check(self, content: bytes) -> None:
+        """Check that a text is UTF-8 without NUL bytes.  Raises: DataError."""
+        if (nul := content.find(b"\0")) >= 0:
+            line = self.line + line_count(content[:nul])
+            if other := wide_encoding(content):
+                raise EncodingError(
+                    f"{self.where}: line {line}: must be UTF-8; it looks like UTF-16: save it as "
+                    f"UTF-8, or set data.text_encoding: {other}"
+                )
+            if not self._is_utf16:
+                raise DataError(
+                    f"{self.where}: line {line}: holds a NUL byte; it is damaged or not a text file"
+                )
+        if content.isascii():
+            return
+        try:
+            content.decode()
+        except UnicodeDecodeError as error:
+            line = self.line + line_count(content[: error.start])
+            other, name = ("UTF-16", "utf-16") if self._is_utf16 else (
+                "another encoding such as Latin-1", "cp1252"
+            )  # fmt: skip
+            raise EncodingError(
+                f"{self.where}: line {line}: must be UTF-8 (byte 0x{content[error.start]:02x} at "
+                f"offset {self.offset + error.start}); it looks like {other}: save it as UTF-8, "
+                f"or set data.text_encoding: {name}"
+            ) from None
+
+    def first_lines(self, size: int) -> list[str]:
+        """Return the whole lines that stand in so many bytes, without skipping them.
+
+        Raises: DataError for another encoding, a NUL byte, or more columns than are read.
+        """
+        self.fill(size)
+        content = self.waiting if self.at_end else self.waiting[: _last_line(self.waiting)]
+        first = content.partition(b"\n")[0]
+        columns = 1 + max(first.count(mark.encode()) for mark in DELIMITERS)
+        if columns > MAX_COLUMNS:
+            raise DataError(
+                f"{self.where}: line 1: at most {MAX_COLUMNS:,} columns are read ({columns:,})"
+            )
+        self._check(content)
+        return lines_of(content)
+
+
+def _last_line(content: bytes) -> int:
+    """Return where the last whole line ends."""
+    # a carriage return at the very end may be half of a line end
+    return (content.rfind(b"\n") + 1) or (content.rfind(b"\r", 0, max(0, len(content) - 1)) + 1)
+
+
+def _whole(content: bytes, delimiter: str, at_end: bool) -> tuple[int, bool]:
+    """Return where the last record of some lines ends, and whether all quotes enclose cells."""
+    if b'"' not in content:
+        return len(content), True
+    characters = np.frombuffer(content, np.uint8)
+    quotes = np.flatnonzero(characters == _QUOTE)
+    before, after = quotes[::2] - 1, quotes[1::2] + 1
+    edges = np.zeros(256, bool)
+    edges[[ord(delimiter), _NEWLINE, _RETURN, _QUOTE]] = True
+    opens = edges[characters[before]] | (before < 0)
+    closes = edges[characters[np.minimum(after, len(content) - 1)]] | (after == len(content))
+    if not (opens.all() and closes.all()) or (at_end and len(quotes) % 2):
+        return 0, False
+    if len(quotes) % 2 == 0:
+        return len(content), True
+    ends = np.flatnonzero((characters == _NEWLINE) | (characters == _RETURN))
+    outside = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    return int(outside[-1]) + 1 if len(outside) else 0, True
+
+
+def wide_encoding(content: bytes) -> str:
+    """Return the encoding of mostly Latin UTF-16 without a byte order mark, else nothing."""
+    start = content[:_START]
+    for name, high in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
+        if start.count(0) == high.count(0) > 0.9 * len(high):
+            return name
+    return ""
+
+
+def line_count(content: bytes) -> int:
+    """Return the number of line ends: newlines, carriage returns, or pairs of both."""
+    count = int(np.count_nonzero(np.frombuffer(content, np.uint8) == _NEWLINE))
+    if b"\r" in content:
+        count += content.count(b"\r") - content.count(b"\r\n")
+    return count
+
+
+def _advice(error: csv.Error) -> str:
+    text = str(error)
+    if is_cut_off(error):
+        return "a quoted cell is never closed; close it or double the quote inside it"
+    if "expected after" in text:
+        return "text follows a closing quote; double a quote that belongs to a cell"
+    return f"{text}; a quote may be missing before it, or the cell must be shortened"
+
+
+class Header(NamedTuple):
+    """The columns of a file, the delimiter, the line of the first row, and how many are empty.
+
+    Those have no name, after the last one that has; their cells are to be empty.
+    """
+
+    names: list[str]
+    delimiter: str
+    first_line: int
+    empty: int = 0
+
+
+def read_header(source: TextSource, delimiter: str | None) -> Header:
+    """Read the header line; if the delimiter is None, infer it from the first lines.
+
+    Raises: DataError for a file without one, for another format, and for names that are empty or
+        repeated.
+    """
+    refuse_other_format(source.waiting[:_START], source.where)
+    size = _SAMPLE_CHARACTERS
+    names: list[str] = []
+    while not names:
+        lines = source.first_lines(size)
+        mark = delimiter or sniff(_sample(lines))
+        reader = csv.reader(lines, delimiter=mark, skipinitialspace=True, strict=True)
+        try:
+            with long_cells():
+                names = next((row for row in reader if row), [])
+        except csv.Error as error:
+            if source.at_end or size >= MAX_RECORD or not is_cut_off(error):
+                line = source.line + reader.line_num - 1
+                raise DataError(f"{source.where}: line {line}: {error}") from error
+        if not names and (source.at_end or size >= MAX_RECORD):
+            raise DataError(f"{source.where}: is empty; a header and rows are needed")
+        size *= 2
+    line = source.line + reader.line_num - 1
+    source.skip(lines[: reader.line_num])
+    names = [name.strip() for name in names]
+    width = len(names)
+    while len(names) > 1 and not names[-1]:
+        names.pop()
+    check_names(names, f"{source.where}: line {line}")
+    return Header(names, mark, line + 1, width - len(names))
+
+
+def _sample(lines: list[str]) -> list[str]:
+    sample, length = [], 0
+    for line in lines[:_SAMPLE]:
+        sample.append(line)
+        length += len(line)
+        if length > _SAMPLE_CHARACTERS:
+            break
+    return sample
+
+
+def sniff(lines: list[str]) -> str:
+    """Return the delimiter that gives the most cells in the first lines, equally many in each."""
+    best, cells = ",", 1
+    for delimiter in DELIMITERS:
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:
+            continue
+        # the last record may be cut off in the middle of a quoted cell
+        counts = {len(row) for row in (rows[:-1] if len(rows) > 2 else rows)}
+        if len(counts) == 1 and (count := counts.pop()) > cells:
+            best, cells = delimiter, count
+    if cells == 1 and lines:
+        best = max(DELIMITERS, key=lines[0].count)
+    return best
+
+
+def check_names(names: list[str], where: str) -> None:
+    """Check the names in a header.
+
+    Raises: DataError for an empty or repeated name, or a header that is a row of numbers.
+    """
+    if names[0].startswith("sep=") and len(names) <= 2:
+        text = "names the delimiter for spreadsheets, not the columns; delete the line"
+        raise DataError(f"{where}: {text} ({names[0]})")
+    values = _cells.parse_numbers(names, frozenset())
+    counted = values is not None and values[0] in (0, 1) and (np.diff(values) == 1).all()
+    if values is not None and not counted:
+        raise DataError(f"{where}: must name the columns, but holds only numbers; add a header")
+    positions: dict[str, int] = {}
+    for position, name in enumerate(names, 1):
+        if not name and (position > 1 or len(names) == 1):
+            raise DataError(f"{where}: column {position} has no name; name it or delete it")
+        if name in positions:
+            is_row = _cells.is_number(name)
+            fix = "is it a row of the data? Then add a header" if is_row else "rename one of them"
+            raise DataError(
+                f"{where}: columns {positions[name]} and {position} are both called {name!r}; {fix}"
+            )
+        positions[name] = position

@@ -1,0 +1,188 @@
+"""Columns that grow by blocks of text cells, and the kinds that their cells imply.
+
+A column is tried as numbers, then dates, then text; booleans and numbers such as 1,5 follow from
+its few texts at the end.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlpengine.core.errors import DataError
+from mlpengine.core.spec import Array
+from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables.dialect import CsvOptions
+from mlpengine.data.tables.stored import Segment, Spill
+from mlpengine.data.tables.table import Column, Table
+
+NUMBERS, DATES, TEXT = 0, 1, 2
+"""What a column is read as, in the order of the trials."""
+
+
+class AmbiguousError(DataError):
+    """Numbers of a column can be read in two ways."""
+
+
+class Growing:
+    """Values of further and further rows: an array, or with a spill segments of its file."""
+
+    def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
+        self._spill = spill
+        self._segments: list[Segment] = []
+        self._values = np.empty(0, dtype)
+        self.n_rows = self._expected = 0
+
+    def expect(self, n_rows: int) -> None:
+        """Note about how many rows there will be; pages of memory that no row needs stay unused."""
+        self._expected = n_rows
+
+    def append(self, values: Array) -> None:
+        """Store the values of further rows."""
+        start, self.n_rows = self.n_rows, self.n_rows + len(values)
+        if self._spill is not None:
+            self._segments.append(self._spill.write(values.astype(self._values.dtype, copy=False)))
+            return
+        if self.n_rows > len(self._values):
+            size = max(self.n_rows, self._expected, 3 * len(self._values) // 2)
+            before, self._values = self._values, np.empty(size, self._values.dtype)
+            self._values[:start] = before[:start]
+        self._values[start : self.n_rows] = values
+
+    def values(self) -> Array:
+        """Return the values of all rows."""
+        if self._spill is not None:
+            return self._spill.read(self._segments, self._values.dtype)
+        return self._values[: self.n_rows]
+
+
+class ColumnReader:
+    """A column that is being read, as numbers, dates or text: the first that its cells allow.
+
+    Attributes:
+        step: NUMBERS, DATES or TEXT.
+        broken: whether values are stored that are of another kind than later cells, so that all
+            cells have to be read again.
+    """
+
+    def __init__(
+        self, name: str, options: CsvOptions, step: int | None = None, spill: Spill | None = None
+    ) -> None:
+        self.padded = name in options.numbers
+        self.broken = False
+        self._missing, self._pattern = options.missing, options.reading.date_pattern(name)
+        self._codes = _cells.Codes(self._missing)
+        self._spill, self._expected = spill, 0
+        self._begin(options.first_step(name) if step is None else step, 0)
+
+    def _begin(self, step: int, n_missing: int) -> None:
+        """Begin with so many rows whose cells are missing."""
+        self.step, self._is_empty = step, True
+        self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
+        self._grown = Growing(self._gap.dtype.type, self._spill)
+        self._grown.expect(self._expected)
+        if n_missing:
+            self._grown.append(np.broadcast_to(self._gap, n_missing))
+
+    def expect(self, n_rows: int) -> None:
+        """Note about how many rows there will be."""
+        self._expected = n_rows
+        self._grown.expect(n_rows)
+
+    def append(self, values: Array) -> None:
+        """Store the values of further rows, NaN where missing."""
+        if self._is_empty:
+            self._is_empty = bool(np.isnan(values).all())
+        self._grown.append(values)
+
+    def add(self, texts: Sequence[str], places: Array | None = None) -> None:
+        """Convert and store the cells of further rows, `texts[places]`; place -1 is missing."""
+        while not self.broken:
+            values = self._convert(texts)
+            if values is not None:
+                self._is_empty = self._is_empty and all(
+                    text.strip() in self._missing for text in texts
+                )
+                self._grown.append(
+                    values if places is None else np.append(values, self._gap)[places]
+                )
+                return
+            self._next_step()
+
+    def _convert(self, texts: Sequence[str]) -> Array | None:
+        """Return the values of texts as the current step reads them, None if it cannot."""
+        if self.step == NUMBERS:
+            return _cells.parse_numbers(texts, self._missing, padded=self.padded)
+        if self.step == DATES:
+            return _cells.dates(texts, self._missing, self._pattern)
+        return self._codes(texts)
+
+    def _next_step(self) -> None:
+        """Reject the current kind; rows that are all missing so far are of any kind."""
+        if self._is_empty:
+            self._begin(self.step + 1, self._grown.n_rows)
+        else:
+            self.step += 1
+            self.broken = True
+
+    def column(self) -> Column:
+        """Return the finished column."""
+        values = self._grown.values()
+        if self.step == NUMBERS:
+            return Column(values)
+        if self.step == DATES:
+            return Column(values, "date")
+        codes, levels = _cells.sorted_levels(values, self._codes.levels)
+        return Column(codes, "text", levels)
+
+
+def text_column(
+    cells: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
+) -> Column:
+    """Return a column of text cells in memory as those of CSV are read; `as_text` keeps them text.
+
+    Raises: DataError, beginning with `where`.
+    """
+    reader = ColumnReader(name, options, TEXT if as_text else options.first_step(""))
+    reader.add(cells)
+    table = Table({where: reader.column()}, where)
+    if as_text:
+        return table[where]
+    return spelled_column(table[where], table, where, options)
+
+
+def spelled_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
+    """Return a text column as booleans or numbers if its few texts say so.
+
+    Raises: AmbiguousError for texts such as 1,234 that can be numbers in two ways.
+    """
+    if column.kind != "text" or name in options.text:
+        return column
+    if (answers := answers_of(column)) is not None:
+        return answers
+    levels = column.levels
+    reading = options.reading
+    values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
+    if isinstance(values, str):
+        row = int(np.flatnonzero(column.values == levels.index(values))[0])
+        raise AmbiguousError(
+            f"{table.where(name, row)}: {values!r} can mean {values.replace(',', '')} or "
+            f"{values.replace(',', '.')}; say which with data.decimal"
+        )
+    if values is None:
+        return column
+    return Column(np.array([*values, np.nan])[column.values])
+
+
+def answers_of(column: Column) -> Column | None:
+    """Return a text column as booleans if all its texts spell true and false, else None."""
+    words = _cells.booleans(column.levels)
+    return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
+
+
+def dates_of(column: Column, name: str, options: CsvOptions) -> Column | None:
+    """Return a text column as dates if all its texts that are not missing spell one, else None."""
+    pattern = options.reading.date_pattern(name)
+    seconds = _cells.dates(column.levels, options.missing, pattern)
+    if seconds is None or np.isnan(seconds).all():
+        return None
+    return Column(np.array([*seconds, np.nan])[column.values], "date")
