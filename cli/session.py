@@ -32,7 +32,6 @@ from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
-from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
@@ -172,8 +171,10 @@ class Session:
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
         self.loop = trainer.loop(
-            [self.logs, *progress, *self._tensorboard(), *self.checkpointers],
-            first_member_callbacks=[self.diagnostics] if self.diagnostics else [],
+            [
+                *([self.diagnostics] if self.diagnostics else []),
+                *(self.logs, *progress, *self._tensorboard(), *self.checkpointers),
+            ]
         )
         if checkpoint:
             self._load(checkpoint)
@@ -251,7 +252,7 @@ class Session:
                     "member_epochs": [len(one.history.rows) for one in self.loop.members],
                     "best_epochs": self.loop.best_epochs,
                 }
-                if isinstance(self.loop, EnsembleLoop)
+                if len(self.loop.members) > 1
                 else {"best_epoch": result.best_epoch}
             ),
             "seconds": round(result.seconds, 6),

@@ -13,14 +13,14 @@ import click
 
 MODULES = {
     "mlpengine": "The names that most programs need.",
-    "mlpengine.step": "One training step, and populations of networks.",
+    "mlpengine.step": "One training step, and the steps of several networks.",
     "mlpengine.training": "Loops, callbacks, the trainer.",
     "mlpengine.models": "Models, tasks, metrics.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",
     "mlpengine.ops": "Ops, activations and losses.",
     "mlpengine.core.spec": "Shapes, dtypes and bound calls, for ops.",
     "mlpengine.formula": "Formulas of element-wise functions.",
-    "mlpengine.tape": "Recording, programs and derivatives.",
+    "mlpengine.tape": "Recording, programs and gradients.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
     "mlpengine.settings": "What a run is: network, features, training, split.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
