@@ -23,7 +23,7 @@ from mlpengine.core.errors import (
     ShapeError,
     UsageError,
 )
-from mlpengine.core.fields import Count, fitting
+from mlpengine.core.fields import COUNT
 from mlpengine.core.named import (
     NamedRows,
     as_rows,
@@ -171,8 +171,8 @@ class TrainingStep:
         shards: int = 1,
         ranks: Ranks | None = None,
     ) -> None:
-        batch_size = fitting("training step: batch_size", Count, batch_size)
-        threads = fitting("training step: threads", Count, threads)
+        batch_size = COUNT.check("training step: batch_size", batch_size)
+        threads = COUNT.check("training step: threads", threads)
         if isinstance(optimizer, Mapping) and isinstance(mlp, Network):
             optimizer = GroupedOptimizer(mlp, optimizer)
         if isinstance(loss, Mapping):

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, RunError, UsageError
-from mlpengine.core.fields import Count, fitting
+from mlpengine.core.fields import COUNT
 from mlpengine.core.named import need_names
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import html_table, quoted, suggestion
@@ -215,7 +215,7 @@ class Loop(Uncopyable):
             raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
         _check_fit(step, task, [train, *([validation] if validation else [])])
         self.step, self.task, self.train, self.validation = step, task, train, validation
-        self.epochs, self.early_stopping = fitting("loop: epochs", Count, epochs), early_stopping
+        self.epochs, self.early_stopping = COUNT.check("loop: epochs", epochs), early_stopping
         if early_stopping and validation and early_stopping.monitor not in loss_names(step.loss):
             try:
                 task.watch(early_stopping.monitor)

@@ -1,14 +1,14 @@
 """The rule for a loss or gradient that is not finite: stop the run, or skip the step."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from mlpengine.core.errors import CheckpointError, NumericalError
-from mlpengine.core.fields import fitting, options_of
+from mlpengine.core.fields import COUNT, one_of
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.models.task import RowOrigins
-from mlpengine.settings.training import Action, TrainingSettings
+from mlpengine.settings.training import Action
 from mlpengine.step.fault import listed_rows
 from mlpengine.step.step import TrainingStep
 
@@ -27,9 +27,9 @@ class NonfiniteRule:
     name = "nonfinite"
 
     def __init__(self, action: Action = "stop", *, limit: int = 10) -> None:
-        options = options_of(TrainingSettings)
-        self.action: Action = fitting("on_nonfinite:", options["on_nonfinite"].type, action)
-        self.limit: int = fitting("nonfinite_limit:", options["nonfinite_limit"].type, limit)
+        one_of("on_nonfinite", action, get_args(Action))
+        self.action: Action = action
+        self.limit: int = COUNT.check("nonfinite_limit", limit)
         self.skipped = 0
 
     def handle(
