@@ -35,7 +35,7 @@ def conform(value: Any, kind: Any, where: str) -> None:
         return
     places = [_place(issue["loc"][1:], value) for issue in issues]
     at, issue = max(zip(places, issues, strict=True), key=lambda pair: len(pair[0]))
-    kind_of_error, last = issue["type"], issue["loc"][-1]
+    kind_of_error, last = issue["type"], [0, *issue["loc"]][-1]
     if kind_of_error in UNKNOWN:
         at = at[:-1]
     path, inner = "", value
