@@ -35,7 +35,6 @@ from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
-from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
@@ -175,8 +174,10 @@ class Session:
         self.logs = EpochLogs(directory)
         self.checkpointers = self._checkpointer()
         self.loop = trainer.loop(
-            [self.logs, *progress, *self._tensorboard(), *self.checkpointers],
-            first_member_callbacks=[self.diagnostics] if self.diagnostics else [],
+            [
+                *([self.diagnostics] if self.diagnostics else []),
+                *(self.logs, *progress, *self._tensorboard(), *self.checkpointers),
+            ]
         )
         if checkpoint:
             self._load(checkpoint)
@@ -254,7 +255,7 @@ class Session:
                     "member_epochs": [len(one.history.rows) for one in self.loop.members],
                     "best_epochs": self.loop.best_epochs,
                 }
-                if isinstance(self.loop, EnsembleLoop)
+                if len(self.loop.members) > 1
                 else {"best_epoch": result.best_epoch}
             ),
             "seconds": round(result.seconds, 6),

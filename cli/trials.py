@@ -28,7 +28,6 @@ from mlpengine.core.files import flush, read_file, similar_file, unflushed
 from mlpengine.core.system import is_orphan
 from mlpengine.core.wording import as_setting, plural
 from mlpengine.models.model import MODEL_FILE
-from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.history import EpochRow
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import OUT_OF_FOLD
@@ -201,7 +200,7 @@ class Worker:
         metric, value = self.study.sweep.metric, None
         if result.best_epoch:
             value = result.history.rows[result.best_epoch - 1].validation[metric]
-        if isinstance(session.loop, EnsembleLoop) and result.ending != "interrupted":
+        if len(session.loop.members) > 1 and result.ending != "interrupted":
             parts = session.measured.metrics
             value = parts[OUT_OF_FOLD if OUT_OF_FOLD in parts else "validation"][metric]
         if result.ending == "interrupted" and not reporter.pruned:

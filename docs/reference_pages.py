@@ -13,7 +13,7 @@ import click
 
 MODULES = {
     "mlpengine": "The names that most programs need.",
-    "mlpengine.step": "One training step, and populations of networks.",
+    "mlpengine.step": "One training step, and the steps of several networks.",
     "mlpengine.training": "Loops, callbacks, the trainer.",
     "mlpengine.models": "Models, tasks, metrics.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",

@@ -27,10 +27,10 @@ from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
 from mlpengine.nn import NETWORKS, Mlp, TabularNetwork
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.settings.structure import conform
-from mlpengine.step.population import Population
 
 MODEL_FILE = "model.safetensors"
 

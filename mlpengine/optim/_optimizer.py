@@ -22,7 +22,7 @@ from mlpengine.optim._denormals import (
 from mlpengine.optim._state import State, matching_state
 from mlpengine.optim.numpy_update import NumpyUpdate
 from mlpengine.optim.parameter_groups import Group, find_ranges
-from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike, factors
+from mlpengine.optim.schedules import PlateauSchedule, ScheduleLike
 from mlpengine.optim.update_formulas import UpdateFormulas
 from mlpengine.tape.flat import Flat
 
@@ -325,7 +325,7 @@ class Optimizer(ABC):
         rates: Array | float = self._lr
         decays: Array | float = self.weight_decay
         if self.schedule is not None:
-            rates = factors(self.schedule, steps) * self._lr
+            rates = np.array([*map(self.schedule, steps)], np.float64) * self._lr
             if not (rates.min() >= 0.0 and rates.max() <= self._largest_lr):
                 wrong = map(self.scheduled_lr, steps)  # the first one raises
                 rates = np.array([*wrong], np.float64)

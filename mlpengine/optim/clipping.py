@@ -94,6 +94,19 @@ def clip_rule(clip_norm: float | Clip | None, where: str = "clip_norm") -> Clip 
     return NormClip(POSITIVE.check(where, clip_norm))
 
 
+def bind_clip(clip: Clip | None, params: Flat, grads: FlatViews) -> Apply:
+    """Return a function that clips the gradients and returns their norm before and after."""
+    if clip is not None:
+        return clip.bind(params, grads)
+    norm = GlobalNorm(grads.flat)
+
+    def measure() -> tuple[float, float]:
+        value = norm()
+        return value, value
+
+    return measure
+
+
 class _ScaledByNorm(Clip):
     """Scale the whole vector by a coefficient that depends on its norm alone."""
 

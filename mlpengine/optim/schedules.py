@@ -10,24 +10,17 @@ schedule starts after w steps, and before that its first factor is multiplied by
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from math import cos, inf, log2, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
-
-import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, Positive, check_options
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.spec import Array
 from mlpengine.core.wording import suggestion
 from mlpengine.optim._state import State, matching_state
 
 ScheduleLike: TypeAlias = Callable[[int], float]
 """A function from the number of completed steps to a factor of the learning rate."""
-
-FACTORS_AT_ONCE = 256
-"""Number of steps whose factors are computed at once."""
 
 SCHEDULES: dict[str, type["Schedule"]] = {}
 """The schedules by the names that configs and estimators give them."""
@@ -345,35 +338,6 @@ def schedule_named(name: str) -> Schedule:
         known, near = ", ".join(SCHEDULES), suggestion(name, SCHEDULES)
         raise UsageError(f"schedule: must be one of {known}, or a function (got {name!r}){near}")
     return SCHEDULES[name]()
-
-
-def factors(schedule: Callable[[int], float], steps: range) -> Array:
-    """Return the factors after each of these numbers of steps, (steps,) of float64, to be read.
-
-    Those that follow from the step and the fields of a schedule are computed many at once, and
-    kept; one that another module defines may have more of a state.
-    """
-    ours = isinstance(schedule, Schedule) and type(schedule).__module__ == __name__
-    if not ours or isinstance(schedule, PlateauSchedule):
-        return np.array([*map(schedule, steps)], np.float64)
-    first, last = steps.start // FACTORS_AT_ONCE, (steps.stop - 1) // FACTORS_AT_ONCE
-    try:
-        parts = [_factors(schedule, number) for number in range(first, last + 1)]
-    except OverflowError:  # which a step that is never made may have
-        return np.array([*map(schedule, steps)], np.float64)
-    known = parts[0] if first == last else np.concatenate(parts)
-    return known[steps.start - first * FACTORS_AT_ONCE : steps.stop - first * FACTORS_AT_ONCE]
-
-
-@lru_cache(maxsize=16)
-def _factors(schedule: Schedule, number: int) -> Array:
-    """Return the factors after number * FACTORS_AT_ONCE steps and more."""
-    start, warm = number * FACTORS_AT_ONCE, schedule.warmup_steps
-    steps = range(start, start + FACTORS_AT_ONCE)
-    each = map(schedule, steps)
-    if start >= warm:  # half the time
-        each = map(schedule._factor, range(start - warm, start - warm + FACTORS_AT_ONCE))
-    return np.array([*each], np.float64)
 
 
 def _cosine(first: float, last: float, progress: float) -> float:

@@ -21,7 +21,7 @@ from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import CompileError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.named import NamedRows, arrays_by_name, arrays_in, row_specs
+from mlpengine.core.named import arrays_by_name, arrays_in, row_specs
 from mlpengine.core.spec import Array, Call
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
@@ -29,7 +29,7 @@ from mlpengine.ops import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.step.auto_backend import NUMPY_RUNS
-from mlpengine.step.bound_step import BoundStep, NamedBoundStep
+from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.shards import Buffers, Shards
 
 _log = logging.getLogger("mlpengine")
@@ -80,7 +80,7 @@ class StepBuilder:
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         parts = self._parts(scratch, grads, rows, whole)
         if compiled and (fused := self._fused(parts, whole)):
-            return parts.kind(scratch, grads, parts.bound_loss, (), fused)
+            return BoundStep(scratch, grads, parts.bound_loss, (), fused)
         bound = self._with_calls(parts, compiled=compiled)
         if not compiled:
             return bound
@@ -93,10 +93,16 @@ class StepBuilder:
         parts = self._parts(scratch, grads, mean_rows)
         if compiled and (program := parts.program()):
             calls = (parts.checked(program), *parts.bound_loss.sums)
-            return parts.kind(scratch, grads, parts.bound_loss, calls, program=program)
+            return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
         return self._with_calls(parts, compiled=compiled)
 
-    def describe(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
+    def summary(self, bound: BoundStep, *, compiled: bool) -> str:
+        """Return a table of the instructions of a step, and what computes each."""
+        lines = [*self._described(bound, compiled=compiled)]
+        width = max(len(where) for where, _ in lines)
+        return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
+
+    def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
         """Yield what computes each instruction of a step, and the instruction.
 
         It is the number of a program, or NumPy with the reason.
@@ -121,7 +127,7 @@ class StepBuilder:
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
         calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
-        return parts.kind(scratch, grads, loss, tuple(calls))
+        return BoundStep(scratch, grads, loss, tuple(calls))
 
     def _parts(
         self, scratch: Scratch, grads: Gradients, mean_rows: int, whole: BoundStep | None = None
@@ -220,12 +226,6 @@ class _StepParts:
             )
             for op, bound, weight in each
         ]
-
-    @property
-    def kind(self) -> type[BoundStep]:
-        """The class of the step."""
-        named = isinstance(self.scratch.input, NamedRows) or isinstance(self.loss, LossSum)
-        return NamedBoundStep if named else BoundStep
 
     @property
     def instructions(self) -> list[InstructionLike]:

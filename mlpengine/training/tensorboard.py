@@ -20,7 +20,8 @@ from mlpengine.core.files import writing
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Callback, Loop, Result, SkipBudget
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop, Result
 
 with importing("writing TensorBoard files", "tensorboard"):
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog

@@ -22,10 +22,10 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.export import FORMATS
 from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import METADATA_KEY
 from mlpengine.ops import LeakyRelu
 from mlpengine.settings.structure import conform
-from mlpengine.step.population import Population
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine_cli.evaluate import measure_parts
@@ -181,7 +181,8 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
         [(flat[1:], "of another network"), (flat * np.nan, "must be finite")]
     ):
         run = tmp_path / str(i)
-        state = {"weights": whole.mlp.state_dict(), "best": {"weights": best, "epoch": 1}}
+        member = {"weights": whole.mlp.state_dict(), "best": {"weights": best, "epoch": 1}}
+        state = {"members": [member]}
         Checkpoints(run / "checkpoints").save(1, state, header, best=True)
         with pytest.raises(CheckpointError, match=message):
             load(run)

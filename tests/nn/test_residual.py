@@ -8,8 +8,8 @@ import pytest
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.nn import Front, Residual
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
-from mlpengine.step.population import Population
 
 MADE = {
     "plain": {},
