@@ -20,7 +20,7 @@ MODULES = {
     "mlpengine.ops": "Ops, activations and losses.",
     "mlpengine.core.spec": "Shapes, dtypes and bound calls, for ops.",
     "mlpengine.formula": "Formulas of element-wise functions.",
-    "mlpengine.tape": "Recording, programs and derivatives.",
+    "mlpengine.tape": "Recording, programs and gradients.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
     "mlpengine.settings": "What a run is: network, features, training, split.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
