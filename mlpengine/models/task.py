@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.core.buffers import hides_entries, unmasked
 from mlpengine.core.errors import DataError, ShapeError, UsageError
-from mlpengine.core.fields import Count, fitting
+from mlpengine.core.fields import COUNT
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, check_rows
 from mlpengine.core.spec import Array
@@ -173,7 +173,7 @@ class Task(ABC):
     """Whether outputs are logarithms, whose exponentials are averaged over several networks."""
 
     def __init__(self, outputs: int) -> None:
-        self.outputs: int = fitting(f"{type(self).__name__}: outputs", Count, outputs)
+        self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         """Return encoded targets in the form and dtype that the loss takes."""

@@ -69,10 +69,6 @@ class EntryLoss(Loss):
         return self.formulas.log_link
 
     @property
-    def is_distance(self) -> bool:
-        return len(self.formulas.locations) == self.columns
-
-    @property
     def predictions(self) -> Sequence[Prediction]:
         """What the output columns of a target predict.
 

@@ -103,7 +103,7 @@ OPTIONS = [
     (
         "schedule={name: exponential, warmup_epochs: 0.5}",
         "optimizer=rmsprop",
-        "training.clip_norm={max_norm: 0.1}",
+        "training.clip_norm=0.1",
         "training.checkpoint={every_epochs: 1}",
     ),
     ("schedule=linear", "data.class_weights=balanced", "training.clip_norm=adaptive"),
@@ -251,10 +251,3 @@ def test_a_target_that_is_not_there_is_refused_in_one_line(
     assert found.code == 2
     assert message in found.err
     assert found.err.count("\n") == 1
-
-
-def test_check_lists_what_a_config_replaces_of_its_base(mlpengine, config, tmp_path):
-    (tmp_path / "more.yaml").write_text(f"base: {config.name}\ntraining: {{epochs: 77}}\n")
-    found = mlpengine("check", "more.yaml")
-    assert found.code == 0
-    assert "base: training.epochs is 77 here (" in found.out

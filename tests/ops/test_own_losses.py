@@ -209,12 +209,3 @@ def test_of_a_likelihood_the_lowest_loss_has_the_deviation_of_the_best_constant(
     lowest = lowest_loss(Normal2(), rows, 4)
     assert lowest == pytest.approx(constant[1::2].mean() / 2)
     assert lowest_loss(GaussianNll(), rows, 4) == pytest.approx(lowest)
-
-
-def test_losses_say_what_diagnostics_ask():
-    distances = {MeanSquaredError(), Huber(), LogCosh(), Pair(), Skewed(), Quantile((0.1, 0.9))}
-    logits = {BinaryCrossEntropyWithLogits(2.0), BinaryFocal(), SoftmaxCrossEntropy()}
-    others = {Counts(), Gamma(), GaussianNll(), FormulaLoss("(y - 2 * t) ** 2"), MeanOutput()}
-    for loss in distances | logits | others:
-        wanted = loss in distances, loss in logits
-        assert (loss.is_distance, loss.takes_logits) == wanted, loss.name
