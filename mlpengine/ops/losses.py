@@ -149,8 +149,8 @@ class Quantile(EntryLoss, name="quantile"):
     def predictions(self) -> Sequence[Prediction]:
         """A quantile for each level, named by it; one level alone has the target's name."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
-        pairs = zip(suffixes, self.formulas.outputs, strict=True)
-        return [Prediction(suffix, y) for suffix, y in pairs]
+        quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
+        return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
 
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
@@ -263,6 +263,7 @@ class Poisson(EntryLoss, name="poisson"):
     """
 
     tasks = ("regression",)
+    deviance = "poisson"
     target_range = (0.0, np.inf)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -280,6 +281,7 @@ class Gamma(EntryLoss, name="gamma"):
     """
 
     tasks = ("regression",)
+    deviance = "gamma"
     target_range = (0.0, np.inf)
     open_below = True
 
