@@ -52,15 +52,6 @@ class Schedule(ABC):
             cls.name, SCHEDULES[name] = name, cls
 
     def __post_init__(self) -> None:
-        if any(
-            hasattr(value, "param_groups") or hasattr(value, "current_lr")
-            for value in vars(self).values()
-        ):
-            name = type(self).__name__
-            raise UsageError(
-                f"{name}: takes no optimizer, which takes the schedule; write "
-                f"Adam(mlp, schedule={name}({'1000' * hasattr(self, 'total_steps')}))"
-            )
         check_options(self)
 
     def __call__(self, step: int) -> float:
