@@ -22,6 +22,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables._arrow import array_of
 from mlpengine.data.tables._files import Opener, readable, size_of
 from mlpengine.data.tables._records import (
     MAX_RECORD,
@@ -52,6 +53,7 @@ of the first rows of a larger one."""
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
 # where rows are read in blocks: bytes of one, and rows of wide tables
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
+_NULL = np.iinfo(np.int64).min
 _SLICE = 1 << 17  # bytes whose temporary arrays stay in cache
 
 _THREADS = 2
@@ -388,7 +390,7 @@ class _ArrowBlocks:
             elif step != reader.step:  # it has changed while the block was parsed
                 again[place] = TEXT
             elif step == NUMBERS:
-                values = cells.to_numpy(zero_copy_only=False)
+                values = array_of(cells, np.float64, np.nan)
                 if self._is_doubtful(values, cells, has_codes and not reader.padded):
                     again[place] = TEXT
                 else:
@@ -452,10 +454,7 @@ def _add_texts(reader: ColumnReader, cells: Any) -> None:
     if not hasattr(cells, "dictionary"):
         reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
         return
-    codes = cells.indices
-    if codes.null_count:
-        codes = codes.fill_null(-1)
-    reader.add(cells.dictionary.to_pylist(), codes.to_numpy())
+    reader.add(cells.dictionary.to_pylist(), array_of(cells.indices, np.int32, -1))
 
 
 def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
@@ -475,5 +474,6 @@ def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
         moments = cells.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
     except pyarrow.ArrowInvalid:  # such as the 30th of February
         return None
-    seconds: Array = moments.to_numpy(zero_copy_only=False) / 1e6
+    ticks = array_of(moments, np.int64, _NULL)
+    seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
     return None if (seconds < _cells.FIRST_SECOND).any() else seconds
