@@ -257,7 +257,7 @@ def _column(values: Any, path: str, name: str, as_text: bool) -> Column:
 
 
 def _text(values: Any) -> Column:
-    """Return the codes of texts, whose dictionary may repeat or lack texts."""
+    """Return texts as codes; their dictionary may repeat or lack texts."""
     whole = values if hasattr(values, "dictionary") else values.dictionary_encode()
     texts = whole.dictionary.to_pylist()
     levels = list(dict.fromkeys(text for text in texts if text is not None))
