@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 
 from mlpengine import TrainingStep
 from mlpengine.estimators import MlpClassifier
-from mlpengine.step.step import BoundStep
+from mlpengine.step.bound_step import BoundStep
 
 DIGITS = {"hidden": (256, 128), "dropout": 0.3, "lr": 2e-3, "weight_decay": 0.05}
 SMALL = {"hidden": (128,)}

@@ -110,7 +110,7 @@ def engine_epoch(work: Workload) -> Steps:
     task = Regression(NumberTarget(*scale)) if work.loss == "mse" else Classification(outputs)
     loop = Loop(step, task, Split(x, y, y), epochs=1)
     loop.begin()
-    return loop.run_epoch, LOOPED
+    return loop.members[0].run_epoch, LOOPED
 
 
 def five_lines(work: Workload) -> Steps:

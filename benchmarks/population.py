@@ -17,7 +17,7 @@ from machine import describe, figure, restart_clean, table
 from peer_libraries import Steps, Workload, jax_population, torch_steps
 from threadpoolctl import threadpool_limits
 
-from mlpengine import Adam, Mlp, Population, PopulationStep, TrainingStep
+from mlpengine import Adam, Population, TrainingStep, run_together
 
 WORKLOADS = (
     (Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"), 2_000),
@@ -35,31 +35,21 @@ PAUSE = 0.04
 """Seconds before each call, in which threads that still look for work go to sleep."""
 
 
+def steps_of(work: Workload, members: int) -> list[TrainingStep]:
+    return [
+        TrainingStep(mlp, work.engine_loss(), Adam(mlp, lr=1e-3), work.batch, backend="compiled")
+        for mlp in Population(work.mlp(), members)
+    ]
+
+
 def population(work: Workload, orders: np.ndarray, threads: int) -> Steps:
-    members = Population(work.mlp(), len(orders))
-    step = PopulationStep(
-        members,
-        work.engine_loss(),
-        Adam,
-        work.batch,
-        lr=1e-3,
-        backend="compiled",
-        threads=threads,
-    )
-    x, y = work.data()
-    return lambda: step.run_many(x, y, orders), orders.shape[1] // work.batch
+    steps, (x, y) = steps_of(work, len(orders)), work.data()
+    made = orders.shape[1] // work.batch
+    return lambda: run_together(steps, x, y, orders, threads=threads), made
 
 
 def single_runs(work: Workload, orders: np.ndarray) -> Steps:
-    steps = []
-    x, y = work.data()
-    for seed in range(len(orders)):
-        mlp = Mlp(work.sizes, activation=work.activation, seed=seed)
-        steps.append(
-            TrainingStep(
-                mlp, work.engine_loss(), Adam(mlp, lr=1e-3), work.batch, backend="compiled"
-            )
-        )
+    steps, (x, y) = steps_of(work, len(orders)), work.data()
 
     def run() -> None:
         for step, order in zip(steps, orders, strict=True):

@@ -11,7 +11,6 @@ from mlpengine.core.wording import plural, printable
 from mlpengine.models.metrics import commonest_mistakes, confusion_matrix
 from mlpengine.models.model import MODEL_FILE
 from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Loop, Result
 from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
 
@@ -180,10 +179,8 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
     return lines
 
 
-def _epochs(loop: Loop | EnsembleLoop) -> str:
+def _epochs(loop: Loop) -> str:
     """Return the best epoch, or those of several networks."""
-    if isinstance(loop, Loop):
-        return f"epoch {loop.best_epoch}"
     first, last = min(loop.best_epochs), max(loop.best_epochs)
     return f"epochs {first} to {last}" if first < last else f"epoch {first}"
 

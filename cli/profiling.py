@@ -71,18 +71,18 @@ def dry_run(data: LoadedData, trainer: Trainer) -> dict[str, Any]:
     Raises: NumericalError if a step fails.
     """
     members = len(trainer.members)
-    loop = trainer.loop().members[0]
-    step = loop.step
+    loop = trainer.loop()
+    first, step = loop.members[0], loop.step
     spent = float("inf")
     bound = step.bound(step.batch_size)
-    indices = loop.batches.order[: step.batch_size]
+    indices = first.batches.order[: step.batch_size]
     with trainer.pinned(), np.errstate(over="ignore", invalid="ignore"):
         for _ in range(DRY_RUN_STEPS):
             began = perf_counter()
-            loop.fill(bound, indices)
+            first.fill(bound, indices)
             step.run(bound)
             spent = min(spent, perf_counter() - began)
-    steps = len(loop.batches)
+    steps = len(first.batches)
     return {
         "parameters": sum(len(mlp.params) for mlp in trainer.networks),
         "members": members,

@@ -444,7 +444,7 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
     if session and session.resumed:
         done = len(session.loop.history.rows)
         lines.append(f"resumed  {session.resumed.path.name}, after {plural(done, 'whole epoch')}")
-        if all(loop.ending for loop in session.loop.members):
+        if session.loop.ending:
             more = f"--resume {shortest(session.directory.path)} --epochs {2 * done}"
             lines.append(f"complete no epoch is left; to raise training.epochs: train {more}")
     return "\n".join(lines)

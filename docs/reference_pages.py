@@ -13,14 +13,14 @@ import click
 
 MODULES = {
     "mlpengine": "The names that most programs need.",
-    "mlpengine.step": "One training step, and populations of networks.",
+    "mlpengine.step": "One training step, and the steps of several networks.",
     "mlpengine.training": "Loops, callbacks, the trainer.",
     "mlpengine.models": "Models, tasks, metrics.",
     "mlpengine.nn": "Networks, their buffers and initial weights.",
     "mlpengine.ops": "Ops, activations and losses.",
     "mlpengine.core.spec": "Shapes, dtypes and bound calls, for ops.",
     "mlpengine.formula": "Formulas of element-wise functions.",
-    "mlpengine.tape": "Recording, programs and derivatives.",
+    "mlpengine.tape": "Recording, programs and gradients.",
     "mlpengine.optim": "Optimizers, schedules and clipping.",
     "mlpengine.settings": "What a run is: network, features, training, split.",
     "mlpengine.diagnostics": "Gradient diagnostics and verdicts.",
@@ -117,7 +117,8 @@ def kinds(entry: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
         return [f"`{json.dumps(value)}`" for value in values]
     name = str(entry.get("type", "any"))
     if name == "array":
-        return [f"list of {kind(entry.get('items', {}), definitions)}"]
+        items = entry.get("items") or entry.get("prefixItems", [{}])[0]
+        return [f"list of {kind(items, definitions)}"]
     signs = {"minimum": "at least", "maximum": "at most"}
     signs |= {"exclusiveMinimum": "above", "exclusiveMaximum": "below"}
     limits = [f"{text} {limit(entry[key])}" for key, text in signs.items() if key in entry]

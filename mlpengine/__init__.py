@@ -61,11 +61,11 @@ if TYPE_CHECKING:
     from mlpengine.diagnostics import Diagnostics
     from mlpengine.estimators import MlpClassifier, MlpRegressor
     from mlpengine.models import Model, metric
-    from mlpengine.nn import Mlp
+    from mlpengine.nn import Mlp, Population
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
     from mlpengine.optim import Adam, AdamW, CosineSchedule, Sgd
     from mlpengine.settings import EarlyStopping
-    from mlpengine.step import Population, PopulationStep, TrainingStep
+    from mlpengine.step import TrainingStep, run_together
     from mlpengine.tape import Program, Tape
     from mlpengine.training import Callback, Loop, load
 
@@ -98,7 +98,6 @@ __all__ = [
     "Model",
     "NumericalError",
     "Population",
-    "PopulationStep",
     "Program",
     "RunError",
     "Sgd",
@@ -112,6 +111,7 @@ __all__ = [
     "fit",
     "load",
     "metric",
+    "run_together",
 ]
 
 __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is first used
@@ -121,11 +121,11 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is
         "diagnostics": ("Diagnostics",),
         "estimators": ("MlpClassifier", "MlpRegressor"),
         "models": ("Model", "metric"),
-        "nn": ("Mlp",),
+        "nn": ("Mlp", "Population"),
         "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
         "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
         "settings": ("EarlyStopping",),
-        "step": ("Population", "PopulationStep", "TrainingStep"),
+        "step": ("TrainingStep", "run_together"),
         "tape": ("Program", "Tape"),
         "training": ("Callback", "Loop", "load"),
     },

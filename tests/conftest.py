@@ -1,7 +1,6 @@
 """What holds for every test: one BLAS thread, the same random numbers, a cache of programs."""
 
 import functools
-import inspect
 import os
 
 import numpy as np
@@ -10,7 +9,6 @@ from threadpoolctl import threadpool_limits
 
 import mlpengine
 from mlpengine.settings import recipes
-from mlpengine.step.population import PopulationStep
 from mlpengine.step.step import TrainingStep
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -53,9 +51,7 @@ def numpy_steps(monkeypatch):
 
     A program takes a second to compile.  A module that is about the default overrides this.
     """
-    for made in (TrainingStep, PopulationStep):
-        defaults = inspect.unwrap(made.__init__).__kwdefaults__
-        monkeypatch.setitem(defaults, "backend", "numpy")
+    monkeypatch.setitem(TrainingStep.__init__.__kwdefaults__, "backend", "numpy")
 
 
 @pytest.fixture

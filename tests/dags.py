@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from mlpengine import tape as ops
 from mlpengine.core.spec import Array
 from mlpengine.ops.broadcast import unbroadcast
-from mlpengine.tape import Node, Tape
+from mlpengine.tape import Node, Tape, cat, where
 from mlpengine.tape.record import Record, as_tuple
 
 UNARY: list[Callable[[Node], Any]] = [
@@ -49,7 +48,7 @@ UNARY_OF_ROWS: list[Callable[[Node], Any]] = [
     lambda x: x.mean(axis=-1, keepdims=True) if x.ndim > 1 else x - 1,
     lambda x: x.sum(axis=1) if x.ndim > 2 else x.relu(),
     lambda x: x.chunk(2, axis=-1) if x.ndim > 1 and x.shape[-1] % 2 == 0 else x.silu(),
-    lambda x: ops.cat([x, x * x], axis=-1) if x.ndim > 1 and x.shape[-1] < 3 else x.exp() / 8,
+    lambda x: cat([x, x * x], axis=-1) if x.ndim > 1 and x.shape[-1] < 3 else x.exp() / 8,
 ]
 """Of those on arrays of a batch of rows, the ones that keep the rows apart."""
 
@@ -58,8 +57,8 @@ BINARY: list[Callable[[Node, Node], Any]] = [
     lambda a, b: a - b,
     lambda a, b: a * b,
     lambda a, b: a / (b * b + 1),
-    lambda a, b: ops.maximum(a, b),
-    lambda a, b: ops.where(np.ones((), bool), a, b),
+    lambda a, b: a.maximum(b),
+    lambda a, b: where(np.ones((), bool), a, b),
 ]
 
 

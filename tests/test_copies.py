@@ -24,11 +24,11 @@ from mlpengine import (
     Mlp,
     Model,
     Population,
-    PopulationStep,
     Program,
     Sgd,
     Tape,
     TrainingStep,
+    run_together,
 )
 from mlpengine.core import errors
 from mlpengine.core.errors import TapeError
@@ -199,18 +199,18 @@ def steps_made(step: TrainingStep) -> Any:
     return kept, step.run(step.bound(3)), step.backend  # on what the buffers hold
 
 
-def new_population_step(backend: str) -> Any:
+def new_population_steps(backend: str) -> Any:
     members = Population(Mlp([3, 4, 2], dropout=0.3), 3)
     mse = mlpengine.MeanSquaredError()
-    step = PopulationStep(members, mse, Adam, 4, lr=[0.1, 0.2, 0.3], backend=backend, threads=2)
-    return members, step
+    rates = zip(members, (0.1, 0.2, 0.3), strict=True)
+    return members, [TrainingStep(m, mse, Adam(m, lr=lr), 4, backend=backend) for m, lr in rates]
 
 
 def population_trained(pair: Any) -> Any:
-    members, step = pair
-    losses = step.run_many(floats(8, 3), floats(8, 2), np.arange(24).reshape(3, 8) % 8)
-    step.active[1] = False
-    return members.params.copy(), members.predict(floats(4, 3)), losses, step.active.copy()
+    members, steps = pair
+    orders = np.arange(24).reshape(3, 8) % 8
+    made = run_together(steps, floats(8, 3), floats(8, 2), orders, threads=2)
+    return members.params.copy(), members.predict(floats(4, 3)), made.losses, made.norms
 
 
 def recorded(tape: Tape) -> Any:
@@ -361,8 +361,10 @@ ROWS = {
         lambda: (flat := floats(20_000), GlobalNorm(flat)),
         lambda pair: (np.multiply(pair[0], 2, out=pair[0])[:3].copy(), pair[1]()),
     ),
-    "PopulationStep": Row(partial(new_population_step, "numpy"), population_trained),
-    "PopulationStep, compiled": Row(partial(new_population_step, "compiled"), population_trained),
+    "steps of a population": Row(partial(new_population_steps, "numpy"), population_trained),
+    "steps of a population, compiled": Row(
+        partial(new_population_steps, "compiled"), population_trained
+    ),
     "Tensor": Row(leaf, lambda x: (x * x).sum().backward().grad(x)),
     "QuantizedArray": Row(lambda: quantize(floats(3, 4)), lambda q: q.dequantize()),
     "Batches": Row(lambda: Batches(7, 3), lambda b: [rows.copy() for rows in b.epoch()]),
@@ -510,15 +512,14 @@ def test_a_network_and_its_optimizer_stay_together_in_a_copy():
 @pytest.mark.parametrize("way", [deepcopy, pickled])
 def test_members_stay_in_their_population_in_a_copy(way):
     """Whichever is copied first, and whatever is bound to the parameters."""
-    members, step = new_population_step("numpy")
+    members, steps = new_population_steps("numpy")
     sgd = Sgd(members[1])
-    other_sgd, member, other, other_step = way((sgd, members[2], members, step))
-    assert other_step.members is other
+    other_sgd, member, other, other_steps = way((sgd, members[2], members, steps))
     assert other[2] is member
     assert other_sgd.params is other[1].params
     other.params[...] = 3
     for k in range(3):
-        assert np.all(other_step.steps[k].mlp.weights[0] == 3)
+        assert np.all(other_steps[k].mlp.weights[0] == 3)
     assert not np.any(members.params == 3)
 
 

@@ -43,7 +43,7 @@ WORDS = (
     Word("Spacing", "SamplingSchedule"),
     Word("STEPS_THAT_PAY", "MIN_STEPS_TO_COMPILE"),
     Word("RISING", "HIGHER_IS_BETTER"),
-    Word("begin_many|run_into|run_fused", "prepare_fused_steps, make_steps, make_fused_steps"),
+    Word("begin_many|run_into|run_fused", "make_steps, make_fused_steps"),
     Word("found|seen|most|least|rest", "what the thing is"),
 )
 

@@ -16,7 +16,7 @@ from mlpengine.data.features import Batches, split_rows
 from mlpengine.data.tables import load_dataset
 from mlpengine.ops import RunningStatistics
 from mlpengine.optim import OneCycleSchedule
-from mlpengine.tape import Node, linear
+from mlpengine.tape import Node
 
 CHANNELS = (1, 16, 32, 64)
 CLASSES = 10
@@ -46,7 +46,7 @@ class Network:
             h = h.conv2d(kernel, padding=1)
             h = h.batch_norm(scale, shift, running=running, training=training).relu()
             h = h.max_pool2d(2)
-        return linear(h.reshape(-1, CHANNELS[-1]), self.weight, self.bias)
+        return h.reshape(-1, CHANNELS[-1]).linear(self.weight, self.bias)
 
 
 def images_and_labels() -> tuple[Array, Array]:

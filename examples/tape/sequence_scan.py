@@ -14,7 +14,7 @@ import numpy as np
 
 from mlpengine import Adam, CosineSchedule, Program, Tape
 from mlpengine.core.spec import Array
-from mlpengine.tape import Node, embedding, layer_norm, linear, ssm_scan
+from mlpengine.tape import Node
 
 SYMBOLS, LENGTH, WIDTH = 8, 64, 32
 BATCH, STEPS, SEED = 64, 300, 0
@@ -39,11 +39,14 @@ def record(tape: Tape, tokens: Node, rng: np.random.Generator) -> Node:
     def vector(name: str, size: int, value: float) -> Node:
         return tape.parameter(np.full(size, value, np.float32), name=name)
 
-    x = embedding(matrix("table", 2 * SYMBOLS, WIDTH), tokens)
-    keep = linear(x, matrix("gate.weight", WIDTH, WIDTH), vector("gate.bias", WIDTH, 1.0)).sigmoid()
-    states = ssm_scan(keep, 1 - keep, linear(x, matrix("value.weight", WIDTH, WIDTH)))
-    last = layer_norm(states[:, -1], vector("scale", WIDTH, 1.0), vector("shift", WIDTH, 0.0))
-    return linear(last, matrix("head.weight", SYMBOLS, WIDTH), vector("head.bias", SYMBOLS, 0.0))
+    x = matrix("table", 2 * SYMBOLS, WIDTH).embedding(tokens)
+    keep = x.linear(matrix("gate.weight", WIDTH, WIDTH), vector("gate.bias", WIDTH, 1.0)).sigmoid()
+    states = keep.ssm_scan(1 - keep, x.linear(matrix("value.weight", WIDTH, WIDTH)))
+    last = states[:, -1].layer_norm(vector("scale", WIDTH, 1.0), vector("shift", WIDTH, 0.0))
+    logits: Node = last.linear(
+        matrix("head.weight", SYMBOLS, WIDTH), vector("head.bias", SYMBOLS, 0.0)
+    )
+    return logits
 
 
 def main() -> None:

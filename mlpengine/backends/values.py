@@ -183,10 +183,18 @@ class Values:
 
     def finish(self, output: Array | None = None) -> None:
         """Mark the values that must be in the caller's arrays after the replay: all, or one."""
+        for value in self.current():
+            value.final = output is None or value.address == address_of(output)
+
+    def is_current(self, value: MatrixValue) -> bool:
+        """Return whether `current` has a value; fast for one that was written of late."""
+        held = any(other is value for other in reversed(self._current))
+        return held and all(copy is not value for _, copy in self.reshaped)
+
+    def current(self) -> list[MatrixValue]:
+        """Return the values that were written and that arrays hold now."""
         copies = {copy for _, copy in self.reshaped}
-        for value in self._current:
-            wanted = output is None or value.address == address_of(output)
-            value.final = wanted and value.written and value not in copies
+        return [value for value in self._current if value.written and value not in copies]
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
         """Assign the values whose rows are not whole vectors to the workspace.

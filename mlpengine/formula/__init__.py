@@ -27,7 +27,7 @@ functions are the rows of `FUNCTIONS`; to add one, add a row.
 """
 
 from mlpengine.formula.calls import Plan, evaluate, plan
-from mlpengine.formula.expression import (
+from mlpengine.formula.expr import (
     FUNCTIONS,
     Expr,
     Function,

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlpengine.core.errors import FormulaError
 from mlpengine.core.spec import Array, Calls, call
-from mlpengine.formula.expression import FUNCTIONS, Expr, order, variable, variables
+from mlpengine.formula.expr import FUNCTIONS, Expr, order, variable, variables
 from mlpengine.formula.numpy_functions import copied
 
 OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"

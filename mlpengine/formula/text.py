@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from mlpengine.core.errors import FormulaError
 from mlpengine.core.wording import nearest
-from mlpengine.formula.expression import Expr, constant, make, variable, variables
+from mlpengine.formula.expr import Expr, constant, make, variable, variables
 
 LONGEST = 1000
 """Maximum number of characters of a formula."""

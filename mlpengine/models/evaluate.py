@@ -14,8 +14,8 @@ from mlpengine.nn import Network, Scratch
 from mlpengine.ops.loss import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.step.fault import bad_rows
+from mlpengine.step.fused_run import WORK_AT_ONCE
 from mlpengine.step.ranks import Ranks
-from mlpengine.step.step import WORK_AT_ONCE
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor

@@ -6,6 +6,7 @@ from mlpengine.nn.initializers import INITIALIZERS
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.network import Network
+from mlpengine.nn.population import Population
 from mlpengine.nn.residual import Residual
 from mlpengine.nn.scratch import Scratch
 from mlpengine.nn.tabular import TabularNetwork
@@ -21,6 +22,7 @@ __all__ = [
     "Gradients",
     "Mlp",
     "Network",
+    "Population",
     "Residual",
     "Scratch",
     "TabularNetwork",

@@ -41,20 +41,15 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
     calls of the loss and of a step also for a row of probabilities that is none.
 
-    Args:
-        class_weights: One for each class.
-        label_smoothing: Share of each target spread evenly.
-        ignore_index: A class whose rows have no loss.
-
     Source: label smoothing as in Szegedy et al. 2016, section 7.
     """
 
     tasks = ("classification",)
     training_options = ("class_weights", "label_smoothing", "ignore_index")
 
-    class_weights: Annotated[tuple[float, ...] | None, Given] = None
-    label_smoothing: Share = 0.0
-    ignore_index: Annotated[int | None, Given] = None
+    class_weights: Annotated[tuple[float, ...] | None, Given, "One for each class."] = None
+    label_smoothing: Annotated[Share, "Share of each target spread evenly."] = 0.0
+    ignore_index: Annotated[int | None, Given, "A class whose rows have no loss."] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         indices = Spec(output.shape[:1], WIDE)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite, isinf
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -22,12 +22,14 @@ class Prediction(NamedTuple):
     """A number that a loss predicts, as a formula of the output columns of one target.
 
     Its name is that of the target and `suffix`.  `location` tells whether it moves with the target,
-    as a mean does; a deviation is only scaled with it.
+    as a mean does; a deviation is only scaled with it.  `level` is the share of targets below a
+    quantile.
     """
 
     suffix: str
     formula: Expr
     location: bool = True
+    level: float | None = None
 
 
 class EntryLoss(Loss):
@@ -45,6 +47,9 @@ class EntryLoss(Loss):
 
     open_below: ClassVar[bool] = False
     """Whether the lower end of `target_range` is not a valid target itself."""
+
+    deviance: ClassVar[Literal["", "poisson", "gamma"]] = ""
+    """The distribution whose deviance is a metric of the predictions, if any."""
 
     @property
     def columns(self) -> int:

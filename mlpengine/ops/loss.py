@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.buffers import Uncopyable, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, ShapeError
-from mlpengine.core.fields import check_fields
+from mlpengine.core.fields import check_options
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, ArrayLike, Call, Calls, Spec, call
 from mlpengine.core.wording import quoted
@@ -104,7 +104,7 @@ class Loss(GradOp):
             LOSSES[name] = cls
 
     def __post_init__(self) -> None:
-        check_fields(self, self.name)
+        check_options(self, self.name)
 
     @abstractmethod
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:

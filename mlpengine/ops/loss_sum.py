@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import UsageError
+from mlpengine.core.errors import ShapeError, UsageError
 from mlpengine.core.named import NamedRows
 from mlpengine.core.spec import Array, Call, Spec, call
 from mlpengine.core.wording import quoted, suggestion
@@ -56,6 +56,15 @@ class LossSum:
     def targets(self) -> list[str]:
         """The outputs whose losses take targets."""
         return [name for name, loss in self.losses.items() if loss.takes_target]
+
+    def target_spec(self, output: Any, target: Any = None) -> dict[str, Spec]:
+        """Return the specs of the targets by name, as `Loss.target_spec` does of each loss.
+
+        Raises: ShapeError or DtypeError if `target` does not fit.
+        """
+        if not isinstance(target, Mapping) or {*target} != {*self.targets}:
+            raise ShapeError("training step: y must be arrays by name")
+        return {n: self.losses[n].target_spec(output[n], target[n]) for n in self.targets}
 
     def check_target(self, target: Any) -> None:
         """Check targets by name as `Loss.check_target`."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.spec import Array, Spec
+from mlpengine.core.wording import quoted
 
 State: TypeAlias = dict[str, Array | int | float]
 """The result of `state_dict`: copies of arrays, and plain numbers."""
@@ -21,6 +22,8 @@ def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any])
     `numpy.savez`, return numbers as arrays without axes.
     Raises: CheckpointError.
     """
+    if not isinstance(given, Mapping):
+        raise CheckpointError(f"{where}: state must be a mapping (got {quoted(given)})")
     missing, unknown = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
     if missing or unknown:
         raise CheckpointError(

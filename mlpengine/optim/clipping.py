@@ -18,12 +18,11 @@ from math import isfinite, sqrt
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import CheckpointError, ShapeError
-from mlpengine.core.fields import Positive, check_fields, fitting
+from mlpengine.core.fields import POSITIVE, Given, Limits, Positive, check_options
 from mlpengine.core.spec import Array, Call, call
 from mlpengine.core.wording import plural
 from mlpengine.optim._state import State, matching_state
@@ -59,7 +58,7 @@ class Clip(ABC):
             cls.name, CLIPS[name] = name, cls
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_options(self)
 
     def fresh(self) -> Self:
         """Return the same rule without what it remembers, for another network."""
@@ -92,7 +91,20 @@ def clip_rule(clip_norm: float | Clip | None, where: str = "clip_norm") -> Clip 
     """
     if clip_norm is None or isinstance(clip_norm, Clip):
         return clip_norm
-    return NormClip(fitting(where, Positive, clip_norm, 1.0))
+    return NormClip(POSITIVE.check(where, clip_norm))
+
+
+def bind_clip(clip: Clip | None, params: Flat, grads: FlatViews) -> Apply:
+    """Return a function that clips the gradients and returns their norm before and after."""
+    if clip is not None:
+        return clip.bind(params, grads)
+    norm = GlobalNorm(grads.flat)
+
+    def measure() -> tuple[float, float]:
+        value = norm()
+        return value, value
+
+    return measure
 
 
 class _ScaledByNorm(Clip):
@@ -125,13 +137,10 @@ class _ScaledByNorm(Clip):
 class NormClip(_ScaledByNorm, name="norm"):
     """Clip by global norm: grads *= min(1, max_norm / (norm + 1e-6)).
 
-    Args:
-        max_norm: Largest global norm.
-
     Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
     """
 
-    max_norm: Positive
+    max_norm: Annotated[Positive, "Largest global norm."]
 
     def describe(self, params: Flat) -> Clipping:
         return Clipping("norm", (self.max_norm,))
@@ -149,15 +158,17 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
 
     State: ``norms``, oldest first.
 
-    Args:
-        percentile: Largest norm, as a percentile of recent norms.
-        history: Norms that are remembered, 16 bytes each.
-
     Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, which uses all norms.
     """
 
-    percentile: Annotated[float, Ge(0), Le(100)] = 90.0
-    history: Annotated[int, Ge(1), Le(1_000_000)] = 1000
+    percentile: Annotated[
+        float, Limits(at_least=0, at_most=100), "Largest norm, as a percentile of recent norms."
+    ] = 90.0
+    history: Annotated[
+        int,
+        Limits(at_least=1, at_most=1_000_000, whole=True),
+        "Norms that are remembered, 16 bytes each.",
+    ] = 1000
     _norms: Array = field(init=False, repr=False, compare=False)  # a ring
     _sorted: Array = field(init=False, repr=False, compare=False)
     _counts: Array = field(init=False, repr=False, compare=False)  # of norms; place of the oldest
@@ -228,15 +239,13 @@ class AdaptiveClip(Clip, name="adaptive"):
     A unit is a row of a weight (one output, its fan-in); a bias, or anything of one dimension, is
     one unit, as in the authors' code.
 
-    Args:
-        ratio: Largest norm of a unit's gradient, as a share of the norm of its weights.
-        eps: Smallest norm of a unit's weights that counts.
-
     Source: Brock et al. 2021, arXiv 2102.06171, equation 3.
     """
 
-    ratio: Positive = 0.01
-    eps: Positive = 1e-3
+    ratio: Annotated[
+        Positive, "Largest norm of a unit's gradient, as a share of the norm of its weights."
+    ] = 0.01
+    eps: Annotated[Positive, Given, "Smallest norm of a unit's weights that counts."] = 1e-3
 
     def describe(self, params: Flat) -> Clipping:
         shapes = [_units(view).shape for view in params.views.values()]

@@ -1,10 +1,10 @@
 """Lion."""
 
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from mlpengine import formula
-from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
+from mlpengine.core.fields import Fraction
+from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Optimizer
 
 
 class Lion(Optimizer, name="lion"):
@@ -17,9 +17,6 @@ class Lion(Optimizer, name="lion"):
     moment counts as zero (1e-25 in float32).
     Numbers: `share`, with which first * share + grads has the sign of the step.
 
-    Args:
-        betas: Share of the moment in the step, and its decay.
-
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """
 
@@ -29,8 +26,10 @@ class Lion(Optimizer, name="lion"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 1e-4,
-        betas: tuple[Fraction, Fraction] = (0.9, 0.99),
+        lr: LearningRate = 1e-4,
+        betas: Annotated[
+            tuple[Fraction, Fraction], "Share of the moment in the step, and its decay."
+        ] = (0.9, 0.99),
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.betas: tuple[float, float] = self.fit("betas", betas)

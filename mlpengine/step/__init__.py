@@ -5,25 +5,21 @@ from typing import TYPE_CHECKING
 from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from mlpengine.step.population import Population, PopulationStep
     from mlpengine.step.ranks import Ranks
     from mlpengine.step.step import TrainingStep
+    from mlpengine.step.together import run_together
 
 __all__ = [
-    "Population",
-    "PopulationStep",
     "Ranks",
     "TrainingStep",
+    "run_together",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "population": (
-            "Population",
-            "PopulationStep",
-        ),
         "ranks": ("Ranks",),
         "step": ("TrainingStep",),
+        "together": ("run_together",),
     },
 )

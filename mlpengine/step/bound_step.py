@@ -1,27 +1,37 @@
 """A training step on buffers of one number of rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlpengine.backends.update import largest_factor
 from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
-from mlpengine.core.errors import DtypeError, ShapeError, UsageError
+from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
 from mlpengine.core.named import NamedRows, arrays_in, matched
 from mlpengine.core.rows import gather_rows
 from mlpengine.core.spec import Array, Call
-from mlpengine.core.wording import plural
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
+from mlpengine.ops.loss_sum import LossSum
+from mlpengine.optim import Optimizer
+from mlpengine.step.checks import advice_on_x, advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
-StepData = tuple[Array, Array, Array | None]
+StepData = tuple[Any, Any, Array | None]
 """Features, targets and, for a weighted step, sample weights, by rows."""
+
+
+def step_data(x: Any, y: Any, weights: Array | None) -> StepData:
+    """Return the data of many steps, those by name as `NamedRows`."""
+    named = [NamedRows(rows) if isinstance(rows, Mapping) else rows for rows in (x, y)]
+    return named[0], named[1], weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,6 +73,16 @@ class BoundStep(Uncopyable):
         """The losses of all parts of the batch."""
         return [self.loss]
 
+    def losses(self, loss: Any, value: float) -> dict[str, float]:
+        """Return the loss of the last step, whose `value` is known, by output, without weights."""
+        if not isinstance(loss, LossSum):
+            return {"output": value}
+        total = dict.fromkeys(loss.losses, 0.0)
+        for part in self.loss_parts:
+            for name, value in loss.values(part).items():
+                total[name] += value
+        return total
+
     def targets(self) -> Iterator[Array]:
         """Yield the buffers of targets and weights."""
         yield self.loss.target
@@ -75,21 +95,23 @@ class BoundStep(Uncopyable):
             if rows is not None and buffer is not None:
                 gather_rows(rows, order, buffer)
 
-    def write(self, x: Array, y: Array, weight: Array | None) -> None:
+    def write(self, x: Any, y: Any, weight: Array | None) -> None:
         """Copy a batch into the buffers.
 
         Raises: ShapeError or DtypeError; UsageError for weights that are missing or not wanted.
         """
+        inputs, target, weights = self.buffers
         try:
-            write_into(self.scratch.input, x, "training step: x")
-            write_into(self.loss.target, y, "training step: y")
+            _write(inputs, x, "training step: x")
+            _write(target, y, "training step: y")
         except (ShapeError, DtypeError) as error:
-            advice = _advice_on_x(x, self.scratch.input) or _advice_on_y(y, self.loss.target)
+            advice = ""
+            if isinstance(inputs, np.ndarray) and isinstance(target, np.ndarray):
+                advice = advice_on_x(x, inputs) or advice_on_y(y, target)
             raise type(error)(f"{error}{advice}") from None
-        buffer = self.loss.sample_weight
-        if buffer is not None and weight is not None:
-            write_into(buffer, weight, "training step: sample_weight")
-        elif buffer is not weight:
+        if weights is not None and weight is not None:
+            write_into(weights, weight, "training step: sample_weight")
+        elif weights is not weight:
             refuse_weights(weight)
 
     def find_fault(self, first: int = 0, *, alone: bool = True) -> Fault | None:
@@ -105,6 +127,24 @@ class BoundStep(Uncopyable):
                 return Fault(f"the target is not, in {listed_rows(numbers)} of the batch", numbers)
         return locate_nonfinite(self.scratch, self.grads, first, sums=alone)
 
+    def error(
+        self, optimizer: Optimizer, loss: float, norm: float
+    ) -> tuple[NumericalError, list[int]]:
+        """Return the error of a step that was not made, and the rows of the batch at fault.
+
+        Raises: IndexRangeError where a label or target is the reason.
+        """
+        for statistics in self.scratch.recording.statistics:
+            statistics.restore()
+        step, fault = optimizer.steps + 1, self.find_fault()
+        if fault is None and isfinite(loss) and isfinite(norm):
+            lr = optimizer.scheduled_lr(optimizer.steps) * largest_factor(optimizer.ranges)
+            text = f"the update must be finite (lr {lr:g}, gradient norm {norm:g})"
+            return NumericalError(f"step {step}: {text}"), []
+        place = fault.place if fault else "the loss overflows, although every output is finite"
+        error = NumericalError(f"step {step}: loss and gradients must be finite ({place})")
+        return error, fault.rows if fault else []
+
     def layout_errors(self, data: StepData, order: Array) -> Iterator[str]:
         """Yield the reasons why the rows `order` of `data` cannot be copied into the buffers."""
         pairs = matched(data, self.buffers)
@@ -116,63 +156,11 @@ class BoundStep(Uncopyable):
             yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
 
 
-class NamedBoundStep(BoundStep):
-    """A step on inputs and targets by name."""
-
-    def write(self, x: Array, y: Array, weight: Array | None) -> None:
-        for name, buffer, given in (
-            ("x", self.scratch.input, x),
-            ("y", self.loss.target, y),
-        ):
-            where = f"training step: {name}"
-            if isinstance(buffer, NamedRows):
-                buffer.write(given, where)
-            else:
-                write_into(buffer, given, where)
-        weights = self.loss.sample_weight
-        if weights is not None and weight is not None:
-            write_into(weights, weight, "training step: sample_weight")
-        elif weights is not weight:
-            refuse_weights(weight)
-
-
-def refuse_weights(weight: Array | None) -> NoReturn:
-    """Raise UsageError for sample weights that are missing, or not wanted."""
-    if weight is None:
-        raise UsageError("training step: made with weighted=True, needs sample_weight")
-    raise UsageError(
-        "training step: takes no sample_weight unless it is weighted; write "
-        "TrainingStep(mlp, loss, optimizer, batch_size=32, weighted=True)"
-    )
-
-
-def _advice_on_x(x: Array, buffer: Array) -> str:
-    """Return what to write in place of features that do not fit, or ""."""
-    if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
-        return f"; for these features write Mlp([{x.shape[1]}, ...])"
-    if x.shape == buffer.shape and x.dtype.kind not in "biuf":
-        return "; write np.asarray(x, 'float32')"
-    return ""
-
-
-def _advice_on_y(y: Array, buffer: Array) -> str:
-    """Return what to write in place of targets that do not fit, or ""."""
-    rows, classes = len(buffer), buffer.dtype.kind == "i"
-    if y.shape[:1] != (rows,):
-        return f"; write one target for each of {plural(rows, 'row')}"
-    if classes and y.dtype.kind not in "biuf":
-        return "; write labels, y = np.unique(y, return_inverse=True)"
-    if classes and y.shape == buffer.shape:
-        return "; write y.astype('int64')"
-    if y.size == buffer.size:
-        return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
-    if classes and y.ndim == 2 and y.dtype.kind in "bi":
-        return "; write y.argmax(axis=1)"
-    if classes and y.ndim == 2:
-        return "; write y.argmax(axis=1), or give the network as many outputs"
-    if not classes and y.ndim == 1 and y.dtype.kind == "i":
-        return "; for classes write SoftmaxCrossEntropy() in place of this loss"
-    return ""
+def _write(buffer: Any, rows: Any, where: str) -> None:
+    if type(buffer) is np.ndarray:
+        write_into(buffer, rows, where)
+    else:
+        buffer.write(rows, where)
 
 
 def _misfit(rows: Array | None, buffer: Array | None) -> str:

@@ -1,4 +1,4 @@
-"""Location of the first number that is not finite; `TrainingStep` makes the sentence around it."""
+"""Location of the first number that is not finite."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -271,3 +271,12 @@ class BoundShards(BoundStep):
 
 Buffers = Shards | tuple[Scratch, Gradients]
 """The buffers of a training step, with shards or without."""
+
+
+def make_buffers(
+    mlp: Network, batch_size: int, shards: int, ranks: Ranks | None, make: Callable[[int], Scratch]
+) -> Buffers:
+    """Return the buffers of a step; `make` returns a scratch for a number of rows."""
+    if shards == 1 and ranks is None:
+        return make(batch_size), mlp.gradients(batch_size)
+    return Shards(mlp, batch_size, shards, ranks, make=make)

@@ -1,14 +1,18 @@
-"""Nested state as a flat set of named arrays and plain JSON, and back, exactly."""
+"""Nested state as a flat set of named arrays and plain JSON, and files of a training step."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, NumericalError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import differing
+from mlpengine.nn.network import Network
+from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 
 _ARRAY, _FLOAT = "$array", "$float"
 
@@ -63,3 +67,39 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
             raise CheckpointError(f"checkpoint: the array {plain[_ARRAY]!r} is missing")
         return arrays[plain[_ARRAY]]
     return {key: unpack(arrays, below) for key, below in plain.items()}
+
+
+def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
+    """Raise CheckpointError for what `TrainingStep.state_dict` of parameters does not return."""
+    if "weights" not in state:
+        own = state.keys() <= {*params}
+        given = "that of a network" if own else f"one with {', '.join(map(repr, state))}"
+        raise CheckpointError(
+            f"training step: needs what step.state_dict() returned (got {given:.100}); "
+            "write mlp.load_state_dict(state) for weights alone"
+        )
+
+
+def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
+    """Write the state of a step of a network to a safetensors file, atomically."""
+    arrays, plain = pack(state)
+    write_tensors(path, arrays, {"step": plain, "mlp": mlp.to_dict()})
+
+
+def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
+    """Load the state that `save_step` wrote.
+
+    Raises: CheckpointError if the file is damaged, or of another network or optimizer.
+    """
+    arrays, header = read_tensors(path)
+    if "step" not in header:
+        raise CheckpointError(
+            f"{path}: must be written by TrainingStep.save; Mlp.load and mlpengine.load read models"
+        )
+    own, saved = differing(mlp.to_dict(), header.get("mlp"))
+    if own != saved:
+        raise CheckpointError(f"{path}: must be of the same network (got {saved}, not {own})")
+    try:
+        load(unpack(arrays, header["step"]))
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error

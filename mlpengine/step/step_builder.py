@@ -15,13 +15,13 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.batch_norm import parts_of
-from mlpengine.backends.compiled.lower import lower
+from mlpengine.backends.compiled.group import Group
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import CompileError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.named import NamedRows, arrays_by_name, arrays_in, row_specs
+from mlpengine.core.named import arrays_by_name, arrays_in, row_specs
 from mlpengine.core.spec import Array, Call
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
@@ -29,7 +29,7 @@ from mlpengine.ops import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.step.auto_backend import NUMPY_RUNS
-from mlpengine.step.bound_step import BoundStep, NamedBoundStep
+from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.shards import Buffers, Shards
 
 _log = logging.getLogger("mlpengine")
@@ -80,7 +80,7 @@ class StepBuilder:
         scratch, grads = buffers[0].for_rows(rows), buffers[1].for_rows(rows)
         parts = self._parts(scratch, grads, rows, whole)
         if compiled and (fused := self._fused(parts, whole)):
-            return parts.kind(scratch, grads, parts.bound_loss, (), fused)
+            return BoundStep(scratch, grads, parts.bound_loss, (), fused)
         bound = self._with_calls(parts, compiled=compiled)
         if not compiled:
             return bound
@@ -93,10 +93,16 @@ class StepBuilder:
         parts = self._parts(scratch, grads, mean_rows)
         if compiled and (program := parts.program()):
             calls = (parts.checked(program), *parts.bound_loss.sums)
-            return parts.kind(scratch, grads, parts.bound_loss, calls, program=program)
+            return BoundStep(scratch, grads, parts.bound_loss, calls, program=program)
         return self._with_calls(parts, compiled=compiled)
 
-    def describe(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
+    def summary(self, bound: BoundStep, *, compiled: bool) -> str:
+        """Return a table of the instructions of a step, and what computes each."""
+        lines = [*self._described(bound, compiled=compiled)]
+        width = max(len(where) for where, _ in lines)
+        return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
+
+    def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
         """Yield what computes each instruction of a step, and the instruction.
 
         It is the number of a program, or NumPy with the reason.
@@ -121,7 +127,7 @@ class StepBuilder:
     def _with_calls(self, parts: "_StepParts", *, compiled: bool) -> BoundStep:
         scratch, grads, loss = parts.scratch, parts.grads, parts.bound_loss
         calls = parts.calls() if compiled else (*scratch.calls, *loss.calls, *grads.calls(scratch))
-        return parts.kind(scratch, grads, loss, tuple(calls))
+        return BoundStep(scratch, grads, loss, tuple(calls))
 
     def _parts(
         self, scratch: Scratch, grads: Gradients, mean_rows: int, whole: BoundStep | None = None
@@ -222,12 +228,6 @@ class _StepParts:
         ]
 
     @property
-    def kind(self) -> type[BoundStep]:
-        """The class of the step."""
-        named = isinstance(self.scratch.input, NamedRows) or isinstance(self.loss, LossSum)
-        return NamedBoundStep if named else BoundStep
-
-    @property
     def instructions(self) -> list[InstructionLike]:
         """Forward, loss and backward, in the order of replay."""
         backward = self.grads.bind(self.scratch).instructions
@@ -237,7 +237,7 @@ class _StepParts:
         """Yield the instructions, and those with sums over all rows as what they consist of."""
         for instruction in self.instructions:
             parts = parts_of(instruction)
-            known = all(part.calls or not self._problem([part]) for part in parts)
+            known = all(part.calls or not self._problem(part) for part in parts)
             yield from parts if parts and known else [instruction]
 
     @property
@@ -302,21 +302,20 @@ class _StepParts:
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
         """Yield those instructions together that are one program, and why NumPy runs others."""
-        group: list[InstructionLike] = []
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
+        group = self._group(kept)
         for instruction in instructions:
-            if not self._problem([*group, instruction], kept):
-                group.append(instruction)
+            if not group.add(instruction):
                 continue
-            if group:
-                yield group, ""
-            problem = self._problem([instruction], kept)
-            group = [] if problem else [instruction]
-            if problem:
+            if group.instructions:
+                yield group.instructions, ""
+            group = self._group(kept)
+            if problem := group.add(instruction):
                 yield [instruction], problem
-        if group:
-            yield group, ""
+                group = self._group(kept)
+        if group.instructions:
+            yield group.instructions, ""
 
     def _calls_of(self, loss: InstructionLike) -> Sequence[Call]:
         """Return the calls of one of the losses."""
@@ -339,23 +338,15 @@ class _StepParts:
         return {
             (id(instruction.op), address_of(array))
             for instruction in instructions
-            if instruction.kind == "backward" and instruction.op and self._problem([instruction])
+            if instruction.kind == "backward" and instruction.op and self._problem(instruction)
             for name, array in instruction.work.items()
             if name in instruction.op.signature.work["forward"]
         }
 
-    def _problem(
-        self, instructions: Sequence[InstructionLike], kept: Container[tuple[int, int]] = ()
-    ) -> str:
-        """Return why the instructions cannot be one program that writes `kept`, or ""."""
+    def _group(self, kept: Container[tuple[int, int]] = ()) -> Group:
         batch = Batch(self.scratch.batch_size, (), self.scratch.mlp.params.flat)
-        try:
-            values = lower(instructions, 1, {}, batch, self.scratch.mlp.dtype.itemsize).values
-        except UnsupportedError as reason:
-            return str(reason)
-        written = {value.address for value in values if value.final}
-        for each in instructions:
-            unwritten = {address_of(array) for array in each.work.values()} - written
-            if each.op and any((id(each.op), place) in kept for place in unwritten):
-                return f"{each.op.name}, whose gradient is NumPy's"
-        return ""
+        return Group(batch, self.scratch.mlp.dtype.itemsize, kept)
+
+    def _problem(self, instruction: InstructionLike) -> str:
+        """Return why an instruction cannot be a program, or ""."""
+        return self._group().add(instruction)

@@ -1,12 +1,8 @@
 """Computations that are recorded, planned and replayed, or eager, and their gradients.
 
-Every op is a function of this module, by its registry name, and a method of nodes and tensors.
+Every op is a method of nodes and tensors, by its registry name; `cat` and `where` are functions.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-from mlpengine.tape import elementwise
 from mlpengine.tape.autodiff import (
     EagerGradients,
     GradientAccumulator,
@@ -15,44 +11,8 @@ from mlpengine.tape.autodiff import (
     from_inner,
     no_grad,
 )
-from mlpengine.tape.derivatives import (
-    gradient_difference,
-    hessian_diagonal,
-    hessian_vector_product,
-    jacobian,
-)
-from mlpengine.tape.elementwise import log_softmax, softmax, where
 from mlpengine.tape.flat import Flat
-from mlpengine.tape.functions import (
-    batch_matmul,
-    batch_norm,
-    cast,
-    cat,
-    chunk,
-    conv2d,
-    detach,
-    dropout,
-    embedding,
-    gather,
-    index_select,
-    layer_norm,
-    linear,
-    logsumexp,
-    map_lookup,
-    matmul,
-    max,
-    max_pool2d,
-    mean,
-    min,
-    reshape,
-    slice,
-    softmax_cross_entropy,
-    ssm_scan,
-    struct_field,
-    sum,
-    transpose,
-    var,
-)
+from mlpengine.tape.functions import cat, where
 from mlpengine.tape.gradcheck import gradcheck
 from mlpengine.tape.operand import apply
 from mlpengine.tape.program import Program
@@ -70,48 +30,10 @@ __all__ = [
     "Tensor",
     "apply",
     "backward",
-    "batch_matmul",
-    "batch_norm",
-    "cast",
     "cat",
-    "chunk",
-    "conv2d",
-    "detach",
-    "dropout",
-    "embedding",
     "from_inner",
-    "gather",
     "gradcheck",
-    "gradient_difference",
-    "hessian_diagonal",
-    "hessian_vector_product",
-    "index_select",
-    "jacobian",
-    "layer_norm",
-    "linear",
-    "log_softmax",
-    "logsumexp",
-    "map_lookup",
-    "matmul",
-    "max",
-    "max_pool2d",
-    "mean",
-    "min",
     "no_grad",
     "quantize",
-    "reshape",
-    "slice",
-    "softmax",
-    "softmax_cross_entropy",
-    "ssm_scan",
-    "struct_field",
-    "sum",
-    "transpose",
-    "var",
     "where",
 ]
-__all__ += elementwise.names()
-
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    return getattr(elementwise, name)  # type: ignore[no-any-return]

@@ -163,9 +163,8 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
     """
     if not isinstance(root, Tensor):
         raise TapeError(
-            f"backward: needs a tensor (got {type(root).__name__}). Gradients are plain arrays: "
-            f"rules that write into buffers are not differentiable themselves, see "
-            f"mlpengine.tape.derivatives for Hessian-vector products"
+            f"backward: needs a tensor (got {type(root).__name__}). Gradients are plain arrays; "
+            f"Tape.gradient records gradients that have gradients themselves"
         )
     if not root.wants_grad:
         raise TapeError(f"backward: the root must be tracked; see require_grad ({root!r})")

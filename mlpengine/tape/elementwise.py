@@ -1,6 +1,6 @@
-"""Element-wise ops and losses as functions of nodes or tensors, by their registry names.
+"""Element-wise ops and losses as methods of nodes and tensors, by their registry names.
 
-The functions are derived from the ops; they take the operands first, then the op's options.
+The methods are derived from the ops; they take the operands first, then the op's options.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any
 
 from mlpengine import ops
 from mlpengine.ops.op import parameters_of
-from mlpengine.tape.operand import X, apply, unary
+from mlpengine.tape.operand import apply
 
 
 def names() -> list[str]:
@@ -20,9 +20,8 @@ def names() -> list[str]:
     return [name for name, op in ops.REGISTRY.items() if issubclass(op, kinds)]
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    if name not in names():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def method(name: str) -> Callable[..., Any]:
+    """Return the method of an op that `names` has."""
     op: Any = ops.REGISTRY[name]
     return _function(op)
 
@@ -45,18 +44,3 @@ def _function(op: Any) -> Callable[..., Any]:
     function.__doc__ = op.__doc__
     function.__signature__ = Signature([*operands, *options])  # type: ignore[attr-defined]
     return function
-
-
-def where(cond: Any, a: Any, b: Any) -> Any:
-    """Return a where cond holds and b elsewhere, broadcast; cond is bool or a mask of 0 and 1."""
-    return apply(ops.Where(), cond, a, b)
-
-
-def softmax(x: X, axis: int = -1) -> X:
-    """Return e**x divided by its sum along an axis."""
-    return unary(ops.Softmax(axis), x)
-
-
-def log_softmax(x: X, axis: int = -1) -> X:
-    """Return the logarithm of softmax along an axis."""
-    return unary(ops.LogSoftmax(axis), x)

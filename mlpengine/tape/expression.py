@@ -1,5 +1,6 @@
 """The operators and methods of nodes and eager tensors."""
 
+from collections.abc import Hashable, Sequence
 from types import MethodType
 from typing import Any, NoReturn
 
@@ -7,14 +8,19 @@ import numpy as np
 
 from mlpengine import ops
 from mlpengine.core.errors import TapeError
+from mlpengine.core.spec import DTypeLike, floating
 from mlpengine.tape import elementwise, functions
 from mlpengine.tape.operand import CONDITIONS, Operand
+
+Axes = int | tuple[int, ...] | None
+IntOrPair = int | tuple[int, int]
 
 
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op is a method under its registry name, but for `cat`, which takes a list.  A Python
+    Every op is a method under its registry name, where x is the value itself; only `cat` takes a
+    list, and is a function.  A Python
     number takes the dtype of the expression; arrays keep theirs and become constants.  In element-
     wise ops a scalar, such as a loss (float64) or a mean (as its operand), takes the dtype of the
     arrays that it meets, and scalars alone take the widest of theirs; `cast` converts all else.
@@ -84,39 +90,168 @@ class Expression(Operand):
         """Return the method of an element-wise op."""
         if name not in elementwise.names():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return MethodType(getattr(elementwise, name), self)
+        return MethodType(elementwise.method(name), self)
 
-    where = elementwise.where
-    softmax = elementwise.softmax
-    log_softmax = elementwise.log_softmax
+    def softmax(self, axis: int = -1) -> Any:
+        """Return e**x divided by its sum along an axis."""
+        return self._apply(ops.Softmax(axis), self)
 
-    matmul = functions.matmul
-    batch_matmul = functions.batch_matmul
-    linear = functions.linear
-    conv2d = functions.conv2d
-    max_pool2d = functions.max_pool2d
-    transpose = functions.transpose
-    sum = functions.sum
-    mean = functions.mean
-    var = functions.var
-    max = functions.max
-    min = functions.min
-    logsumexp = functions.logsumexp
-    reshape = functions.reshape
-    cast = functions.cast
-    detach = functions.detach
-    chunk = functions.chunk
-    slice = functions.slice
-    gather = functions.gather
-    index_select = functions.index_select
-    embedding = functions.embedding
-    struct_field = functions.struct_field
-    map_lookup = functions.map_lookup
-    layer_norm = functions.layer_norm
-    batch_norm = functions.batch_norm
-    dropout = functions.dropout
-    ssm_scan = functions.ssm_scan
-    softmax_cross_entropy = functions.softmax_cross_entropy
+    def log_softmax(self, axis: int = -1) -> Any:
+        """Return the logarithm of softmax along an axis."""
+        return self._apply(ops.LogSoftmax(axis), self)
+
+    def where(self, a: Any, b: Any) -> Any:
+        """Return a where this holds and b elsewhere, broadcast; this is bool or of 0 and 1."""
+        return functions.where(self, a, b)
+
+    def matmul(self, b: Any) -> Any:
+        """Return the product of two matrices."""
+        return self._apply(ops.MatMul(), self, b)
+
+    def batch_matmul(self, b: Any) -> Any:
+        """Return the products of matrices over leading axes, broadcast."""
+        return self._apply(ops.BatchMatMul(), self, b)
+
+    def linear(self, w: Any, b: Any = None) -> Any:
+        """Return x @ w.T + b: a dense layer, w being (out_dim, in_dim)."""
+        return self._apply(ops.Linear(), self, w, b)
+
+    def conv2d(
+        self,
+        w: Any,
+        b: Any = None,
+        *,
+        stride: IntOrPair = 1,
+        padding: IntOrPair = 0,
+        dilation: IntOrPair = 1,
+        groups: int = 1,
+    ) -> Any:
+        """Return the images x correlated with the kernels w (out, in / groups, height, width)."""
+        return self._apply(ops.Conv2d(stride, padding, dilation, groups), self, w, b)
+
+    def max_pool2d(
+        self, kernel: IntOrPair, *, stride: IntOrPair | None = None, padding: IntOrPair = 0
+    ) -> Any:
+        """Return the largest entry under each window; the stride is by default the kernel."""
+        return self._apply(ops.MaxPool2d(kernel, stride, padding), self)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return x with its axes permuted, given one by one or as a tuple; by default reversed."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return self._apply(ops.Transpose(tuple(order) if order else None), self)
+
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the sum over all axes, one or several."""
+        return self._apply(ops.Sum(axis, keepdims), self)
+
+    def mean(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the mean over all axes, one or several."""
+        return self._apply(ops.Mean(axis, keepdims), self)
+
+    def var(self, axis: Axes = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
+        """Return the variance over all axes, one or several: squares summed, over n - ddof."""
+        return self._apply(ops.Var(axis, keepdims, ddof), self)
+
+    def max(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the largest entry over all axes, one or several; the first gets the gradient."""
+        return self._apply(ops.Max(axis, keepdims), self)
+
+    def min(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return the smallest entry over all axes, one or several; the first gets the gradient."""
+        return self._apply(ops.Min(axis, keepdims), self)
+
+    def logsumexp(self, axis: Axes = None, *, keepdims: bool = False) -> Any:
+        """Return log(sum(e**x)) over all axes, one or several."""
+        return self._apply(ops.LogSumExp(axis, keepdims), self)
+
+    def reshape(self, *shape: Any) -> Any:
+        """Return x in another shape, given number by number or as a tuple; one may be -1."""
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return self._apply(ops.Reshape(tuple(sizes)), self)
+
+    def cast(self, dtype: DTypeLike) -> Any:
+        """Return x in another floating dtype."""
+        return self._apply(ops.Cast(floating(dtype, "cast").name), self)
+
+    def detach(self) -> Any:
+        """Return x, through which no gradient flows."""
+        return self._apply(ops.Detach(), self)
+
+    def chunk(self, parts: int, axis: int = 0) -> Any:
+        """Return equal parts along an axis, as a tuple."""
+        return self._apply(ops.Chunk(parts, axis), self)
+
+    def slice(self, key: Any) -> Any:
+        """Return x[key], the key being made of integers, slices, an ellipsis and None."""
+        return self._apply(ops.Slice(key), self)
+
+    def gather(self, index: Any, axis: int) -> Any:
+        """Return entries along an axis by an integer array of the same rank."""
+        return self._apply(ops.Gather(axis), self, index)
+
+    def index_select(self, index: Any, axis: int = 0) -> Any:
+        """Return slices along an axis by a 1-D integer array."""
+        return self._apply(ops.IndexSelect(axis), self, index)
+
+    def embedding(self, index: Any) -> Any:
+        """Return rows of a weight by an integer array of any shape."""
+        return self._apply(ops.Embedding(), self, index)
+
+    def struct_field(self, field: int, fields: int | Sequence[int], axis: int = -1) -> Any:
+        """Return one field of a record: a concatenation of `fields`, a number or sizes."""
+        sizes = fields if isinstance(fields, int) else tuple(fields)
+        return self._apply(ops.StructField(field, sizes, axis), self)
+
+    def map_lookup(
+        self,
+        key: Hashable,
+        keys: int | Sequence[Hashable],
+        *,
+        sizes: Sequence[int] | None = None,
+        axis: int = -1,
+    ) -> Any:
+        """Return one value of an ordered mapping stored as a concatenation of its values."""
+        known = keys if isinstance(keys, int) else tuple(keys)
+        lengths = None if sizes is None else tuple(sizes)
+        return self._apply(ops.MapLookup(key, known, lengths, axis), self)
+
+    def layer_norm(self, scale: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+        """Return x normalized over its last axis, times scale, plus bias."""
+        return self._apply(ops.LayerNorm(eps), self, scale, bias)
+
+    def batch_norm(
+        self,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        running: ops.RunningStatistics | None = None,
+        training: bool = True,
+        eps: float = 1e-5,
+    ) -> Any:
+        """Return x normalized per feature over the batch, times scale, plus bias."""
+        return self._apply(ops.BatchNorm(running, training, eps), self, scale, bias)
+
+    def dropout(self, rate: float, rng: np.random.Generator) -> Any:
+        """Return x with entries dropped at a rate and the others scaled up; for training only."""
+        return self._apply(ops.Dropout(rate, ops.Philox.drawn(rng)), self)
+
+    def ssm_scan(self, b: Any, x: Any, h0: Any = None) -> Any:
+        """Return every state of h_t = a_t * h_(t-1) + b_t * x_t, over (..., time, channels)."""
+        return self._apply(ops.SsmScan(), self, b, x, h0)
+
+    def softmax_cross_entropy(
+        self,
+        target: Any,
+        weight: Any = None,
+        *,
+        class_weights: Sequence[float] | None = None,
+        label_smoothing: float = 0.0,
+        ignore_index: int | None = None,
+    ) -> Any:
+        """Return the mean of -log softmax(output)[target], in nats."""
+        weights = None if class_weights is None else tuple(class_weights)
+        op = ops.SoftmaxCrossEntropy(weights, label_smoothing, ignore_index)
+        return self._apply(op, self, target, weight)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Operands of ops, the base of nodes and eager tensors, and the application of ops to them."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ REFLECTED = {
 
 CONDITIONS = "for a condition write mask.where(a, b), the mask being an input of 0 and 1"
 """What a message says where operands are compared."""
-
-X = TypeVar("X", bound="Operand")
-"""A kind of operand, node or tensor: a function returns the kind that it is given."""
 
 
 class Operand:
@@ -98,12 +95,6 @@ def apply(op: GradOp, *operands: Any) -> Any:
     return first_float._apply(op, *operands)
 
 
-def unary(op: GradOp, x: X) -> X:
-    """Apply `op` to one node or tensor and return another of the same kind."""
-    y: X = apply(op, x)
-    return y
-
-
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
     """Return the operands of an element-wise op with its scalars cast to one dtype.
 
@@ -117,4 +108,4 @@ def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
         return operands
     dtype = np.result_type(*({x.dtype for x in floats if x.ndim} or {x.dtype for x in floats}))
     scalars = {id(x) for x in floats if not x.ndim and x.dtype != dtype}
-    return [unary(Cast(dtype.name), x) if id(x) in scalars else x for x in operands]
+    return [apply(Cast(dtype.name), x) if id(x) in scalars else x for x in operands]

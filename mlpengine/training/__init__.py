@@ -6,8 +6,9 @@ from mlpengine.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from mlpengine.training.diagnose import LoopDiagnostics
+    from mlpengine.training.learner import SkipBudget
     from mlpengine.training.loading import load
-    from mlpengine.training.loop import Callback, Loop, SkipBudget
+    from mlpengine.training.loop import Callback, Loop
     from mlpengine.training.trainer import Trainer
 
 __all__ = [
@@ -24,7 +25,8 @@ __getattr__, __dir__ = lazy_names(
     {
         "diagnose": ("LoopDiagnostics",),
         "loading": ("load",),
-        "loop": ("Callback", "Loop", "SkipBudget"),
+        "learner": ("SkipBudget",),
+        "loop": ("Callback", "Loop"),
         "trainer": ("Trainer",),
     },
 )

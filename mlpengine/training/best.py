@@ -1,20 +1,23 @@
 """The best epoch of a run: the metric that selects it, and its weights."""
 
-from collections.abc import Mapping
-from math import inf, isfinite
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite, nan
 from typing import Any
+
+import numpy as np
 
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.spec import Array
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.settings import EarlyStopping
+from mlpengine.training.history import EpochRow
 
 
 class Best:
     """The best epoch so far and its weights; without validation the newest is the best."""
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
-        self.weights = params.copy()
+        self.params, self.weights = params, params.copy()
         self.sign = -1.0 if higher_is_better(rule.monitor) else 1.0
         self.rule = rule
         self.epoch = 0
@@ -25,7 +28,7 @@ class Best:
         """Return the monitored metric, lower being better; -inf without validation."""
         return self.sign * validation[self.rule.monitor] if validation else -inf
 
-    def update(self, params: Array, epoch: int, validation: Mapping[str, float]) -> None:
+    def update(self, epoch: int, validation: Mapping[str, float]) -> None:
         """Compare an epoch with the best so far.
 
         An epoch whose validation loss or monitored metric is not finite is never the best.
@@ -38,7 +41,7 @@ class Best:
         )
         if better:
             self.value, self.epoch, self.waited = value, epoch, 0
-            self.weights[...] = params
+            self.weights[...] = self.params
         else:
             self.waited += 1
 
@@ -53,3 +56,21 @@ class Best:
         self.weights[...] = state["weights"]
         self.epoch, self.waited = int(state["epoch"]), int(state["waited"])
         self.value = float(state["value"])
+
+
+def choose_together(group: Sequence[Best], rows: Sequence[EpochRow]) -> None:
+    """Compare an epoch of each network with its best so far, by the folds of the other networks.
+
+    Networks whose own measurements are not finite have no share in the mean of others.
+    """
+    keys = {"loss", group[0].rule.monitor}
+    measured = [row.validation for row in rows]
+    sound = [all(isfinite(row[key]) for key in keys) for row in measured]
+    for k, best in enumerate(group):
+        others = [row for j, row in enumerate(measured) if sound[j] and j != k]
+        chosen = measured[k]
+        if sound[k]:
+            chosen = {
+                key: float(np.mean([row[key] for row in others])) if others else nan for key in keys
+            }
+        best.update(rows[k].epoch, chosen)

@@ -15,7 +15,8 @@ from mlpengine.core.system import remove_unused
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.history import EpochRow
-from mlpengine.training.loop import Callback, Loop, SkipBudget
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop
 
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 1

@@ -31,7 +31,8 @@ from mlpengine.settings import DiagnosticsSettings
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.history import CsvLog, EpochRow, first_lines
-from mlpengine.training.loop import Callback, Loop, Result, SkipBudget
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop, Result
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
@@ -81,7 +82,7 @@ class SampleLog(CsvLog):
 
 
 class LoopDiagnostics(Callback):
-    """Keeps `Diagnostics` of a run and writes its samples to a file.
+    """Keeps `Diagnostics` of a run, of several networks of the first, and writes its samples.
 
     Args:
         path: path of diagnostics.csv; None writes nothing.
@@ -94,6 +95,7 @@ class LoopDiagnostics(Callback):
 
     name = "diagnostics"
     order = -10  # before the callbacks that report the measurements
+    watches_first = True
     core: Diagnostics
 
     def __init__(
@@ -107,20 +109,20 @@ class LoopDiagnostics(Callback):
 
     def on_train_start(self, loop: Loop) -> None:
         """Create the diagnostics, with the loaded state if there is one, and open the file."""
-        self._loop = loop
+        self._learner = one = loop.members[0]
         self.core = Diagnostics(
-            loop.step.mlp,
+            one.step.mlp,
             every=self._every,
-            **diagnostic_inputs(loop.step, loop.train, loop.validation),
+            **diagnostic_inputs(one.step, one.train, one.validation),
         )
         with restoring() if self._state is not None else nullcontext():
             if self._state is not None:
                 self.core.load_state_dict(self._state)
-            self.core.begin(loop.steps)
+            self.core.begin(one.steps)
             if self._path is not None:
                 self._log = self._open(self._path)
         self._spikes, self._pending = self.core.spikes, self.core.pending
-        self._optimizer = loop.step.optimizer
+        self._optimizer = one.step.optimizer
 
     def on_train_batch_end(self, loop: Loop) -> None:
         """Measure the step if it is due or a spike."""
@@ -139,19 +141,21 @@ class LoopDiagnostics(Callback):
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
         """Skip up to the next step that is looked at, or one whose gradient norm is a spike."""
-        return SkipBudget(self.core.free_until - loop.steps, self._spikes.limit)
+        return SkipBudget(self.core.free_until - self._optimizer.steps, self._spikes.limit)
 
     def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
         """Count the gradient norms of skipped steps."""
         core = self.core
         self._pending += norms
         core.clipped += loop.step.clipped_steps
-        if loop.steps == core.due:
-            core.skip(loop.steps)
+        if self._optimizer.steps == core.due:
+            core.skip(core.due)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Add the losses of an epoch."""
-        self.core.close_epoch(row.train_loss, row.validation.get("loss", float("nan")))
+        """Add the losses of an epoch, unless the network has ended before."""
+        own = self._learner.history.rows[-1]
+        if own.epoch == row.epoch:
+            self.core.close_epoch(own.train_loss, own.validation.get("loss", float("nan")))
 
     def on_exception(self, loop: Loop, error: Exception) -> None:
         """Keep the error that ended the run, and write the samples before it."""
@@ -168,23 +172,23 @@ class LoopDiagnostics(Callback):
         What simple models reach on the rows is measured once: if `measure` says so or, by default,
         within `YARDSTICK_SHARE` of the time of a run of a second or more.
         """
-        loop = self._loop
-        self.core.skipped = loop.skipped
+        one = self._learner
+        self.core.skipped = one.skipped
         if not self.core.failure:
-            measure_recalls(self.core, loop.task, loop.train, loop.validation)
+            measure_recalls(self.core, one.task, one.train, one.validation)
             if measure is None:
-                measure = loop.seconds >= YARDSTICK_SECONDS
+                measure = one.seconds >= YARDSTICK_SECONDS
             if measure and not self._measured:
                 self._measured = True
-                seconds = None if loop.seconds < YARDSTICK_SECONDS else loop.seconds
+                seconds = None if one.seconds < YARDSTICK_SECONDS else one.seconds
                 measure_yardsticks(
                     self.core,
-                    loop.task,
-                    loop.train,
-                    loop.validation,
-                    used=loop.batches.order,
+                    one.task,
+                    one.train,
+                    one.validation,
+                    used=one.batches.order,
                     seconds=seconds,
-                    predict=loop.evaluator.outputs,
+                    predict=one.evaluator.outputs,
                 )
         return without(verdicts(self.core), self._silence)
 

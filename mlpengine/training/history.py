@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -48,6 +48,26 @@ class EpochRow:
         """Return the columns of metrics.csv, without times: the same seed reproduces them."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
+
+
+def mean_row(
+    rows: Sequence[EpochRow], *, steps: int, seconds: float, samples_per_second: float
+) -> EpochRow:
+    """Return the mean of the rows of several networks for one epoch."""
+
+    def mean(values: Iterable[float]) -> float:
+        return float(np.fromiter(values, np.float64).mean())
+
+    return EpochRow(
+        epoch=rows[0].epoch,
+        steps=steps,
+        lr=mean(row.lr for row in rows),
+        gradient_norm=mean(row.gradient_norm for row in rows),
+        train_loss=mean(row.train_loss for row in rows),
+        validation={n: mean(row.validation[n] for row in rows) for n in rows[0].validation},
+        seconds=seconds,
+        samples_per_second=samples_per_second,
+    )
 
 
 @dataclass

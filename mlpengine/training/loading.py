@@ -46,8 +46,7 @@ def _best_so_far(checkpoint: Checkpoint) -> Model:
     where, state = checkpoint.path, checkpoint.state
     try:
         model = restored_model(checkpoint)
-        states = state["members"] if model.members else [state]
-        for network, one in zip(model.networks, states, strict=True):
+        for network, one in zip(model.networks, state["members"], strict=True):
             if one["best"]["epoch"]:
                 best = one["best"]["weights"]
                 if best.shape != network.params.flat.shape:
@@ -63,14 +62,12 @@ def restored_model(checkpoint: Checkpoint) -> Model:
 
     Raises: CheckpointError if the checkpoint is not one of a run.
     """
-    description, state = checkpoint.header.get("model", {}), checkpoint.state
-    if "members" not in state:
-        return Model.restored(description, state.get("weights", {}), checkpoint.path)
     try:
-        weights = [member["weights"] for member in state["members"]]
+        weights = [member["weights"] for member in checkpoint.state["members"]]
         stacked = {name: np.stack([one[name] for one in weights]) for name in weights[0]}
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise CheckpointError(
             f"{checkpoint.path}: is not the checkpoint of a model ({error!r})"
         ) from error
-    return Model.restored(description, stacked, checkpoint.path)
+    arrays = weights[0] if len(weights) == 1 else stacked
+    return Model.restored(checkpoint.header.get("model", {}), arrays, checkpoint.path)

@@ -1,53 +1,38 @@
-"""The training loop: epochs, validation, early stopping, and the callbacks that it calls."""
+"""The training loop of one network or several: epochs, early stopping, callbacks, state."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import repeat
-from math import inf, isfinite, nan
-from operator import add, mul
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, Literal, NamedTuple
-from zlib import crc32
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable
-from mlpengine.core.errors import NumericalError, RunError, UsageError
-from mlpengine.core.fields import Count, fitting
-from mlpengine.core.named import need_names
+from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, quoted, suggestion
-from mlpengine.data.features import Batches
-from mlpengine.models.evaluate import Evaluator, loss_names, odd_value
-from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
-from mlpengine.optim import PlateauSchedule
+from mlpengine.core.wording import html_table, plural, quoted, suggestion
+from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
-from mlpengine.step.bound_step import BoundStep
-from mlpengine.step.fault import bad_rows
-from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps, compiled_steps
+from mlpengine.settings.training import Action
+from mlpengine.step.ranks import Ranks
 from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
-from mlpengine.tape.flat import Flat
-from mlpengine.training.best import Best
-from mlpengine.training.history import EpochRow, History
-from mlpengine.training.nonfinite_rule import NonfiniteRule
-
-CHECKED_ROWS = 512
-"""Training rows for which the outputs of the final weights must be finite."""
-
-LOOP_EXAMPLE = "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
-
-_log = logging.getLogger("mlpengine")
-
-Ending = Literal["epochs", "early", "interrupted"]
+from mlpengine.training.best import choose_together
+from mlpengine.training.fitting import check_fit, check_stopping, checked_task
+from mlpengine.training.history import EpochRow, History, mean_row
+from mlpengine.training.learner import Ending, Learner, SkipBudget
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a run; the network holds the weights of `best_epoch`."""
+    """The outcome of a run.
+
+    A network holds the weights of its best epoch; of several `best_epoch` is the last.
+    """
 
     ending: Ending
     epochs: int
@@ -63,13 +48,6 @@ class Result:
         return html_table([], ended) + self.history._repr_html_()
 
 
-class SkipBudget(NamedTuple):
-    """Number of `steps` without a callback; a gradient norm above `norm` ends them early."""
-
-    steps: float = inf
-    norm: float = inf
-
-
 class Callback:
     """Base class of the callbacks of a `Loop`.  A hook that is not overridden takes no time.
 
@@ -83,12 +61,15 @@ class Callback:
     Attributes:
         name: key of the state in checkpoints; by default the name of the class.
         order: callbacks with a lower number are called first, equal numbers in the order given.
+        watches_first: of several networks, whether the hooks of steps are called for the first one,
+            perhaps in another thread; else they are not called.
 
     Raises: UsageError if a subclass defines a method ``on_...`` that is not a hook.
     """
 
     name: ClassVar[str] = ""
     order: ClassVar[int] = 0
+    watches_first: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -110,13 +91,13 @@ class Callback:
         """Called after each whole epoch and its validation; `row` holds the measurements."""
 
     def on_train_end(self, loop: "Loop") -> None:
-        """Called after the last step, also after an error; the network holds the last weights."""
+        """Called after the last step, also after an error; networks hold the last weights."""
 
     def on_exception(self, loop: "Loop", error: Exception) -> None:
         """Called after `on_train_end` if the run failed with this NumericalError."""
 
     def on_fit_end(self, loop: "Loop", result: Result) -> None:
-        """Called last; the network holds the best weights."""
+        """Called last; networks hold the best weights."""
 
     def skip_budget(self, loop: "Loop") -> SkipBudget:
         """Return how many of the next steps need no `on_train_batch_end`.
@@ -137,18 +118,8 @@ class Callback:
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
-@dataclass(slots=True)
-class _Counters:
-    """What each epoch, or each batch, writes."""
-
-    batch_rows: Array
-    epoch: int = 0
-    seconds: float = 0.0
-    samples: int = 0
-
-
 class Loop(Uncopyable):
-    """Trains for a number of epochs and leaves the network with its best weights.
+    """Trains one network or several, and leaves each with its best weights.
 
     The best epoch is the one with the best monitored metric on the validation part, whether or
     not `early_stopping` ends training before `epochs`; without a validation part, the last.
@@ -157,167 +128,202 @@ class Loop(Uncopyable):
     ``{"price": Regression(target), "class": Classification(3)}``: validation measures the metrics
     of each, named as in ``accuracy of class``.
 
-    `callbacks` are called in ascending `order`; they may read the attributes below.  With `rows`,
-    their numbers, only these rows of the training part are trained on; with `drop_last` an epoch
-    leaves out those that do not fill a batch.
+    Several networks train epoch by epoch; each makes the steps of a loop of its own, with the same
+    bits.  Where their steps are compiled as a whole, threads take whole networks, so that no thread
+    waits for another within an epoch.  With `folds` network k learns from the rows outside fold
+    ``k % folds`` and is validated on that fold.  Networks that cover all folds once are a group:
+    the mean over the folds of the *other* networks of its group chooses a network's best epoch, so
+    that its score on its own fold is that on new rows; a group ends when all of it would stop
+    early.  Without folds each network's own validation chooses its epoch and ends its training.
+
+    `callbacks` are called in ascending `order`; they may read the attributes below.  Those of
+    several networks are called after the epochs of all that still train, with the mean of their
+    measurements.
+
+    Where a step has several ranks, all of them make the same loop, each with callbacks of its own;
+    a callback that stops the loop within an epoch ends it one step later.  Several networks are
+    shared by the `ranks` given here, which tell each other their states after each epoch.
+
+    Args:
+        steps: the step of the network, or a step for each of several.
+        folds: the fold of each training row, from 0.
+        seed: of the order of rows: a number, to which several networks add theirs, from 0; or one
+            for each.
+        on_nonfinite: what to do at a step whose loss or gradient is not finite, and which updates
+            nothing: ``stop``, or ``skip`` up to `nonfinite_limit` of them.
+        drop_last: leave out the rows of an epoch that do not fill a batch.
+        threads: maximum number of threads, of each rank, that share several networks.
 
     Attributes:
-        step: the bound training step, with the buffers, the loss and the norms of the last step.
-        history: one row for each whole epoch.
-        best: the best epoch so far.
-        chooses: whether its own validation part chooses the best epoch; else `EnsembleLoop` does.
-        fused_steps: runs many steps in one call; None if steps run one by one.
+        members: a `Learner` for each network.
+        step: the training step of the first network, with the loss and the norms of its last step.
+        history: one row for each whole epoch; of several networks the mean over those that made it,
+            where `steps` is the sum over all.
 
     `state_dict` holds everything that later steps depend on: a loop with the same settings that
     loads it continues with the same bits.
 
-    Where the step has several ranks, all of them make the same loop, each with callbacks of its
-    own; a callback that stops the loop within an epoch ends it one step later.
-
-    `on_nonfinite` is the rule for a step whose loss or gradient is not finite; such a step updates
-    nothing.
-
-    Raises: NumericalError, from `run`, for such a step unless it may be skipped.
+    Raises: NumericalError, from `run`, for a step that is not finite unless it may be skipped; of
+    several networks it names the first that fails, and the others stop, too.
     """
 
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
 
     def __init__(
         self,
-        step: TrainingStep,
+        steps: TrainingStep | Sequence[TrainingStep],
         task: Task | Mapping[str, Task],
         train: Split,
         validation: Split | None = None,
         *,
         epochs: int,
         early_stopping: EarlyStopping | None = None,
-        rows: Array | None = None,
-        seed: int | np.random.Generator = 0,
+        folds: Array | None = None,
+        seed: int | np.random.Generator | Sequence[int | np.random.Generator] = 0,
         callbacks: Sequence[Callback] = (),
-        on_nonfinite: NonfiniteRule | None = None,
+        on_nonfinite: Action = "stop",
+        nonfinite_limit: int = 10,
         drop_last: bool = False,
+        threads: int = 1,
+        ranks: Ranks | None = None,
     ) -> None:
-        if isinstance(task, Mapping):
-            task = _by_output(step, task)
-        for name, value, kind in (("task", task, Task), ("train", train, Split)):
-            if not isinstance(value, kind):
-                text = f"loop: {name} must be a {kind.__name__} (got {quoted(value)})"
-                raise UsageError(f"{text}; write {LOOP_EXAMPLE}")
-        if not isinstance(validation, Split | None):
-            text = f"loop: validation must be a Split (got {quoted(validation)})"
-            raise UsageError(f"{text}; write validation=Split(x, y, truth=y)")
-        if not isinstance(seed, int | np.integer | np.random.Generator):
-            raise UsageError(
-                f"loop: seed must be a whole number (got {quoted(seed)}); write seed=0"
+        each = [steps] if isinstance(steps, TrainingStep) else [*steps]
+        if not each:
+            raise UsageError("loop: needs at least one step (got 0)")
+        if on_nonfinite not in get_args(Action):
+            raise UsageError(f"loop: on_nonfinite must be stop or skip (got {on_nonfinite!r})")
+        self.task = checked_task(each[0], task)
+        check_stopping(
+            each[0], self.task, early_stopping, validated=bool(validation) or folds is not None
+        )
+        self.train, self.epochs = train, COUNT.check("loop: epochs", epochs)
+        self.threads, self.step = COUNT.check("loop: threads", threads), each[0]
+        size, parts = 1, [validation]
+        if folds is not None:
+            size = int(folds.max()) + 1
+            if validation is not None or size < 2 or len(each) % size or len(folds) != len(train):
+                given = f"{plural(len(each), 'step')}, {plural(size, 'fold')} of {len(folds)} rows"
+                raise UsageError(
+                    "loop: folds must be one for each training row, and need no validation part "
+                    f"and as many steps for each fold (got {given})"
+                )
+            parts = [train.rows(np.flatnonzero(folds == k)) for k in range(size)]
+        self.validation = parts[0]
+        seeds = _seeds(seed, len(each))
+        for step in each:
+            check_fit(step, self.task, train, validation)
+        self.members = tuple(
+            Learner(
+                step,
+                self.task,
+                train,
+                parts[k % size],
+                early_stopping=early_stopping,
+                rows=None if folds is None else np.flatnonzero(folds != k % size),
+                seed=seeds[k],
+                on_nonfinite=on_nonfinite,
+                nonfinite_limit=COUNT.check("loop: nonfinite_limit", nonfinite_limit),
+                drop_last=drop_last,
             )
-        if not isinstance(early_stopping, EarlyStopping | None):
-            text = f"loop: early_stopping must be an EarlyStopping (got {quoted(early_stopping)})"
-            raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
-        _check_fit(step, task, [train, *([validation] if validation else [])])
-        self.step, self.task, self.train, self.validation = step, task, train, validation
-        self.epochs, self.early_stopping = fitting("loop: epochs", Count, epochs), early_stopping
-        if early_stopping and validation and early_stopping.monitor not in loss_names(step.loss):
-            try:
-                task.watch(early_stopping.monitor)
-            except UsageError as error:
-                raise UsageError(f"loop: early_stopping: monitor: {error}") from None
-        self.nonfinite = on_nonfinite or NonfiniteRule()
-        step.take_targets_as(train.y)
-        program = step.bound(step.batch_size).forward
-        self.evaluator = Evaluator(step.mlp, step.loss, task, step.ranks, program)
-        used = len(train) if rows is None else rows
-        windows = train.windows if rows is None else None
-        if train.windows is None:
-            step.loss.check_target(train.y)
-        self.batches = Batches(
-            used, step.batch_size, seed=seed, windows=windows, drop_last=drop_last
+            for k, step in enumerate(each)
         )
-        self._counters = _Counters(self.batches.order[:0])
-        weights = train.weights if step.weighted else None
-        count = self.batches.n_rows
-        if short := count % step.batch_size:
-            step.bound(short)  # bound here, so that no epoch includes the time of binding
-        self.fused_steps = compiled_steps(
-            step, (train.x, train.y, weights), self.batches.order, count
-        )
-        self.history = History((*loss_names(step.loss), *task.headline) if validation else ())
-        self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
-        self.chooses = True
-        self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
+        first = self.members[0]
+        self._groups = [self.members[k : k + size] for k in range(0, len(each), size)]
+        for member in self.members:
+            member.chooses = folds is None
+        several = len(each) > 1
+        self.history = History(first.history.metrics) if several else first.history
+        self.ranks = ranks if several else self.step.ranks
+        self._shares = self.ranks if several else None
+        own = self._shares.share(len(each)) if self._shares else slice(None)
+        self._own = frozenset(range(1, len(each) + 1)[own])
         self._stop = False
-        self._odd_validation = ""
-        self._last: Flat | None = (
-            None  # the weights of the last step, once the best took their place
-        )
         self.callbacks = in_order(callbacks)
+        self._states = _by_name(self.callbacks)
         self._hooks: dict[str, list[Callable[..., Any]]] = {
             hook: [getattr(one, hook) for one in self.callbacks if _overrides(one, hook)]
-            for hook in (*HOOKS, "skip_budget")
+            for hook in HOOKS
         }
-        self._may_skip = all(
-            _overrides(callback, "skip_budget")
-            for callback in self.callbacks
-            if _overrides(callback, "on_train_batch_end")
-        )
-        self._states: dict[str, Any] = {self.nonfinite.name: self.nonfinite}
-        for callback in self.callbacks:
-            if _overrides(callback, "state_dict"):
-                name = callback.name or type(callback).__name__
-                if name in self._states:
-                    raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
-                self._states[name] = callback
+        self._watch(first, [one for one in self.callbacks if one.watches_first or not several])
 
-    @property
-    def members(self) -> "tuple[Loop, ...]":
-        """This loop alone; an `EnsembleLoop` has several."""
-        return (self,)
+    def _watch(self, member: Learner, callbacks: Sequence[Callback]) -> None:
+        """Let callbacks see the steps of a network."""
+
+        def bound(hook: str) -> list[Callable[..., Any]]:
+            return [partial(getattr(one, hook), self) for one in callbacks if _overrides(one, hook)]
+
+        member.after_step = bound("on_train_batch_end")
+        member.after_many, member.budgets = bound("on_steps_skipped"), bound("skip_budget")
+        member.may_skip = all(
+            _overrides(one, "skip_budget")
+            for one in callbacks
+            if _overrides(one, "on_train_batch_end")
+        )
 
     @property
     def epoch(self) -> int:
-        """Number of the current epoch, from 1."""
-        return self._counters.epoch
+        """Number of the current epoch of the first network, from 1."""
+        return self.members[0].epoch
 
     @property
     def batch_rows(self) -> Array:
-        """Row numbers, in the training part, of the last batch."""
-        return self._counters.batch_rows
+        """Indices, in the training part, of the rows of the last batch of the first network."""
+        return self.members[0].batch_rows
+
+    @property
+    def best_epochs(self) -> list[int]:
+        """The best epoch of each network so far, 0 where it has none."""
+        return [member.best.epoch for member in self.members]
+
+    @property
+    def best_epoch(self) -> int:
+        """The last epoch in which a network became better, 0 if there is none."""
+        return max(self.best_epochs)
 
     @property
     def seconds(self) -> float:
         """Seconds that epochs have taken."""
-        return self._counters.seconds
+        return sum(row.seconds for row in self.history.rows)
 
     @property
     def steps(self) -> int:
-        """Number of steps so far."""
-        return self.step.optimizer.steps
+        """Number of steps of all networks so far."""
+        return sum(member.steps for member in self.members)
 
     @property
     def position(self) -> tuple[int, ...]:
-        """Steps, epochs and place in the epoch, different for different states."""
-        return self.steps, len(self.history.rows), self.batches.cursor
+        """Steps, epochs and place in the epoch of each, different for different states."""
+        return tuple(n for member in self.members for n in member.position)
 
     @property
     def within_epoch(self) -> bool:
-        """Whether batches of the current epoch are left."""
-        return not self.batches.is_done
+        """Whether a network has begun an epoch that it has not ended."""
+        return any(member.within_epoch for member in self.members)
 
     @property
-    def best_epoch(self) -> int:
-        """The best epoch so far, 0 if there is none."""
-        return self.best.epoch
+    def is_finite(self) -> bool:
+        """Whether all weights of all networks are finite."""
+        return all(member.is_finite for member in self.members)
 
     @property
     def skipped(self) -> int:
         """Number of steps that were skipped because they were not finite."""
-        return self.nonfinite.skipped
+        return sum(member.skipped for member in self.members)
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why no epoch is left to make; None while one is."""
+        if self._running():
+            return None
+        early = any(member.ending(self.epochs) == "early" for member in self.members)
+        return "early" if early else "epochs"
 
     def callback(self, name: str) -> Any:
         """Return the callback of that name that has a state, or None."""
         return self._states.get(name)
 
     def stop(self) -> None:
-        """End training after the current step, or the current call of many steps.
+        """End training after the current steps, or the current calls of many steps.
 
         Either takes milliseconds.  A signal handler or another thread may call it, and any rank.
         It ends one `run`, the next one if none is under way; a later one goes on with the next row.
@@ -326,340 +332,205 @@ class Loop(Uncopyable):
 
     def _want_stop(self, wanted: bool) -> None:
         self._stop = wanted
-        if self.step.ranks is not None:
-            self.step.ranks.wants_stop = wanted
+        if self.ranks is not None:
+            self.ranks.wants_stop = wanted
+        for member in self.members:
+            member.stops = wanted
 
     def run(self) -> Result:
-        """Train until the epochs are over, early stopping ends it, or `stop` is called."""
-        self.begin()
-        try:
-            while self.ending is None and not self._stopped() and self.run_epoch():
-                pass
-        except NumericalError as error:
-            self.abandon(error)
-            raise
-        return self.finish(self.ending or "interrupted")
-
-    def _stopped(self) -> bool:
-        """Return whether no further epoch is to begin, on any rank."""
-        ranks = self.step.ranks
-        return self._stop if ranks is None else ranks.agree_to_stop()
-
-    def begin(self) -> None:
-        """Call the callbacks before the first `run_epoch`."""
-        self.step.mlp.params.flat[...] = self._last_weights().flat
-        self._last = None
+        """Train until no epoch is left, or `stop` is called."""
+        for member in self.members:
+            member.begin()
         self._call("on_train_start")
-
-    def abandon(self, error: NumericalError) -> None:
-        """Call the callbacks after an error of `run_epoch`."""
-        self._call("on_train_end")
-        self._call("on_exception", error)
-
-    def finish(self, ending: Ending) -> Result:
-        """Give the network its best weights, check its outputs, and return the result.
-
-        Raises: NumericalError for outputs that are not finite, or where no epoch can be the best.
-        """
+        try:
+            ending = self._run_epochs()
+        except NumericalError as error:
+            self._want_stop(False)
+            self._call("on_train_end")
+            self._call("on_exception", error)
+            raise
         self._want_stop(False)
         self._call("on_train_end")
-        if self.best.epoch:
-            params = self.step.mlp.params
-            self._last = Flat(params.specs)
-            self._last.flat[...] = params.flat
-            params.flat[...] = self.best.weights
         try:
-            self._check_result(ending)
+            self._agreed(partial(self._finish_all, ending))
         except NumericalError as error:
             self._call("on_exception", error)
             raise
-        rate = self._counters.samples / self.seconds if self.seconds else 0.0
-        done = len(self.history.rows)
-        result = Result(ending, done, self.best.epoch, self.seconds, rate, self.history)
+        rows = self.history.rows
+        samples = sum(row.seconds * row.samples_per_second for row in rows)
+        rate = samples / self.seconds if self.seconds else 0.0
+        result = Result(ending, len(rows), self.best_epoch, self.seconds, rate, self.history)
         self._call("on_fit_end", result)
         return result
 
-    def _last_weights(self) -> Flat:
-        """Return the weights of the last step, unless others were given to the network since."""
-        params = self.step.mlp.params
-        if self._last is not None and np.array_equal(params.flat, self.best.weights):
-            return self._last
-        return params
+    def _finish_all(self, ending: Ending) -> None:
+        for number, member in self._numbered():
+            self._named(number, member.finish, member.ending(self.epochs) or ending)
 
-    @property
-    def ending(self) -> Ending | None:
-        """Why no epoch is left to make; None while one is."""
-        if self.early_stopping and self.best.waited >= self.early_stopping.patience:
-            return "early"
-        return "epochs" if len(self.history.rows) >= self.epochs else None
+    def _numbered(self) -> list[tuple[int, Learner]]:
+        return [*enumerate(self.members, start=1)]
 
-    def run_epoch(self) -> bool:
-        """Make the next epoch, or the remaining steps of one; return whether it is complete.
+    def _running(self) -> list[tuple[int, Learner]]:
+        """Return the members of groups that have not ended, with their numbers."""
+        ended = [all(m.ending(self.epochs) for m in group) for group in self._groups for _ in group]
+        return [one for one, over in zip(self._numbered(), ended, strict=True) if not over]
 
-        Raises: NumericalError for a step, or weights, that are not finite.
+    def _run_epochs(self) -> Ending:
+        fused = all(member.step.fused for member in self.members)
+        workers = min(self.threads, len(self.members)) if fused else 1
+        threads: AbstractContextManager[ThreadPoolExecutor | None] = nullcontext()
+        if workers > 1:
+            threads = ThreadPoolExecutor(workers, "mlpengine-member")
+        with threads as pool:
+            while running := self._running():
+                number = min(len(member.history.rows) for _, member in running)
+                if self._stop if self.ranks is None else self.ranks.agree_to_stop():
+                    return "interrupted"
+                behind = [(k, m) for k, m in running if len(m.history.rows) == number]
+                began = perf_counter()
+                own = [(k, m) for k, m in behind if k in self._own]
+                self._agreed(partial(self._make_epoch, own, pool, workers))
+                self._exchange(dict(own))
+                if any(len(member.history.rows) == number for _, member in behind):
+                    return "interrupted"
+                self._end_epoch(number, perf_counter() - began)
+        return self.ending or "interrupted"
+
+    def _agreed(self, work: Callable[[], None]) -> None:
+        """Do the work of this rank.
+
+        Raises: NumericalError on every rank, the error of the lowest rank that has one.
         """
-        began = perf_counter()
-        if not self._train_epoch():
-            return False
-        if ranks := self.step.ranks:
-            drift = ranks.difference({"weights": crc32(self.step.mlp.params.flat.data)})
-            if drift:
-                raise RunError(f"epoch {self.epoch}: {drift}")
-        if not self.is_finite:
-            raise NumericalError(
-                f"step {self.steps}: weights must be finite after the update (lower the "
-                f"learning rate, {self.step.optimizer.current_lr:g})"
-            )
-        spent = perf_counter() - began
-        self._counters.seconds += spent
-        self._counters.samples += self.batches.n_rows
-        self._end_epoch(spent)
-        return True
+        error = None
+        try:
+            work()
+        except NumericalError as caught:
+            if self._shares is None:
+                raise
+            error = caught
+        if self._shares is not None and (first := self._shares.first(error)):
+            raise first
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether all weights are finite."""
-        flat = self.step.mlp.params.flat
-        if np.vdot(flat, flat) < inf:  # half the time, and enough unless the sum overflows
-            return True
-        return bool(np.isfinite(flat).all())
-
-    def _check_result(self, ending: Ending) -> None:
-        """Check that the outputs are finite and that validation selected an epoch.
-
-        Raises: NumericalError.
-        """
-        output = self.evaluator.outputs(self.train.x[:CHECKED_ROWS])
-        bad = len(bad_rows(output))
-        if bad and (self.nonfinite.action == "stop" or bad == len(output)):
-            raise NumericalError(
-                f"step {self.steps}: outputs must be finite after the update "
-                f"({odd_value(self._head(), output)})"
-            )
-        if self._odd_validation and not self.best.epoch and ending != "interrupted":
-            raise NumericalError(f"no epoch can be the best: {self._odd_validation}")
-
-    def _head(self) -> Split:
-        """Return the first rows of the training part."""
-        part, rows = self.train, slice(CHECKED_ROWS)
-        return replace(part, x=part.x[rows], y=part.y[rows], truth=part.truth[rows], weights=None)
-
-    def _train_epoch(self) -> bool:
-        """Run the remaining steps of the epoch; return whether the epoch is complete."""
-        step, hooks, sums = self.step, self._hooks["on_train_batch_end"], self._sums
-        fused = self.fused_steps if self._may_skip else None
-        ranks = self.step.ranks
-        self._counters.epoch = len(self.history.rows) + 1
-        if not (self.batches.is_done and sums[3]):  # else only the end of the epoch is left
-            self.batches.begin()
-        if fused is not None:
-            self._skip_ahead(fused)
-        for indices in self.batches.remaining():
-            rows = len(indices)
-            bound = step.bound(rows)
-            self.fill(bound, indices)
-            try:
-                sums[0] += step.run(bound) * rows
-            except NumericalError as error:
-                self._failed(error, indices)
-                continue
-            sums[2] += rows
-            sums[3] += 1.0
-            sums[1] += step.grad_norm
-            self._counters.batch_rows = indices
-            for call in hooks:
-                call(self)
-            if self._stop if ranks is None else ranks.stops:
-                break
-            if fused is not None:
-                self._skip_ahead(fused)
-        return self.batches.is_done
-
-    def _skip_ahead(self, fused: CompiledSteps) -> None:
-        """Run as many steps in one call as all skip budgets allow."""
-        batches, sums = self.batches, self._sums
-        rows, start = batches.batch_size, batches.cursor
-        left = batches.n_rows - start
-        count, limit = float(fused.count(left)), inf
-        for budget in self._hooks["skip_budget"]:
-            own: SkipBudget = budget(self)
-            count, limit = min(count, own.steps), min(limit, own.norm)
-        if count < MIN_STEPS:
+    def _exchange(self, own: Mapping[int, Learner]) -> None:
+        """Give all ranks the states of this rank's networks, and load those of theirs."""
+        if self._shares is None:
             return
-        before = self.steps
-        try:
-            fused.make(start, int(count), limit)
-        finally:  # some are made before a KeyboardInterrupt
-            made = self.steps - before
-            losses, norms = fused.results(made)
-            if made:
-                last = min(rows, left - rows * (made - 1))  # the rows of the last batch
-                total, total_norm, learned, steps = sums
-                total = reduce(add, map(mul, losses[:-1], repeat(rows)), total) + losses[-1] * last
-                done = rows * (made - 1) + last
-                sums[:] = total, reduce(add, norms, total_norm), learned + done, steps + made
-                batches.cursor += done
-                self._counters.batch_rows = batches.order[batches.cursor - last : batches.cursor]
-        self._call("on_steps_skipped", norms)
+        for states in self._shares.of_all({k: member.state_dict() for k, member in own.items()}):
+            for k in states.keys() - self._own:
+                self.members[k - 1].load_state_dict(states[k])
 
-    def _failed(self, error: NumericalError, indices: Array) -> None:
-        """Apply the rule for a step that is not finite; if it raises, reset the batch cursor."""
-        try:
-            self.nonfinite.handle(error, self.step, indices, self.train.places)
-        except NumericalError:
-            self.batches.cursor -= len(indices)
-            raise
+    def _make_epoch(
+        self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
+    ) -> None:
+        """Make the next epoch of each of these networks.
 
-    def fill(self, bound: BoundStep, indices: Array) -> None:
-        """Gather rows of the training part into the buffers of a step."""
-        train = self.train
-        bound.gather((train.x, train.y, train.weights), indices)
-
-    def _end_epoch(self, spent: float) -> None:
-        validation = self._validate(self.validation) if self.validation else {}
-        rows = self.batches.n_rows
-        loss, norm, learned, steps = self._sums
-        row = EpochRow(
-            epoch=self.epoch,
-            steps=self.steps,
-            lr=self.step.optimizer.current_lr,
-            gradient_norm=norm / steps if steps else nan,
-            train_loss=loss / learned if learned else nan,
-            validation=validation,
-            seconds=spent,
-            samples_per_second=rows / spent,
-        )
-        self._sums[:] = [0.0] * 4
-        self.history.rows.append(row)
-        value = self.best.value_of(validation)
-        if self.chooses:
-            self.best.update(self.step.mlp.params.flat, self.epoch, validation)
-        schedule = self.step.optimizer.schedule
-        if isinstance(schedule, PlateauSchedule):
-            schedule.observe(value if validation else row.train_loss)
-        self._call("on_train_epoch_end", row)
-
-    def _validate(self, part: Split) -> dict[str, float]:
-        """Return loss and metrics; warn the first time that the loss is not finite."""
-        measured = self.evaluator.run(part)
-        if not self._odd_validation and not isfinite(measured["loss"]):
-            reason = odd_value(part, self.evaluator.output)
-            self._odd_validation = f"validation loss must be finite ({reason})"
-            _log.warning("warning: epoch %d: %s", self.epoch, self._odd_validation)
-        return measured
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps; weights and order are not copied.
-
-        After `run` it has the weights of the last step, from which a loop of more epochs goes on.
+        Raises: NumericalError of the first that fails, after the others have stopped.
         """
-        states = {name: one.state_dict() for name, one in self._states.items()}
-        return {**self._own_state(), "callbacks": states}
-
-    def _own_state(self) -> dict[str, Any]:
-        """Return the state without that of callbacks."""
-        sums, counters = [*self._sums], self._counters
-        epoch = {"sums": sums, "seconds": counters.seconds, "samples": counters.samples}
-        return {
-            **self.step.state_dict(),
-            "weights": dict(self._last_weights().views),
-            "batches": self.batches.state_dict(),
-            "best": self.best.state_dict(),
-            "epoch": epoch,
-            "history": self.history.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`, or change nothing; call it before `run`.
-
-        Raises: CheckpointError if the state is that of another network, optimizer or data set.
-        """
-        put_back = self.remembered()
+        remaining = iter(members)
+        if pool is None:
+            self._run_each(remaining)
+            return
+        futures = [pool.submit(self._run_each, remaining) for _ in range(workers)]
         try:
-            self._load(state)
-        except Exception:
-            put_back()
-            raise
+            wait(futures)
+        finally:
+            if not all(future.done() for future in futures):  # this thread was interrupted
+                self.stop()
+                wait(futures)
+        for future in futures:
+            future.result()
 
-    def remembered(self) -> Callable[[], None]:
-        """Return a call that puts the present state back; it has copies."""
-        state, last = deepcopy(self._own_state()), self._last
-        weights = self.step.mlp.params.flat.copy()
-        states = [(vars(one), {**vars(one)}) for one in self._states.values()]
+    def _run_each(self, remaining: Iterator[tuple[int, Learner]]) -> None:
+        """Make an epoch of each network that no other thread takes before."""
+        for number, member in remaining:
+            if self._stop and self.step.ranks is None:  # ranks stop at the same step
+                return
+            try:
+                self._named(number, member.run_epoch)
+            except NumericalError:
+                self.stop()
+                raise
 
-        def put_back() -> None:
-            self._load({**state, "callbacks": {}})
-            self._last = last
-            self.step.mlp.params.flat[...] = weights
-            for now, before in states:  # before `run` a callback may have no state to return
-                now.clear()
-                now.update(before)
+    def _named(self, number: int, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what `work` returns; of several networks, add the number to its error."""
+        try:
+            return work(*arguments)
+        except NumericalError as error:
+            if len(self.members) == 1:
+                raise
+            raise NumericalError(f"member {number}: {error}") from error
 
-        return put_back
-
-    def _load(self, state: Mapping[str, Any]) -> None:
-        self.step.load_state_dict(state)
-        self._last = None
-        with restoring():
-            self.batches.load_state_dict(state["batches"])
-            self.best.load_state_dict(state["best"])
-            self.history.load_state_dict(state["history"])
-            epoch = state["epoch"]
-            loss, norm, rows, steps = map(float, epoch["sums"])
-            self._sums[:] = [loss, norm, rows, steps]
-            counters = self._counters
-            counters.seconds, counters.samples = float(epoch["seconds"]), int(epoch["samples"])
-            states = state["callbacks"]
-            for name in self._states.keys() & states.keys():
-                self._states[name].load_state_dict(states[name])
+    def _end_epoch(self, number: int, spent: float) -> None:
+        for group in self._groups:
+            if not group[0].chooses and len(group[0].history.rows) > number:
+                choose_together([m.best for m in group], [m.history.rows[number] for m in group])
+        if len(self.members) > 1:
+            made = [m for m in self.members if len(m.history.rows) > number]
+            rows = [member.history.rows[number] for member in made]
+            learned = sum(member.batches.n_rows for member in made)
+            times = {"seconds": spent, "samples_per_second": learned / spent}
+            self.history.rows.append(mean_row(rows, steps=self.steps, **times))
+        self._call("on_train_epoch_end", self.history.rows[-1])
 
     def _call(self, hook: str, *details: Any) -> None:
         for call in self._hooks[hook]:
             call(self, *details)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state between two steps; weights and orders are not copied.
 
-def _check_fit(step: TrainingStep, task: Task, parts: Sequence[Split]) -> None:
-    """Raise UsageError unless a task has the outputs of the network, ShapeError unless data fit."""
-    for part in parts:
-        step.check_names(part.x, part.y)
-    outputs = step.mlp.outputs
-    if isinstance(task, OutputTasks):
-        for part in parts:
-            need_names(part.truth, task.tasks, "Split: truth", more=True)
-    if isinstance(task, LossOnly | OutputTasks) or task.outputs == outputs:
-        return
-    if not isinstance(outputs, int):
-        names = ", ".join(outputs)
+        After `run` it has the weights of the last step, from which a loop of more epochs goes on.
+        """
+        return {
+            "members": [member.state_dict() for member in self.members],
+            "history": self.history.state_dict(),
+            "callbacks": {name: one.state_dict() for name, one in self._states.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly from `state_dict`, or change nothing; call it before `run`.
+
+        Raises: CheckpointError if the state is that of other networks, optimizers or data.
+        """
+        put_back = [member.remembered() for member in self.members]
+        rows = [*self.history.rows]
+        states = [(vars(one), {**vars(one)}) for one in self._states.values()]
+        try:
+            with restoring():
+                for member, one in zip(self.members, state["members"], strict=True):
+                    member.load_state_dict(one)
+                self.history.load_state_dict(state["history"])
+                for name in self._states.keys() & state["callbacks"].keys():
+                    self._states[name].load_state_dict(state["callbacks"][name])
+        except Exception:
+            for call in put_back:
+                call()
+            self.history.rows[:] = rows
+            for now, before in states:  # before `run` a callback may have no state to return
+                now.clear()
+                now.update(before)
+            raise
+
+
+def _seeds(
+    seed: int | np.random.Generator | Sequence[int | np.random.Generator], count: int
+) -> Sequence[int | np.random.Generator]:
+    """Return the seed of each network.  Raises: UsageError for other seeds, or too few."""
+    each = [*seed] if isinstance(seed, Sequence) else [seed]
+    if isinstance(seed, int | np.integer):
+        each = [int(seed) + k for k in range(count)]
+    known = all(isinstance(one, int | np.integer | np.random.Generator) for one in each)
+    if not known or len(each) != count:
         raise UsageError(
-            f"loop: of outputs by name ({names}) the task must be LossOnly(), or tasks by output"
+            f"loop: seed must be a whole number, or one for each of {plural(count, 'network')} "
+            f"(got {seed!r})"
         )
-    raise UsageError(
-        f"loop: task must have as many outputs as the network (got {task.outputs} and "
-        f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
-    )
+    return each
 
 
-def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
-    """Return tasks by output as one.  Raises: UsageError unless the network has such outputs."""
-    outputs = step.mlp.outputs
-    if isinstance(outputs, int):
-        raise UsageError(
-            f"loop: task must be one Task for a network of one output (got {quoted(tasks)})"
-        )
-    for name, task in tasks.items():
-        if name not in outputs:
-            names = ", ".join(outputs)
-            raise UsageError(
-                f"loop: task must name outputs, {names} (got {name!r}){suggestion(name, outputs)}"
-            )
-        if not isinstance(task, Task):
-            raise UsageError(f"loop: task of {name!r} must be a Task (got {quoted(task)})")
-        if not isinstance(task, LossOnly) and task.outputs != outputs[name]:
-            raise UsageError(
-                f"loop: task of {name!r} must have as many outputs as the network there "
-                f"(got {task.outputs} and {outputs[name]})"
-            )
-    return OutputTasks({n: t for n, t in tasks.items() if not isinstance(t, LossOnly)})
+def _overrides(callback: Callback, name: str) -> bool:
+    """Return whether the class of a callback has a method of its own."""
+    return getattr(type(callback), name) is not getattr(Callback, name)
 
 
 def in_order(callbacks: object) -> list[Callback]:
@@ -675,6 +546,18 @@ def in_order(callbacks: object) -> list[Callback]:
     return sorted(given, key=lambda callback: callback.order)
 
 
+def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
+    """Return the callbacks that keep a state.  Raises: UsageError for two of one name."""
+    states: dict[str, Callback] = {}
+    for callback in callbacks:
+        if _overrides(callback, "state_dict"):
+            name = callback.name or type(callback).__name__
+            if name in states:
+                raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
+            states[name] = callback
+    return states
+
+
 def _advice_on(given: object) -> str:
     """Return what to write in place of a callback that is none, or ""."""
     if isinstance(given, EarlyStopping):
@@ -685,7 +568,3 @@ def _advice_on(given: object) -> str:
     if isinstance(given, type) and issubclass(given, Callback):
         return f"; write callbacks=[{given.__name__}()]"
     return "; write a class with the hook, such as on_train_epoch_end(self, loop, row)"
-
-
-def _overrides(callback: Callback, name: str) -> bool:
-    return getattr(type(callback), name) is not getattr(Callback, name)

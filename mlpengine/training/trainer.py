@@ -41,6 +41,7 @@ from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.nn import Front, Mlp, Residual, TabularNetwork
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.nn.mlp import ROWS_AT_START
+from mlpengine.nn.population import Population
 from mlpengine.nn.residual import residual_shapes
 from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
@@ -50,22 +51,22 @@ from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.training import LINEAR
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
-from mlpengine.step.population import Population
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.ensemble_loop import SEED_STRIDE, EnsembleLoop
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.nonfinite_rule import NonfiniteRule
-from mlpengine.training.starting import copy_weights
 from mlpengine.training.transfer import HeldRows
+from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
 """Share of folds in time, the newest, whose errors make intervals."""
 
 SMALL_STEP = 2**20
 """Parameters times rows of a batch below which two ranks are no faster than one."""
+
+SEED_STRIDE = 1_000
+"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that no two runs share one."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -224,7 +225,7 @@ class Trainer:
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
         self.in_time, self.numbers, self.ranks, self.held = in_time, numbers, ranks, held
-        self._last: Loop | EnsembleLoop | None = None
+        self._last: Loop | None = None
         self.kinds = training.trained_kinds if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
         self.seeds = seeds_of(settings.seed, each * (len(self.kinds) or 1))
@@ -377,50 +378,26 @@ class Trainer:
 
     # loops
 
-    def loop(
-        self,
-        callbacks: Sequence[Callback] = (),
-        *,
-        first_member_callbacks: Sequence[Callback] = (),
-    ) -> Loop | EnsembleLoop:
-        """Return the loop; of several networks, the steps of the first have further callbacks."""
-        parts = self._validation_parts()
-        if len(self.members) == 1:
-            self._last = self._loop(0, parts[0], [*callbacks, *first_member_callbacks])
-            return self._last
-        loops = [
-            self._loop(k, parts[k % len(parts)], () if k else first_member_callbacks)
-            for k in range(len(self.members))
-        ]
-        groups = 0 if self.folds is None else len(self.kinds) or 1
-        self._last = EnsembleLoop(
-            loops, threads=self.threads, kinds=groups, callbacks=callbacks, ranks=self.ranks
-        )
-        return self._last
-
-    def _validation_parts(self) -> list[Split | None]:
-        """Return the rows that choose the epoch of each network of a kind, or of all networks."""
-        folds = self.folds
-        if folds is None:
-            return [self.validation]
-        count = int(folds.max()) + 1
-        return [self.train.rows(np.flatnonzero(folds == k)) for k in range(count)]
-
-    def _loop(self, k: int, validation: Split | None, callbacks: Sequence[Callback]) -> Loop:
+    def loop(self, callbacks: Sequence[Callback] = ()) -> Loop:
+        """Return the loop of the networks."""
         training = self.settings.training
-        return Loop(
-            self.members[k].step(weighted=self.train.weights is not None),
+        self._last = Loop(
+            self.steps,
             self.task,
             self.train,
-            validation,
+            self.validation,
             epochs=training.epochs,
             early_stopping=training.early_stopping,
-            rows=self.rows[k],
-            seed=np.random.Generator(np.random.PCG64([self.seeds[k], 1])),
+            folds=self.folds,
+            seed=[np.random.Generator(np.random.PCG64([seed, 1])) for seed in self.seeds],
             callbacks=callbacks,
-            on_nonfinite=NonfiniteRule(training.on_nonfinite, limit=training.nonfinite_limit),
+            on_nonfinite=training.on_nonfinite,
+            nonfinite_limit=training.nonfinite_limit,
             drop_last=training.drop_last,
+            threads=self.threads,
+            ranks=self.ranks,
         )
+        return self._last
 
     def pinned(self) -> AbstractContextManager[None]:
         """Limit BLAS and predictions to the threads of the settings.
@@ -446,8 +423,7 @@ class Trainer:
         Raises: NumericalError if training fails.
         """
         diagnostics = self.diagnostics()
-        watching = [diagnostics] if diagnostics else []
-        loop = self.loop(callbacks, first_member_callbacks=watching)
+        loop = self.loop([*callbacks, *([diagnostics] if diagnostics else [])])
         with self.pinned():
             return replace(self.finish(loop.run()), diagnostics=diagnostics)
 

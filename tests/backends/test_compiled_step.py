@@ -236,7 +236,7 @@ def test_an_update_that_overflows_is_refused(factor, backend, clip_norm):
 
 def test_an_exception_of_a_signal_leaves_the_steps_that_were_made(monkeypatch):
     """Python raises it, such as KeyboardInterrupt, where the call of machine code returns."""
-    monkeypatch.setattr("mlpengine.step.step.steps_at_once", lambda _: 2)
+    monkeypatch.setattr("mlpengine.step.step.steps_at_once", lambda *_: 2)
     case = BY_NAME["dropout"]
     step, other = case.step("compiled"), case.step("compiled")
     x, y, weights = case.data(4 * case.batch)

@@ -16,8 +16,8 @@ from mlpengine.data.features import Preprocessor, split_rows
 from mlpengine.data.tables import read_table
 from mlpengine.models.model import Model
 from mlpengine.training.checkpoint import Checkpoints
+from mlpengine.training.learner import Learner
 from mlpengine.training.loading import load
-from mlpengine.training.loop import Loop
 from mlpengine_cli import train as train_module
 
 COMPARED = ("model.safetensors", "metrics.csv", "diagnostics.csv")
@@ -157,14 +157,14 @@ def same(one, other):
 def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, monkeypatch):
     write_config("c.yaml", "kind", backend=("epochs: 6", f"epochs: 6, backend: {backend}"))
     train(mlpengine, "c.yaml", "--out", "whole")
-    real, calls = Loop._train_epoch, []
+    real, calls = Learner._train_epoch, []
 
-    def stopping(loop):
-        calls.append(loop)
+    def stopping(learner):
+        calls.append(learner)
         if len(calls) == 10:  # within the third epoch of one member
-            loop._hooks["on_train_batch_end"].insert(0, lambda _: states[0]._stop())
-            loop._may_skip = False
-        return real(loop)
+            learner.after_step.insert(0, lambda: states[0]._stop())
+            learner.may_skip = False
+        return real(learner)
 
     states = []
     attach = train_module.Stopping.attach
@@ -174,7 +174,7 @@ def test_a_run_that_is_stopped_goes_on_bit_for_bit(backend, mlpengine, rows, mon
         attach(state, stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Loop, "_train_epoch", stopping)
+        patch.setattr(Learner, "_train_epoch", stopping)
         patch.setattr(train_module.Stopping, "attach", attached)
         done = mlpengine("train", "c.yaml", "--out", "stopped")
     assert "resume with: mlpengine train --resume stopped" in done.out

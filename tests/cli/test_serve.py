@@ -26,8 +26,8 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
+from mlpengine.nn.population import Population
 from mlpengine.ops import REGISTRY
-from mlpengine.step.population import Population
 from mlpengine_cli.service import BODY_LIMIT, ROW_LIMIT, SMALL_BODY, service
 
 

@@ -514,8 +514,7 @@ def error_of(setup: SetUp, predicted: Array, truth: Array) -> float:
 def trained(setup: SetUp, trainer: Trainer, *watchers: Callback, is_broken: bool) -> float:
     """Train a set-up and return its error on the validation rows."""
     spoilers = [Spoiler(setup.spoil)] if setup.spoil and is_broken else []
-    loop = trainer.loop(spoilers, first_member_callbacks=watchers)
-    assert isinstance(loop, Loop)
+    loop = trainer.loop([*spoilers, *watchers])
     with suppress(NumericalError):  # the verdicts have it
         loop.run()
         part = trainer.validation or trainer.train

@@ -16,7 +16,6 @@ from mlpengine.models.task import Classification, Split
 from mlpengine.step.state import pack, unpack
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop
-from mlpengine.training.nonfinite_rule import NonfiniteRule
 
 
 def part(rows=130, seed=0):
@@ -253,7 +252,8 @@ def test_numbers_that_are_not_finite_are_spoken_of(tmp_path, action):
         data,
         epochs=3,
         callbacks=[watcher],
-        on_nonfinite=NonfiniteRule(action, limit=5),
+        on_nonfinite=action,
+        nonfinite_limit=5,
     )
     if action == "stop":
         with pytest.raises(NumericalError, match="training row 17"):

@@ -5,66 +5,67 @@ import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.core.errors import CheckpointError, NumericalError, UsageError
-from mlpengine.training.nonfinite_rule import NonfiniteRule
+from mlpengine.data.features import NumberTarget
+from mlpengine.models.task import Regression, Split
+from mlpengine.training.loop import Loop
+
+ROWS, BATCH = 24, 4
 
 
-def failing_step(place):
-    """Return a step that meets a number that is not finite at `place`, its error, its rows."""
+def failing_loop(place, *, epochs=2, **options):
+    """Return a loop that meets a number that is not finite at `place`."""
     mlp = Mlp([3, 5, 2], seed=0)
-    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), 4)
+    step = TrainingStep(mlp, MeanSquaredError(), Adam(mlp), BATCH)
     rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((4, 3)).astype("f4"), rng.standard_normal((4, 2)).astype("f4")
-    step(x, y)
+    x, y = rng.standard_normal((ROWS, 3)).astype("f4"), rng.standard_normal((ROWS, 2)).astype("f4")
     if place == "input":
-        x[2, 1] = np.nan
+        x[7, 1] = np.nan
     elif place == "target":
-        y[1, 0] = np.inf
+        y[7, 0] = np.inf
     else:
         mlp.weights[0][0, 0] = 3e38
         x[:, 0] = 2
-    before, steps = mlp.params.flat.copy(), step.optimizer.steps
-    with np.errstate(all="ignore"), pytest.raises(NumericalError) as raised:
-        step(x, y)
-    np.testing.assert_array_equal(mlp.params.flat, before)
-    assert step.optimizer.steps == steps
-    return step, raised.value, np.array([40, 41, 42, 43])
+    task = Regression(NumberTarget(["a", "b"], [0.0] * 2, [1.0] * 2))
+    return Loop(step, task, Split(x, y, y), epochs=epochs, **options)
 
 
 @pytest.mark.parametrize(
     ("place", "wanted"),
     [
-        ("input", "step 2: .*input is not, in row 2 of the batch.*; training row 42$"),
-        ("target", r"step 2: .*the target is not, in row 1 of the batch\); training row 41$"),
-        ("weight", "step 2: .*layer 0, forward.*; training rows 40, 41, 42, 43$"),
+        ("input", r"step \d: .*input is not, in row \d of the batch.*; training row 7$"),
+        ("target", r"step \d: .*the target is not, in row \d of the batch\); training row 7$"),
+        ("weight", r"step 1: .*layer 0, forward.*; training rows \d+, \d+, \d+, \d+$"),
     ],
 )
 def test_the_message_names_step_layer_direction_and_rows(place, wanted):
-    step, error, rows = failing_step(place)
-    with pytest.raises(NumericalError, match=wanted):
-        NonfiniteRule().handle(error, step, rows)
+    loop = failing_loop(place)
+    with np.errstate(all="ignore"), pytest.raises(NumericalError, match=wanted):
+        loop.run()
 
 
 def test_skipping_has_a_limit_that_survives_a_checkpoint():
-    step, error, rows = failing_step("input")
-    rule = NonfiniteRule("skip", limit=2)
-    rule.handle(error, step, rows)
-    resumed = NonfiniteRule("skip", limit=2)
-    resumed.load_state_dict(rule.state_dict())
-    resumed.handle(error, step, rows)
-    assert resumed.skipped == 2
-    with pytest.raises(NumericalError, match="training row 42; 2 steps were skipped already"):
-        resumed.handle(error, step, rows)
+    options = {"on_nonfinite": "skip", "nonfinite_limit": 2}
+    loop = failing_loop("input", **options)
+    loop.run()
+    assert loop.skipped == 2
+    resumed = failing_loop("input", epochs=3, **options)
+    resumed.load_state_dict(loop.state_dict())
+    with pytest.raises(NumericalError, match="training row 7; 2 steps were skipped already"):
+        resumed.run()
 
 
 @pytest.mark.parametrize(
-    ("options", "text"), [({"action": "go"}, "one of stop, skip"), ({"limit": 0}, "at least 1")]
+    ("options", "text"),
+    [({"on_nonfinite": "go"}, "must be stop or skip"), ({"nonfinite_limit": 0}, "at least 1")],
 )
 def test_wrong_settings(options, text):
     with pytest.raises(UsageError, match=text):
-        NonfiniteRule(**options)
+        failing_loop("input", **options)
 
 
-@pytest.mark.parametrize("state", [{}, {"skipped": -1}, {"skipped": "2"}])
-def test_wrong_state(state):
+@pytest.mark.parametrize("skipped", [-1, "2", None])
+def test_wrong_state(skipped):
+    state = failing_loop("input").state_dict()
+    state["members"][0]["skipped"] = skipped
     with pytest.raises(CheckpointError, match="must be a count"):
-        NonfiniteRule().load_state_dict(state)
+        failing_loop("input").load_state_dict(state)

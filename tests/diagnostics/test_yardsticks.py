@@ -20,6 +20,7 @@ from mlpengine.diagnostics.yardsticks import (
 )
 from mlpengine.models.task import Classification, Split
 from mlpengine.training.diagnose import LoopDiagnostics, measure_yardsticks
+from mlpengine.training.learner import Learner
 from mlpengine.training.loop import Loop
 
 RNG = np.random.default_rng(0)
@@ -157,14 +158,13 @@ def test_less_time_has_fewer_rows():
     assert 300 < rows[2] < 2000
 
 
-def loop(truth=SIDES, rows=None, epochs=2, loss=None):
-    mlp = Mlp([4, 2, 2], seed=0)
-    step = TrainingStep(mlp, loss or SoftmaxCrossEntropy(), Adam(mlp), 30)
+def loop(truth=SIDES, folds=None, epochs=2, loss=None):
+    mlps = [Mlp([4, 2, 2], seed=0) for _ in range(1 if folds is None else 2)]
+    steps = [TrainingStep(mlp, loss or SoftmaxCrossEntropy(), Adam(mlp), 30) for mlp in mlps]
     part = Split(X.astype("f4"), truth, truth)
     watcher = LoopDiagnostics()
-    running = Loop(
-        step, Classification(2), part, part, epochs=epochs, rows=rows, callbacks=[watcher]
-    )
+    options = {"validation": part} if folds is None else {"folds": folds}
+    running = Loop(steps, Classification(2), part, epochs=epochs, callbacks=[watcher], **options)
     running.run()
     return running, watcher
 
@@ -176,7 +176,7 @@ def test_a_short_run_is_not_measured_unless_asked(monkeypatch):
     watcher.verdicts(measure=True)
     known = watcher.core.yardsticks
     assert known.error > known.best
-    monkeypatch.setattr(Loop, "seconds", 100.0)
+    monkeypatch.setattr(Learner, "seconds", 100.0)
     _, watcher = loop()
     watcher.verdicts()
     assert watcher.core.yardsticks == known
@@ -184,12 +184,12 @@ def test_a_short_run_is_not_measured_unless_asked(monkeypatch):
 
 def test_only_the_rows_in_use_are_measured():
     """A member of several networks does not know the rows of its fold."""
-    rows = np.arange(0, 150)[10:140]
-    _, watcher = loop(rows=rows)
+    folds = np.arange(len(X)) >= 10
+    _, watcher = loop(folds=folds.astype(int))
     watcher.verdicts(measure=True)
     wrong = SIDES.copy()
     wrong[:10] = 1 - wrong[:10]
-    _, other = loop(wrong, rows=rows)
+    _, other = loop(wrong, folds=folds.astype(int))
     other.verdicts(measure=True)
     assert watcher.core.yardsticks.best == other.core.yardsticks.best
 

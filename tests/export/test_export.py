@@ -16,8 +16,8 @@ from mlpengine.export import export, onnx_inputs
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
 from mlpengine.nn import ACTIVATIONS, Front
+from mlpengine.nn.population import Population
 from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
-from mlpengine.step.population import Population
 
 TOLERANCE = 1e-5
 

@@ -13,7 +13,7 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import UsageError
 from mlpengine.export import export
 from mlpengine.nn import Front, Network, Residual
-from mlpengine.tape import cat, chunk, logsumexp
+from mlpengine.tape import cat
 
 TABLES = {
     "of tables": Residual(IN_DIM, 2, width=5, blocks=2, dropout=0.2, seed=1),
@@ -39,12 +39,12 @@ class Pieces(Network):
 
     def record(self, tape, x):
         p = tape.parameter
-        left, right = chunk(x, 2, axis=-1)
+        left, right = x.chunk(2, axis=-1)
         rows = x.reshape((-1, 2, 3)).transpose((0, 2, 1))
         several = (rows.reshape((-1, 1, 3, 2)).transpose((0, 1, 3, 2)) @ p("weight")).max(axis=1)
         flat = several.mean(axis=1) - several.min(axis=1) + several.sum(axis=1)
         parts = [left.softmax() * p("scale"), right.detach(), flat, x[:, 1:4]]
-        parts += [logsumexp(x, axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True)]
+        parts += [x.logsumexp(axis=1)[:, None], x.var(axis=1, ddof=1, keepdims=True)]
         return cat(parts, axis=1).linear(p("out.weight")).abs()
 
 

@@ -33,9 +33,9 @@ from mlpengine.models.task import (
     Regression,
     Split,
 )
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.settings import recipes
-from mlpengine.step.population import Population
 from mlpengine.training import trainer
 
 RNG = np.random.default_rng(0)

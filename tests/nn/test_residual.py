@@ -8,8 +8,8 @@ import pytest
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.nn import Front, Residual
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
-from mlpengine.step.population import Population
 
 MADE = {
     "plain": {},
@@ -89,7 +89,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
         ({"width": 7}, "first.weight must be"),
         ({"blocks": 10**9}, "blocks must be a whole number from 1 to 1,000"),
         ({"activation": {"name": "linear"}}, "must be an op on one operand"),
-        ({"front": {"sigma": "wide"}}, "front.sigma"),
+        ({"front": {"sigma": "wide"}}, "front: sigma must be a finite"),
         ({"unknown": 1}, "must take the settings of the file"),
     ],
 )

@@ -5,10 +5,9 @@ import pytest
 from scipy import special
 
 from mlpengine import ops
-from mlpengine import tape as t
 from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError, TapeError, UsageError
 from mlpengine.ops import indexing
-from mlpengine.tape import Program, Tape
+from mlpengine.tape import Node, Program, Tape
 
 
 def floats(*shape):
@@ -102,12 +101,12 @@ def test_a_dropout_rate_must_leave_something(rate, message):
 
 
 PICKS = [
-    ("gather", lambda x, i: t.gather(x, i, 1), (2, 5), [[0, 4], [1, -6]], r"-6 at \(1, 1\)"),
-    ("gather", lambda x, i: t.gather(x, i, 0), (2, 2), [[0, 2]], r"along axis 0 .* 2 at \(0, 1\)"),
-    ("index_select", t.index_select, (3, 2), [0, -3, 3], r"-3 to 2 \(index 3 at \(2,\)\)"),
-    ("embedding", t.embedding, (3, 2), [[0, 1], [7, 8]], r"-3 to 2 \(index 7 at \(1, 0\)\)"),
-    ("embedding", t.embedding, (3, 2), 3, r"\(index 3 at \(\)\)"),
-    ("embedding", t.embedding, (0, 2), [0], "index 0 at"),
+    ("gather", lambda x, i: x.gather(i, 1), (2, 5), [[0, 4], [1, -6]], r"-6 at \(1, 1\)"),
+    ("gather", lambda x, i: x.gather(i, 0), (2, 2), [[0, 2]], r"along axis 0 .* 2 at \(0, 1\)"),
+    ("index_select", Node.index_select, (3, 2), [0, -3, 3], r"-3 to 2 \(index 3 at \(2,\)\)"),
+    ("embedding", Node.embedding, (3, 2), [[0, 1], [7, 8]], r"-3 to 2 \(index 7 at \(1, 0\)\)"),
+    ("embedding", Node.embedding, (3, 2), 3, r"\(index 3 at \(\)\)"),
+    ("embedding", Node.embedding, (0, 2), [0], "index 0 at"),
 ]
 
 
@@ -138,14 +137,14 @@ def run(function, *arrays, seed=None):
 
 def test_the_first_of_equal_entries_wins_a_pool():
     x = np.array([[1.0, 3.0, 3.0], [3.0, 2.0, 3.0]])[None, None]
-    value, (dx,) = run(lambda x: t.max_pool2d(x, (2, 3)), x)
+    value, (dx,) = run(lambda x: x.max_pool2d((2, 3)), x)
     np.testing.assert_array_equal(value, [[[[3.0]]]])
     np.testing.assert_array_equal(dx[0, 0], [[0, 1, 0], [0, 0, 0]])
 
 
 def test_padding_never_wins_a_pool():
     x = np.full((1, 1, 2, 2), -np.inf)
-    value, (dx,) = run(lambda x: t.max_pool2d(x, 2, stride=1, padding=1), x)
+    value, (dx,) = run(lambda x: x.max_pool2d(2, stride=1, padding=1), x)
     np.testing.assert_array_equal(value, np.full((1, 1, 3, 3), -np.inf))
     assert dx.sum() == 9  # each window sends its gradient to an entry that is there
     np.testing.assert_array_equal(dx[0, 0], [[4, 2], [2, 1]])
@@ -154,14 +153,14 @@ def test_padding_never_wins_a_pool():
 def test_nan_stays_nan_in_a_pool():
     x = np.zeros((1, 1, 2, 4))
     x[0, 0, 1, 1] = np.nan
-    value, _ = run(lambda x: t.max_pool2d(x, 2), x)
+    value, _ = run(lambda x: x.max_pool2d(2), x)
     np.testing.assert_array_equal(value[0, 0], [[np.nan, 0]])
 
 
 @pytest.mark.parametrize("rows", [3, 40])  # maxima by row, and by column of a copy
 def test_softmax_of_huge_numbers_is_that_of_scipy(rows):
     x = np.random.default_rng(0).normal(0, 1e4, (rows, 5))
-    value, _ = run(t.softmax, x)
+    value, _ = run(Node.softmax, x)
     np.testing.assert_allclose(value, special.softmax(x, axis=1), rtol=1e-12)
 
 
@@ -169,7 +168,7 @@ def test_running_statistics_follow_the_batches():
     running = ops.RunningStatistics(3, "float64", momentum=0.25)
     tape = Tape()
     x = tape.input((6, 3), "float64", name="x")
-    program = Program(tape, t.batch_norm(x, running=running))
+    program = Program(tape, x.batch_norm(running=running))
     rng, mean, variance = np.random.default_rng(0), np.zeros(3), np.ones(3)
     for _ in range(5):
         batch = rng.standard_normal((6, 3)) * 3 + 1
@@ -183,7 +182,7 @@ def test_running_statistics_follow_the_batches():
 def test_evaluation_leaves_the_running_statistics_alone():
     running = ops.RunningStatistics(2, "float64")
     value, _ = run(
-        lambda x: t.batch_norm(x, running=running, training=False, eps=0.0), np.full((1, 2), 3.0)
+        lambda x: x.batch_norm(running=running, training=False, eps=0.0), np.full((1, 2), 3.0)
     )
     np.testing.assert_array_equal(value, [[3, 3]])
     np.testing.assert_array_equal([running.mean, running.variance], [[0, 0], [1, 1]])
@@ -193,7 +192,7 @@ def test_evaluation_leaves_the_running_statistics_alone():
 def test_dropout_keeps_the_mean_and_masks_the_gradient_alike(dtype):
     tape = Tape()
     x = tape.input((400, 500), dtype, name="x", wants_grad=True)
-    program = Program(tape, t.dropout(x, 0.3, np.random.default_rng(1)))
+    program = Program(tape, x.dropout(0.3, np.random.default_rng(1)))
     y = program.forward(x=np.ones((400, 500), dtype)).copy()
     program.backward()
     np.testing.assert_array_equal(program.grad(x), y)
@@ -204,14 +203,14 @@ def test_dropout_keeps_the_mean_and_masks_the_gradient_alike(dtype):
 
 def test_dropout_at_rate_zero_changes_nothing():
     x = np.random.default_rng(0).standard_normal((3, 4))
-    value, (dx,) = run(lambda x: t.dropout(x, 0.0, np.random.default_rng(0)), x)
+    value, (dx,) = run(lambda x: x.dropout(0.0, np.random.default_rng(0)), x)
     np.testing.assert_array_equal(value, x)
     np.testing.assert_array_equal(dx, np.ones_like(x))
 
 
 def test_dropout_repeats_with_its_generator():
     def masked(seed):
-        value, _ = run(lambda x: t.dropout(x, 0.5, np.random.default_rng(seed)), np.ones((20, 5)))
+        value, _ = run(lambda x: x.dropout(0.5, np.random.default_rng(seed)), np.ones((20, 5)))
         return value
 
     np.testing.assert_array_equal(masked(3), masked(3))
@@ -246,14 +245,14 @@ def test_cat_says_when_it_needs_the_sizes():
 
 def test_a_chunk_that_nobody_used_sends_zeros():
     x = np.random.default_rng(0).standard_normal((2, 6))
-    _, (dx,) = run(lambda x: t.chunk(x, 3, 1)[1], x)
+    _, (dx,) = run(lambda x: x.chunk(3, 1)[1], x)
     np.testing.assert_array_equal(dx, [[0, 0, 1, 1, 0, 0]] * 2)
 
 
 def test_a_reshape_between_ops_moves_nothing():
     tape = Tape()
     x = tape.input((4, 6), name="x", wants_grad=True)
-    program = Program(tape, t.exp(t.reshape(t.exp(x), (2, 12))))
+    program = Program(tape, x.exp().reshape(2, 12).exp())
     program.forward(x=np.zeros((4, 6)))
     program.backward()
     steps = [i for i in program.instructions if i.op is not None and i.op.name == "reshape"]
@@ -266,13 +265,13 @@ def test_short_and_long_indices_pick_and_add_up_alike(count, dtype):
     rng = np.random.default_rng(count)
     x, seed = rng.standard_normal((2, 7, 3)), rng.standard_normal((2, count, 3))
     index = rng.integers(0 if dtype == "uint8" else -7, 7, count).astype(dtype)
-    value, (dx,) = run(lambda x, i: t.index_select(x, i, 1), x, index, seed=seed)
+    value, (dx,) = run(lambda x, i: x.index_select(i, 1), x, index, seed=seed)
     np.testing.assert_array_equal(value, x[:, index])
     expected = np.zeros_like(x)
     np.add.at(expected, (slice(None), index.astype(int)), seed)
     np.testing.assert_allclose(dx, expected, rtol=1e-12)
     with pytest.raises(IndexRangeError, match=r"index 7 at \(4,\)"):
-        run(lambda x, i: t.index_select(x, i, 1), x, np.where(np.arange(count) == 4, 7, index))
+        run(lambda x, i: x.index_select(i, 1), x, np.where(np.arange(count) == 4, 7, index))
 
 
 def test_normal_samples_are_standard_normal_and_differ_by_step():

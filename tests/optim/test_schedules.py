@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlpengine import optim
+from mlpengine import Mlp, optim
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.optim import (
+    Adam,
     ConstantSchedule,
     CosineSchedule,
     CosLogSchedule,
@@ -21,9 +22,9 @@ from mlpengine.optim import (
     OneCycleSchedule,
     PlateauSchedule,
     Schedule,
+    Sgd,
     StepSchedule,
 )
-from mlpengine.optim.schedules import factors
 
 
 def one_cycle(step: int) -> float:
@@ -92,43 +93,23 @@ def test_warm_up_rises_to_the_schedule(schedule: Schedule, formula: Callable[[in
 
 
 @every_schedule
-def test_many_factors_are_those_of_calls(
+def test_the_next_rates_are_those_of_single_steps(
     schedule: Schedule, formula: Callable[[int], float]
 ) -> None:
-    for one in (schedule, warmed(schedule, 8), warmed(schedule, 300)):
-        for steps in (range(3, 30), range(20, 130), range(250, 256), range(255, 800)):
-            assert factors(one, steps).tolist() == [one(step) for step in steps]
-    assert factors(formula, range(9)).tolist() == [formula(step) for step in range(9)]
-
-
-class Halved(StepSchedule):
-    """A schedule of one's own, whose state no field shows."""
-
-    scale = 0.5
-
-    def __call__(self, step: int) -> float:
-        return super().__call__(step) * self.scale
-
-
-def test_many_factors_of_a_schedule_of_ones_own_are_those_of_now() -> None:
-    for scale in (0.5, 0.25):
-        schedule = Halved(2.0)
-        object.__setattr__(schedule, "scale", scale)
-        assert factors(schedule, range(3)).tolist() == [scale, scale, scale * 0.1]
+    for one in (schedule, warmed(schedule, 8)):
+        options = {"weight_decay": 0.1, "decay_schedule": LinearSchedule(900)}
+        adam = Adam(Mlp([2, 1]), lr=0.3, schedule=one, **options)
+        adam.steps = 5
+        rates, decays = adam.next_rates(300)
+        assert list(rates) == [adam.scheduled_lr(step) for step in range(5, 305)]
+        assert list(decays) == [adam.scheduled_decay(step) for step in range(5, 305)]
 
 
 def test_a_factor_that_overflows_later_is_no_error_yet() -> None:
     schedule = StepSchedule(1, 100.0)
     with pytest.raises(OverflowError):
         schedule(200)
-    assert factors(schedule, range(3)).tolist() == [1.0, 100.0, 10_000.0]
-
-
-def test_factors_of_a_plateau_are_those_of_now() -> None:
-    schedule = PlateauSchedule(patience=0)
-    assert factors(schedule, range(2)).tolist() == [1.0, 1.0]
-    assert schedule.observe(1.0) < schedule.observe(2.0)
-    assert factors(schedule, range(2)).tolist() == [0.1, 0.1]
+    assert list(Sgd(Mlp([2, 1]), lr=1.0, schedule=schedule).next_rates(3)[0]) == [1.0, 100.0, 1e4]
 
 
 @every_schedule

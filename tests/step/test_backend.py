@@ -11,12 +11,12 @@ from dying import saving_until
 from threadpoolctl import threadpool_info, threadpool_limits
 from uncompiled import uncompiled
 
-from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
+from mlpengine import MeanSquaredError, Mlp, Population, Sgd
 from mlpengine.backends.compiled import cache
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.step import step_builder
-from mlpengine.step.fused_loop import CompiledSteps
+from mlpengine.step.many_steps import CompiledSteps
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine_cli.main import run
@@ -43,9 +43,7 @@ def own_steps(**options):
     """Return steps of one's own: of a network, and of one member of a population."""
     mlp, members = Mlp([3, 5, 2], seed=1), Population(Mlp([3, 5, 2]), 2, seeds=[1, 2])
     yield TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 6, **options)
-    many = PopulationStep(members, MeanSquaredError(), Sgd, 6, lr=0.1, **options)
-    assert {many.backend} == {step.backend for step in many.steps}
-    yield many.steps[0]
+    yield TrainingStep(members[0], MeanSquaredError(), Sgd(members[0], lr=0.1), 6, **options)
 
 
 def losses_of(step):
@@ -132,7 +130,7 @@ def die(train, folder, *settings):
     """Train until no checkpoint can be saved any more."""
     with saving_until(lambda step, _: step > DIED):
         assert train("c.yaml", "--out", folder, *settings) == 130
-    assert newest(folder).state["optimizer"]["steps"] == DIED
+    assert newest(folder).state["members"][0]["optimizer"]["steps"] == DIED
 
 
 def newest(folder):
@@ -246,7 +244,7 @@ def test_one_backend_runs_all_steps(fails, train, steps, caplog, monkeypatch):
     numpy = ("--set", "training.backend=numpy")
     assert train("c.yaml", "--out", "plain", *settings, *numpy) == 0
     die(train, "died-plain", *settings, *numpy)
-    weights = [newest(folder).state["weights"] for folder in ("died", "died-plain")]
+    weights = [newest(folder).state["members"][0]["weights"] for folder in ("died", "died-plain")]
     assert {name: w.tobytes() for name, w in weights[0].items()} == {
         name: w.tobytes() for name, w in weights[1].items()
     }

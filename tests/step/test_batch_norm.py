@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from own_networks import BATCH, BatchNormed, NormedPixels, data, images, losses_of, make_step
 
-from mlpengine import Adam, MeanSquaredError, Population, TrainingStep
+from mlpengine import Adam, MeanSquaredError, Population, TrainingStep, run_together
 from mlpengine.backends.compiled.batch_norm import BATCH_NORM_PARTS
 from mlpengine.core.errors import MlpEngineError, NumericalError
-from mlpengine.step import PopulationStep
 
 
 def test_batch_norm_averages_in_training_and_predicts_by_its_averages():
@@ -82,9 +81,9 @@ def test_shards_refuse_batch_norm():
 
 def test_populations_have_averages_of_their_own():
     population = Population(BatchNormed(), 2, seeds=[1, 2])
-    together = PopulationStep(population, MeanSquaredError(), Adam, BATCH, lr=0.01)
+    steps = [TrainingStep(m, MeanSquaredError(), Adam(m, lr=0.01), BATCH) for m in population]
     (x, y), order = images(64), np.arange(64)
-    together.run_many(x, y, np.stack([order, order]))
+    run_together(steps, x, y, np.stack([order, order]))
     for k, seed in enumerate((1, 2)):
         network = BatchNormed(seed=seed)
         alone = TrainingStep(network, MeanSquaredError(), Adam(network, lr=0.01), BATCH)

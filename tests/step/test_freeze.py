@@ -13,7 +13,6 @@ from mlpengine import (
     MeanSquaredError,
     Mlp,
     Population,
-    PopulationStep,
     Sgd,
     TrainingStep,
 )
@@ -134,10 +133,9 @@ def test_members_of_a_population_are_frozen_alike():
     mlp.freeze([0])
     members = Population(mlp, 2)
     before = members.state_dict()
-    step = PopulationStep(members, MeanSquaredError(), Adam, 16)
     x, y = rows()
-    for k in range(2):
-        step.steps[k](x[:16], y[:16])
+    for member in members:
+        TrainingStep(member, MeanSquaredError(), Adam(member), 16)(x[:16], y[:16])
     after = members.state_dict()
     assert [(before[n] == after[n]).all() for n in before] == [True, True, False, False]
 

@@ -157,7 +157,7 @@ REFUSED = {
     ),
     "other rows": (
         lambda: step_of(LOSSES)(X, {**Y, "class": Y["class"][:3]}),
-        "training step: y['class'] needs 16 rows",
+        "training step: y['class']: shape must be (16,) (got (3,))",
     ),
     "another shape": (
         lambda: step_of(LOSSES)({**X, "left": X["left"][:, :2]}, Y),

@@ -8,7 +8,7 @@ from traced import least_peak
 
 from mlpengine.core.spec import Spec, call
 from mlpengine.ops import GradOp, RunningStatistics
-from mlpengine.tape import Node, Program, Tape, apply, cat, embedding, linear, ssm_scan, where
+from mlpengine.tape import Node, Program, Tape, apply, cat, where
 
 ROWS = 4096, 65536
 GROWTH = 1024
@@ -21,9 +21,9 @@ def weights(tape: Tape, *shape: int) -> Node:
 
 
 def dense(tape: Tape, x: Node) -> Node:
-    h = linear(x, weights(tape, 8, 4), weights(tape, 8)).layer_norm(weights(tape, 8)).gelu()
-    h = h.dropout(0.1, np.random.default_rng(1)) + linear(h, weights(tape, 8, 8)).silu()
-    return linear(h, weights(tape, 3, 8)).softmax_cross_entropy(rows_of(tape, x, "int64"))
+    h = x.linear(weights(tape, 8, 4), weights(tape, 8)).layer_norm(weights(tape, 8)).gelu()
+    h = h.dropout(0.1, np.random.default_rng(1)) + h.linear(weights(tape, 8, 8)).silu()
+    return h.linear(weights(tape, 3, 8)).softmax_cross_entropy(rows_of(tape, x, "int64"))
 
 
 def arithmetic(tape: Tape, x: Node) -> Node:
@@ -37,12 +37,12 @@ def shapes(tape: Tape, x: Node) -> Node:
     left, _ = x.chunk(2, axis=1)
     h = cat([left, x[:, 1:3] * 2, x.T.reshape(4, -1).T[:, :1]], axis=1)
     h = h.gather(rows_of(tape, x, "int64").reshape(-1, 1), axis=1) + h.max(axis=1, keepdims=True)
-    return embedding(weights(tape, 3, 4), rows_of(tape, x, "int32")).mul(h).mean()
+    return weights(tape, 3, 4).embedding(rows_of(tape, x, "int32")).mul(h).mean()
 
 
 def sequence(tape: Tape, x: Node) -> Node:
     steps = x.reshape(-1, 4, 1)
-    return ssm_scan(steps.sigmoid(), steps, steps * 2).batch_norm().reshape(-1, 4).mse(x)
+    return steps.sigmoid().ssm_scan(steps, steps * 2).batch_norm().reshape(-1, 4).mse(x)
 
 
 def image(tape: Tape, x: Node) -> Node:

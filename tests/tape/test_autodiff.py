@@ -20,9 +20,7 @@ from mlpengine.tape import (
     Tape,
     Tensor,
     backward,
-    embedding,
     from_inner,
-    linear,
     no_grad,
     quantize,
     where,
@@ -129,7 +127,7 @@ def test_quantized_arrays_pass_through_untracked():
 
 def test_integer_operands_take_part_without_gradients():
     table, rows = tracked(), from_inner(np.array([0, 2, 2]))
-    grads = backward(embedding(table, rows).sum())
+    grads = backward(table.embedding(rows).sum())
     np.testing.assert_array_equal(grads.grad(table).sum(axis=1), [3, 0, 6, 0])
     mask = from_inner(X > 0)
     x = tracked()
@@ -171,7 +169,7 @@ def test_untracked_roots_are_refused():
 
 def test_a_gradient_of_a_gradient_is_refused_with_the_way_out():
     x = tracked()
-    with pytest.raises(TapeError, match=r"Gradients are plain arrays.*Hessian-vector"):
+    with pytest.raises(TapeError, match=r"Gradients are plain arrays.*Tape\.gradient"):
         backward(backward(x.sum()).grad(x))
 
 
@@ -266,7 +264,7 @@ def test_training_with_leaves_that_stay():
     x, true = rng.standard_normal((64, 3)), np.array([[1.0, -2.0, 0.5]])
     w = from_inner(np.zeros((1, 3))).require_grad()
     for _ in range(200):
-        loss = linear(from_inner(x), w).mse(x @ true.T)
+        loss = from_inner(x).linear(w).mse(x @ true.T)
         step = 0.3 * backward(loss).grad(w)
         np.subtract(w.inner(), step, out=w.inner())  # the graph is gone: this is safe
     np.testing.assert_allclose(w.inner(), true, atol=1e-6)

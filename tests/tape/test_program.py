@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError, TapeError
 from mlpengine.ops import RunningStatistics
-from mlpengine.tape import Flat, Program, Tape, cat, embedding, linear, where
+from mlpengine.tape import Flat, Program, Tape, cat, where
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((5, 3))
@@ -105,7 +105,7 @@ def test_integer_and_bool_inputs_pass_and_get_no_gradient():
     tape, table = tape_of(table=X)
     rows = tape.input((4,), "int64", name="rows")
     mask = tape.input((4, 1), bool, name="mask")
-    program = Program(tape, where(mask, embedding(table, rows), 0.0).sum())
+    program = Program(tape, where(mask, table.embedding(rows), 0.0).sum())
     program.forward(rows=[0, 2, 2, 4], mask=[[True], [True], [True], [False]])
     program.backward()
     expected = np.zeros((5, 3))
@@ -149,7 +149,7 @@ def network(rows=6):
     x = tape.input((rows, 3), "float64", name="x")
     w = tape.parameter(RNG.standard_normal((2, 3)), name="w")
     b = tape.parameter(RNG.standard_normal(2), name="b")
-    logits = linear(x, w, b)
+    logits = x.linear(w, b)
     return tape, logits, logits.silu().mean(axis=1).sum()
 
 

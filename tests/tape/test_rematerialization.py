@@ -8,7 +8,7 @@ from dags import dags
 from hypothesis import given, settings
 
 from mlpengine.nn import Mlp
-from mlpengine.tape import Node, Program, Tape, linear
+from mlpengine.tape import Node, Program, Tape
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.record import aliases
 from mlpengine.tape.rematerialization import _minimum_cut, _Step, items_to_keep, shared_work
@@ -37,7 +37,7 @@ def deep(block: str, layers: int = LAYERS) -> tuple[Tape, Node]:
     h = tape.input((ROWS, WIDTH), name="x")
     for i in range(layers):
         w = rng.standard_normal((WIDTH, WIDTH)).astype(np.float32) / 6
-        h = linear(h, tape.parameter(w, name=f"{i}.weight"))
+        h = h.linear(tape.parameter(w, name=f"{i}.weight"))
         h = BLOCKS[block](tape, h, i)
     return tape, h
 
@@ -93,7 +93,7 @@ def test_summary_prints_what_is_saved():
 def test_what_saves_nothing_is_not_computed_again():
     tape = Tape()
     w = tape.parameter(np.ones((WIDTH, WIDTH)), name="w")
-    y = linear(linear(w, w).relu(), w).relu()  # relu reads its own value, not its operand
+    y = w.linear(w).relu().linear(w).relu()  # relu reads its own value, not its operand
     program = Program(tape, y, rematerialization="balanced")
     assert all(i.kind != "recompute" for i in program.instructions)
     assert program.planned_bytes == Program(tape, y).planned_bytes

@@ -9,8 +9,8 @@ from mlpengine import (
     Loop,
     MeanSquaredError,
     Population,
-    PopulationStep,
     TrainingStep,
+    run_together,
 )
 from mlpengine.diagnostics import example_norms, table
 from mlpengine.export import export
@@ -66,9 +66,10 @@ def test_a_network_is_trained_watched_continued_and_kept(tmp_path):
 
 def test_a_population_of_networks_learns():
     members = Population(Elsewhere(seed=0), 3)
-    step = PopulationStep(members, MeanSquaredError(), Adam, 32, lr=[1e-2, 3e-3, 1e-3])
+    rates = zip(members, (1e-2, 3e-3, 1e-3), strict=True)
+    steps = [TrainingStep(m, MeanSquaredError(), Adam(m, lr=lr), 32) for m, lr in rates]
     batch, order = data(32), np.tile(np.arange(32), (3, 60))
-    losses, _ = step.run_many(batch.x, batch.y, order)
+    losses = run_together(steps, batch.x, batch.y, order).losses
     assert (losses[:, -1] < losses[:, 0]).all()
 
 

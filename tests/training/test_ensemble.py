@@ -19,11 +19,10 @@ from mlpengine.models.task import (
     Regression,
     Split,
 )
+from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.ops import MeanSquaredError, Poisson
 from mlpengine.optim import CosineSchedule
-from mlpengine.step.population import Population
-from mlpengine.training.ensemble_loop import EnsembleLoop
 from mlpengine.training.loop import Callback, Loop
 
 FOLDS, ROWS = 8, 90
@@ -41,50 +40,57 @@ def step_of(mlp, backend):
     )
 
 
-def ensemble(backend="numpy", threads=1, epochs=9, callbacks=(), dropout=0.0, kinds=0):
-    """Return the loop of eight members, each without one fold of the rows."""
+def ensemble(backend="numpy", threads=1, epochs=9, callbacks=(), dropout=0.0, groups=1):
+    """Return the loop of eight networks, each without a fold of the rows."""
     train = part(ROWS, 1, noise=1.0)
-    folds = fold_rows(ROWS, FOLDS, labels=train.y)
+    folds = fold_rows(ROWS, FOLDS // groups, labels=train.y)
     members = Population(Mlp([4, 8, CLASSES], dropout=dropout), FOLDS, seeds=range(5, 5 + FOLDS))
-    loops = [
-        Loop(
-            step_of(mlp, backend),
-            Classification(CLASSES),
-            train,
-            train.rows(np.flatnonzero(folds == k)),
-            epochs=epochs,
-            early_stopping=RULE,
-            rows=np.flatnonzero(folds != k),
-            seed=k,
-        )
-        for k, mlp in enumerate(members)
-    ]
-    return EnsembleLoop(loops, threads=threads, kinds=kinds, callbacks=callbacks)
+    return Loop(
+        [step_of(mlp, backend) for mlp in members],
+        Classification(CLASSES),
+        train,
+        epochs=epochs,
+        early_stopping=RULE,
+        folds=folds,
+        threads=threads,
+        callbacks=callbacks,
+    )
 
 
-def single_run(k, backend="numpy", epochs=9, dropout=0.0):
-    """Return the loop of one network on a table that holds its rows alone."""
-    train = part(ROWS, 1, noise=1.0)
-    folds = fold_rows(ROWS, FOLDS, labels=train.y)
-    rows, held_out = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+def seeded(backend="numpy", threads=1, dropout=0.0):
+    """Return the loop of eight networks that differ in their seeds."""
+    members = Population(Mlp([4, 8, CLASSES], dropout=dropout), FOLDS, seeds=range(5, 5 + FOLDS))
+    return Loop(
+        [step_of(mlp, backend) for mlp in members],
+        Classification(CLASSES),
+        part(ROWS, 1, noise=1.0),
+        part(30, 2, noise=1.0),
+        epochs=9,
+        early_stopping=RULE,
+        threads=threads,
+    )
+
+
+def single_run(k, backend="numpy", dropout=0.0):
+    """Return the loop of one of the networks of `seeded`."""
     return Loop(
         step_of(Mlp([4, 8, CLASSES], dropout=dropout, seed=5 + k), backend),
         Classification(CLASSES),
-        Split(train.x[rows], train.y[rows], train.truth[rows]),
-        Split(train.x[held_out], train.y[held_out], train.truth[held_out]),
-        epochs=epochs,
+        part(ROWS, 1, noise=1.0),
+        part(30, 2, noise=1.0),
+        epochs=9,
         early_stopping=RULE,
         seed=k,
     )
 
 
-def bits(loop):
+def bits(member):
     """Return everything that a run determines, but its times."""
-    state = loop.state_dict()
-    history = [row.values() for row in loop.history.rows]
-    moments = {name: value.tobytes() for name, value in loop.step.optimizer.moments.items()}
-    best = loop.best.epoch, loop.best.weights.tobytes()
-    return loop.step.mlp.params.flat.tobytes(), history, moments, best, state["dropout"]
+    state = member.state_dict()
+    history = [row.values() for row in member.history.rows]
+    moments = {name: value.tobytes() for name, value in member.step.optimizer.moments.items()}
+    best = member.best.epoch, member.best.weights.tobytes()
+    return member.step.mlp.params.flat.tobytes(), history, moments, best, state["dropout"]
 
 
 @pytest.mark.parametrize(
@@ -92,15 +98,15 @@ def bits(loop):
     [("numpy", 1, 0.0), ("numpy", 2, 0.3), ("compiled", 1, 0.0), ("compiled", 3, 0.0)],
 )
 def test_members_have_the_bits_of_single_runs(backend, threads, dropout):
-    many = ensemble(backend, threads, dropout=dropout)
+    many = seeded(backend, threads, dropout=dropout)
     result = many.run()
     epochs = {len(member.history.rows) for member in many.members}
     assert len(epochs) > 1  # each member stops early by itself
     assert result.ending == "early"
     for k, member in enumerate(many.members):
-        own = single_run(k, backend, dropout=dropout)
+        own = single_run(k, backend, dropout)
         own.run()
-        assert bits(member) == bits(own)
+        assert bits(member) == bits(own.members[0])
         assert member.step.backend == backend
 
 
@@ -125,13 +131,13 @@ class Weights(Callback):
         self.epochs.append([member.step.mlp.params.flat.copy() for member in loop.members])
 
 
-@pytest.mark.parametrize("kinds", [1, 2])
-def test_the_folds_of_the_other_members_choose_an_epoch(kinds):
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_folds_of_the_other_members_choose_an_epoch(groups):
     weights = Weights()
-    loop = ensemble(kinds=kinds, epochs=14, callbacks=[weights])
+    loop = ensemble(groups=groups, epochs=14, callbacks=[weights])
     result = loop.run()
     assert result.ending == "early"
-    size = FOLDS // kinds
+    size = FOLDS // groups
     chosen = []
     for start in range(0, FOLDS, size):
         group = loop.members[start : start + size]
@@ -151,7 +157,7 @@ def test_the_folds_of_the_other_members_choose_an_epoch(kinds):
 
 
 def test_a_member_that_diverges_has_no_say_in_the_epochs_of_others():
-    loop = ensemble(kinds=1, epochs=4)
+    loop = ensemble(epochs=4)
     for number in range(4):
         for member in loop.members:
             member.run_epoch()
@@ -161,17 +167,11 @@ def test_a_member_that_diverges_has_no_say_in_the_epochs_of_others():
     assert all(epoch for k, epoch in enumerate(loop.best_epochs) if k != 2)
 
 
-@pytest.mark.parametrize(("threads", "kinds"), [(1, 0), (2, 0), (1, 2), (2, 1)])
-def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, kinds):
-    whole = ensemble("compiled", threads, kinds=kinds)
+@pytest.mark.parametrize(("threads", "groups"), [(1, 2), (2, 1)])
+def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, groups):
+    whole = ensemble("compiled", threads, groups=groups)
     whole.run()
-    stopper = Stopper(13)
-    stopped = ensemble("compiled", threads, kinds=kinds)
-    third = stopped.members[2]
-    third._hooks["on_train_batch_end"].append(stopper.on_train_batch_end)
-    third._may_skip = False
-    stopper.stop = stopped.stop
-    states = []
+    stopper, states = Stopper(13), []
 
     class Saver(Callback):
         def on_train_end(self, loop):
@@ -181,10 +181,14 @@ def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, kind
                 for one in states[0]["members"]
             ]
 
-    stopped.callbacks.append(Saver())
+    stopped = ensemble("compiled", threads, groups=groups, callbacks=[Saver()])
+    third = stopped.members[2]
+    third.after_step.append(lambda: stopper.on_train_batch_end(third))
+    third.may_skip = False
+    stopper.stop = stopped.stop
     assert stopped.run().ending == "interrupted"
     assert stopped.within_epoch
-    resumed = ensemble("compiled", 3 - threads, kinds=kinds)
+    resumed = ensemble("compiled", 3 - threads, groups=groups)
     resumed.load_state_dict(states[0])
     assert len(resumed.history.rows) == 2
     for again in (resumed, stopped):
@@ -193,7 +197,7 @@ def test_a_run_that_is_stopped_within_an_epoch_goes_on_bit_for_bit(threads, kind
         rows = [[row.values() for row in loop.history.rows] for loop in (whole, again)]
         assert rows[0] == rows[1]
     with pytest.raises(CheckpointError, match="does not fit"):
-        EnsembleLoop(resumed.members[:3]).load_state_dict(states[0])
+        resumed.load_state_dict({**states[0], "members": states[0]["members"][:3]})
 
 
 def test_the_history_is_the_mean_over_members_that_made_an_epoch():
@@ -224,15 +228,22 @@ def test_a_member_that_fails_is_named_and_ends_the_run(threads):
     assert max(len(member.history.rows) for member in loop.members) < 1000
 
 
-def test_misuse_is_refused():
-    with pytest.raises(UsageError, match="at least one member"):
-        EnsembleLoop([])
-    members = ensemble().members
-    for count, kinds in ((8, 3), (8, 8), (1, 1)):
-        with pytest.raises(
-            UsageError, match=rf"as many of each kind \({count} of {kinds} kinds?\)"
-        ):
-            EnsembleLoop(members[:count], kinds=kinds)
+@pytest.mark.parametrize(
+    ("steps", "options", "message"),
+    [
+        (0, {}, "at least one step"),
+        (3, {"folds": np.arange(ROWS) % 2}, r"steps for each fold \(got 3 steps, 2 folds"),
+        (2, {"folds": np.zeros(ROWS, int)}, "2 steps, 1 fold"),
+        (2, {"folds": np.arange(5) % 2}, "of 5 rows"),
+        (2, {"folds": np.arange(ROWS) % 2, "validation": part(9, 1)}, "no validation part"),
+        (2, {"seed": [1]}, "for each of 2 networks"),
+        (2, {"seed": "1"}, "whole number"),
+    ],
+)
+def test_misuse_is_refused(steps, options, message):
+    made = [step_of(Mlp([4, 8, CLASSES]), "numpy") for _ in range(steps)]
+    with pytest.raises(UsageError, match=message):
+        Loop(made, Classification(CLASSES), part(ROWS, 1), epochs=1, **options)
 
 
 NUMBERS = NumberTarget(["y", "z"], [3.0, 1.0], [2.0, 5.0])

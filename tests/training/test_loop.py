@@ -21,7 +21,8 @@ from mlpengine.models.task import Classification, Regression, Split
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
-from mlpengine.training.loop import HOOKS, Callback, Loop, SkipBudget
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import HOOKS, Callback, Loop
 
 
 class Watcher(Callback):
@@ -215,17 +216,19 @@ def test_no_epoch_is_the_best_if_no_validation_loss_is_finite(place, caplog):
     message = rf"validation loss must be finite \({place} 0 of row 7 is 1e\+25\)"
     with pytest.raises(NumericalError, match=f"no epoch can be the best: {message}"):
         loop.run()
-    assert loop.best.epoch == 0
+    assert loop.best_epoch == 0
     assert len([r for r in caplog.records if "validation loss must be" in r.message]) == 1
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("monitor", ["loss", "accuracy"])
 def test_an_epoch_that_is_not_finite_is_never_the_best(odd, monitor):
-    best = Best(np.zeros(1, np.float32), EarlyStopping(monitor=monitor))
+    params = np.zeros(1, np.float32)
+    best = Best(params, EarlyStopping(monitor=monitor))
     losses = [odd, 0.5, odd, 0.4]
     for epoch, loss in enumerate(losses, start=1):
-        best.update(np.float32([epoch]), epoch, {"loss": loss, "accuracy": -loss})
+        params[0] = epoch
+        best.update(epoch, {"loss": loss, "accuracy": -loss})
     assert (best.epoch, best.weights.item()) == (4, 4.0)
 
 
@@ -239,7 +242,7 @@ def test_weights_that_are_infinite_after_the_last_step_are_neither_kept_nor_save
     loop = make_loop(rows=16, epochs=1, callbacks=[Spoil(), saver])
     with pytest.raises(NumericalError, match="step 1: weights must be finite after the update"):
         loop.run()
-    assert loop.best.epoch == 0
+    assert loop.best_epoch == 0
     assert store.newest() is None
 
 

@@ -8,12 +8,12 @@ from mlpengine import Adam, CosineSchedule, Mlp, SoftmaxCrossEntropy, TrainingSt
 from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification
 from mlpengine.optim import PlateauSchedule
-from mlpengine.step.fused_loop import MIN_STEPS, CompiledSteps
+from mlpengine.step.many_steps import MIN_STEPS, CompiledSteps
 from mlpengine.step.state import pack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
-from mlpengine.training.loop import Callback, Loop, SkipBudget
-from mlpengine.training.nonfinite_rule import NonfiniteRule
+from mlpengine.training.learner import SkipBudget
+from mlpengine.training.loop import Callback, Loop
 
 EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
 SETTINGS = {
@@ -33,7 +33,7 @@ class EveryStep(Callback):
         pass
 
 
-def make(path, callbacks=(), *, data=None, rule=None, backend="compiled", seed=3, every=7, **given):
+def make(path, callbacks=(), *, data=None, backend="compiled", seed=3, every=7, **given):
     schedule = given.get("schedule", lambda: None)()
     dropout = given.get("dropout", 0.0)
     mlp = Mlp([4, 8, CLASSES], activation="relu", dropout=dropout, seed=seed)
@@ -56,7 +56,8 @@ def make(path, callbacks=(), *, data=None, rule=None, backend="compiled", seed=3
         epochs=EPOCHS,
         seed=seed,
         callbacks=[LoopDiagnostics(path, every=every), *callbacks],
-        on_nonfinite=rule,
+        on_nonfinite=given.get("rule", "stop"),
+        nonfinite_limit=4,
     )
 
 
@@ -65,8 +66,8 @@ class Last(Callback):
 
     def on_train_end(self, loop):
         state = loop.state_dict()
-        del state["epoch"]["seconds"]
-        state["history"] = state["history"]["rows"][:, :-2]
+        (own,) = state["members"]
+        state["history"] = own["history"] = state["history"]["rows"][:, :-2]
         arrays, plain = pack(state)
         self.state = {name: array.tobytes() for name, array in arrays.items()}, plain
 
@@ -135,7 +136,7 @@ def test_a_loop_that_an_exception_ended_goes_on_with_the_next_row():
 
 def test_a_whole_epoch_is_one_call_with_its_short_batch():
     loop = make(None, every=1000)
-    made, real = [], loop.fused_steps.make
+    made, real = [], loop.members[0].fused_steps.make
 
     def counting(*args):
         losses, norms = real(*args)
@@ -143,7 +144,7 @@ def test_a_whole_epoch_is_one_call_with_its_short_batch():
         made.append(len(norms))
         return losses, norms
 
-    loop.fused_steps.make = counting
+    loop.members[0].fused_steps.make = counting
     loop.run()
     assert made[-1] == -(-ROWS // BATCH)
     assert loop.step.scratch.batch_size == len(loop.batch_rows) == ROWS % BATCH
@@ -152,9 +153,9 @@ def test_a_whole_epoch_is_one_call_with_its_short_batch():
 
 def test_a_short_batch_is_made_alone_where_it_has_a_program_of_its_own(monkeypatch):
     monkeypatch.setattr("mlpengine.step.step_builder.begins", lambda shorter, whole: False)
-    assert make(None).fused_steps.count(ROWS) == ROWS // BATCH
+    assert make(None).members[0].fused_steps.count(ROWS) == ROWS // BATCH
     monkeypatch.undo()
-    assert make(None).fused_steps.count(ROWS) == ROWS // BATCH + 1
+    assert make(None).members[0].fused_steps.count(ROWS) == ROWS // BATCH + 1
 
 
 def spiked(rows=()):
@@ -174,8 +175,9 @@ def test_spikes_are_seen_among_them(tmp_path):
 def first_order():
     """Return the order of the rows in the first epoch."""
     loop = make(None, every=1000)
-    loop.batches.begin()
-    return loop.batches.order.copy()
+    batches = loop.members[0].batches
+    batches.begin()
+    return batches.order.copy()
 
 
 @pytest.mark.parametrize("action", ["stop", "skip"])
@@ -186,8 +188,7 @@ def test_numbers_that_are_not_finite_are_met_as_ever(action, row, tmp_path):
     data.x[row, 1] = np.nan
     found = []
     for name, callbacks in (("quick", []), ("seen", [EveryStep()])):
-        rule = NonfiniteRule(action, limit=4)
-        found.append(outcome(tmp_path / name, callbacks, data=data, rule=rule, every=50))
+        found.append(outcome(tmp_path / name, callbacks, data=data, rule=action, every=50))
     assert found[0] == found[1]
     assert f"training row {row}" in found[0][1]
     assert ("4 steps were skipped" in found[0][1]) == (action == "skip")
@@ -270,11 +271,13 @@ def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
     wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
     assert wary == whole
     loop = make(None, [], every=1000)
-    _, norms = loop.fused_steps.make(0, MIN_STEPS)
+    _, norms = loop.members[0].fused_steps.make(0, MIN_STEPS)
     before, least = loop.step.mlp.params.flat.copy(), min(norms)
-    assert loop.fused_steps.make(0, MIN_STEPS, least / 2) == ([], [])
+    assert loop.members[0].fused_steps.make(0, MIN_STEPS, least / 2) == ([], [])
     assert loop.step.mlp.params.flat.tobytes() == before.tobytes()
-    assert len(loop.fused_steps.make(0, MIN_STEPS)[0]) == MIN_STEPS, "the bound holds for one call"
+    assert len(loop.members[0].fused_steps.make(0, MIN_STEPS)[0]) == MIN_STEPS, (
+        "the bound holds for one call"
+    )
 
 
 def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
@@ -286,12 +289,12 @@ def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
 
 
 def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):
-    assert make(None).fused_steps.max_steps == ROWS // BATCH + 1
-    assert make(None, backend="numpy").fused_steps is None
+    assert make(None).members[0].fused_steps.max_steps == ROWS // BATCH + 1
+    assert make(None, backend="numpy").members[0].fused_steps is None
     data = part(ROWS, 1)
     strided = type(data)(np.asfortranarray(data.x), data.y, data.y)
-    assert make(None, data=strided).fused_steps is None
+    assert make(None, data=strided).members[0].fused_steps is None
     few = data.rows(np.arange(BATCH * (MIN_STEPS - 1)))
-    assert make(None, data=few).fused_steps is None
-    monkeypatch.setattr("mlpengine.step.step.WORK_AT_ONCE", 6_000)  # a slow step
-    assert make(None).fused_steps is None
+    assert make(None, data=few).members[0].fused_steps is None
+    monkeypatch.setattr("mlpengine.step.fused_run.WORK_AT_ONCE", 6_000)  # a slow step
+    assert make(None).members[0].fused_steps is None

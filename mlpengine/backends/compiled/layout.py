@@ -141,16 +141,13 @@ class Layout:
 
     def declare(self, names: Iterable[str], table: Sequence[str] = ()) -> Iterator[str]:
         """Yield the C declarations of the buffers `names`, with a `table` of these places in it."""
-        pointers = {name: pointer for name, (_, pointer) in self._pointers.items()}
-        if table:
-            pointers = {n: f"({self.kind(n)} *)table[{i}]" for i, n in enumerate(table)}
-        wanted = set(names)
-        for name, pointer in pointers.items():
-            if name in wanted:
-                yield f"{self.kind(name)} *restrict {name} = {pointer};"
-                if name in self._limits:
-                    limit = self._limits[name]
-                    yield f"const bits {limit} = (bits)*{pointers[limit]};"
+        places = {name: f"({self.kind(name)} *)table[{i}]" for i, name in enumerate(table)}
+        known, pointer = (places, places.get) if table else (self._pointers, self.pointer)
+        for name in dict.fromkeys(names):
+            if name in known:
+                yield f"{self.kind(name)} *restrict {name} = {pointer(name)};"
+                if limit := self._limits.get(name):
+                    yield f"const bits {limit} = (bits)*{pointer(limit)};"
                     yield f"const real scale_{name} = (real)256 / (real)(256 - {limit});"
                     yield f"(void){limit}, (void)scale_{name};"
 

@@ -66,20 +66,37 @@ def lower(
     """
     values, kernels = Values(names, batch), list[Kernel]()
     for instruction in instructions:
-        for kernel in _kernels(instruction, values):
-            if batch is not None:
-                _find_phase(kernel, batch)
-            kernels.append(kernel)
+        kernels += lower_instruction(instruction, values)
     values.finish(output)
     if batch is not None:
-        _need_order(kernels)
-        if any(v.array.dtype.kind == "f" and v.array.itemsize != itemsize for v in values.all):
-            raise UnsupportedError("numbers of several dtypes")
+        reads = EarlierReads()
+        for kernel in kernels:
+            reads.add(kernel)
+        need_one_dtype(values.all, itemsize)
     kernels = _needed(kernels)
     kernels = [*_draws(kernels), *fuse([k for k in kernels if not isinstance(k, Draw)])]
     mark_stored(kernels)
     values.place(lanes, _any_length(kernels, lanes))
     return Lowered(kernels, values.all)
+
+
+def lower_instruction(instruction: InstructionLike, values: Values) -> list[Kernel]:
+    """Return the kernels of an instruction, each placed in a phase if `values` are of a batch.
+
+    Raises: UnsupportedError where it has no compiled rule.
+    """
+    kernels = list[Kernel]()
+    for kernel in _kernels(instruction, values):  # one by one: the next may read its results
+        if values.batch is not None:
+            _find_phase(kernel, values.batch)
+        kernels.append(kernel)
+    return kernels
+
+
+def need_one_dtype(values: Iterable[MatrixValue], itemsize: int) -> None:
+    """Raise UnsupportedError unless all real numbers have `itemsize` bytes."""
+    if any(v.array.dtype.kind == "f" and v.array.itemsize != itemsize for v in values):
+        raise UnsupportedError("numbers of several dtypes")
 
 
 def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
@@ -124,23 +141,28 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
         value.kind = made
 
 
-def _need_order(kernels: Sequence[Kernel]) -> None:
-    """Raise UnsupportedError if a kernel overwrites too early what one before it reads.
+class EarlierReads:
+    """What kernels read that another program has left in memory; `add` takes them in order."""
 
-    Another program has left that there.  Too early is in an earlier phase, or in that of the rows
-    if these lie elsewhere: some rows are through all kernels before others.
-    """
-    order = [PHASES.index(kernel.called_in) for kernel in kernels]
-    for i, kernel in enumerate(kernels):
+    def __init__(self) -> None:
+        self._reads: list[tuple[Kernel, MatrixValue]] = []
+
+    def add(self, kernel: Kernel) -> None:
+        """Add a kernel.
+
+        Raises: UnsupportedError if it overwrites too early what one before it reads.  Too early is
+        in an earlier phase, or in that of the rows if these lie elsewhere: some rows are through
+        all kernels before others.
+        """
+        order = PHASES.index(kernel.called_in)
         for written in (value for value in kernel.writes if value.final):
-            for j in range(i):
-                for read in kernels[j].reads:
-                    if read.written or not read.overlaps(written):
-                        continue
+            for reader, read in self._reads:
+                if read.overlaps(written):
+                    before = PHASES.index(reader.called_in)
                     ends = [(v.address, v.rows, v.columns) for v in (read, written)]
-                    alike = ends[0] == ends[1]
-                    if order[i] < order[j] or (order[i] == order[j] and not alike):
-                        raise UnsupportedError(f"{kernel.text}, where {kernels[j].text} reads")
+                    if order < before or (order == before and ends[0] != ends[1]):
+                        raise UnsupportedError(f"{kernel.text}, where {reader.text} reads")
+        self._reads += [(kernel, value) for value in kernel.reads if not value.written]
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
@@ -157,13 +179,21 @@ def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
 def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
     """Yield the draws; another program cannot read the mask of a dropout, only its bytes."""
     reads = [value for kernel in kernels for value in kernel.reads]
+    has_loss = any(isinstance(kernel, LossRows) for kernel in kernels)
     for kernel in kernels:
         if isinstance(kernel, Draw):
-            alone = not any(isinstance(k, LossRows) for k in kernels)
-            if alone and reads.count(kernel.out) < len(("forward", "backward")):
-                raise UnsupportedError("dropout without its backward")
+            need_backward(kernel, reads, has_loss=has_loss)
             kernel.out.final = False
             yield kernel
+
+
+def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
+    """Raise UnsupportedError for a dropout whose backward is not in the program.
+
+    A program with a loss has all of them; in others, forward and backward read the mask.
+    """
+    if not has_loss and reads.count(draw.out) < len(("forward", "backward")):
+        raise UnsupportedError("dropout without its backward")
 
 
 def _any_length(kernels: list[Kernel], lanes: int) -> list[MatrixValue]:

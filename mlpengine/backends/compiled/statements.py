@@ -240,9 +240,9 @@ class CFunction:
         They divide both by the same rows of the batch, unless one of the two is divided by columns
         or called once in a step.
         """
-        shared = {*self.writes} & other.all_buffers | {*other.writes} & self.all_buffers
-        own = self.phase in ("prepare", "finish") or self.by_columns or other.by_columns
-        return bool(shared) and own
+        if not (self.phase in ("prepare", "finish") or self.by_columns or other.by_columns):
+            return False
+        return bool({*self.writes} & other.all_buffers or {*other.writes} & self.all_buffers)
 
     def _times(self, *rows: str) -> str:
         return ", ".join(rows if self.times == 1 else (f"{n} * {self.times}" for n in rows))

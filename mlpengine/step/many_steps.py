@@ -1,4 +1,4 @@
-"""Many steps in one call, over rows of whole arrays."""
+"""The batches of an epoch as steps in machine code, many in one call."""
 
 from math import inf
 
@@ -6,7 +6,8 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.step.bound_step import StepData
-from mlpengine.step.step import TrainingStep, steps_at_once
+from mlpengine.step.fused_run import steps_at_once
+from mlpengine.step.step import TrainingStep
 
 MIN_STEPS = 4
 """Number of steps from which one call is faster than a call for each."""
@@ -69,7 +70,9 @@ def compiled_steps(
     The result is None, and steps must run one by one, if whole steps are not machine code, if the
     rows do not have the layout of the buffers, or if one call would have fewer than `MIN_STEPS`.
     """
-    max_steps = min(steps_at_once(step), -(-rows // step.batch_size))
+    max_steps = min(
+        steps_at_once(len(step.mlp.params), step.batch_size), -(-rows // step.batch_size)
+    )
     bound = step.bound(step.batch_size)
     if bound.fused is None or max_steps < MIN_STEPS or any(bound.layout_errors(data, order)):
         return None

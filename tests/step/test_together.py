@@ -1,11 +1,9 @@
-"""Populations: each member has the bits of a run of its own."""
+"""Steps of several networks at once: each has the bits of a run of its own."""
 
 import heapq
 import logging
 import math
 import pickle
-import subprocess
-import sys
 from copy import copy
 from functools import partial
 from itertools import chain
@@ -21,10 +19,10 @@ from mlpengine import (
     MeanSquaredError,
     Mlp,
     Population,
-    PopulationStep,
     Sgd,
     SoftmaxCrossEntropy,
     TrainingStep,
+    run_together,
 )
 from mlpengine.backends.compiled import cache
 from mlpengine.core.errors import (
@@ -35,8 +33,8 @@ from mlpengine.core.errors import (
     ShapeError,
     UsageError,
 )
-from mlpengine.optim import PercentileClip, PlateauSchedule, RmsProp
-from mlpengine.step import population
+from mlpengine.optim import PercentileClip, RmsProp
+from mlpengine.step import together
 
 SEEDS = (5, 1, 8)
 LRS = (0.1, 0.01, 0.003)
@@ -87,6 +85,22 @@ def data(mlp: Mlp, rows: int, *, classes: bool = False) -> tuple[np.ndarray, np.
     return x, rng.standard_normal((rows, mlp.sizes[-1])).astype(mlp.dtype)
 
 
+def steps_of(members, loss, optimizer, batch, *, lr=LRS, weight_decay=None, clip=None, **options):
+    """Return a step for each network, with its own rates."""
+    given = {} if weight_decay is None else {"weight_decay": weight_decay}
+    return [
+        TrainingStep(
+            member,
+            loss,
+            optimizer(member, lr=lr[k], **{name: v[k] for name, v in given.items()}),
+            batch,
+            clip_norm=clip() if clip else None,
+            **options,
+        )
+        for k, member in enumerate(members)
+    ]
+
+
 def compare(sizes, batch, backend, threads, options):
     """Train three members, and three networks of their own, and compare all bits."""
     options = dict(options)
@@ -107,16 +121,9 @@ def compare(sizes, batch, backend, threads, options):
     shared = weights if weights is None or each else weights[0]
 
     members = Population(mlp, 3, seeds=SEEDS)
-    step = PopulationStep(
-        *(members, loss, optimizer, batch),
-        lr=LRS,
-        weight_decay=decays,
-        clip_norm=clip(),
-        threads=threads,
-        **options,
-    )
-    results = [step.run_many(x, y, orders, shared) for _ in range(2)]
-    assert step.backend == backend
+    steps = steps_of(members, loss, optimizer, batch, weight_decay=decays, clip=clip, **options)
+    results = [run_together(steps, x, y, orders, shared, threads=threads) for _ in range(2)]
+    assert {step.backend for step in steps} == {backend}
     for k, seed in enumerate(SEEDS):
         own = Mlp(sizes, activation="tanh", seed=seed, **network)
         settings = {"lr": LRS[k]} if decays is None else {"lr": LRS[k], "weight_decay": decays[k]}
@@ -124,13 +131,13 @@ def compare(sizes, batch, backend, threads, options):
             own, loss, optimizer(own, **settings), batch, clip_norm=clip(), **options
         )
         given = weights[k if each else 0] if weights is not None else None
-        for losses, norms in results:
+        for losses, norms, _ in results:
             expected, expected_norms = single.run_many(x, y, orders[k], given)
             assert losses[k, : counts[k]].tobytes() == expected.tobytes()
             assert norms[k, : counts[k]].tobytes() == expected_norms.tobytes()
             assert np.isnan(losses[k, counts[k] :]).all()
         assert members.params[k].tobytes() == own.params.flat.tobytes()
-        moments = step.steps[k].optimizer.moments
+        moments = steps[k].optimizer.moments
         for name, moment in single.optimizer.moments.items():
             assert moments[name].tobytes() == moment.tobytes()
 
@@ -155,15 +162,15 @@ def test_members_with_any_option_have_the_bits_of_single_runs(options, backend):
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_stretches_change_no_bit(threads, monkeypatch):
     """Members in turn, a few steps each, on more threads than cores, and than members."""
-    monkeypatch.setattr(population, "steps_at_once", lambda step: 2)
-    monkeypatch.setattr(population, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(together, "steps_at_once", lambda *_: 2)
+    monkeypatch.setattr(together, "SLICE_SECONDS", 0.0)
     compare(*SHAPES["tiny"], "compiled", threads, CASES["lengths"])
 
 
 def test_the_last_slices_are_short(monkeypatch):
     """Whatever the speed of each, no thread makes many steps while the other has none."""
     slices = []
-    take = population._Work.next_slice
+    take = together._Work.next_slice
 
     def record(work):
         taken = take(work)
@@ -171,21 +178,21 @@ def test_the_last_slices_are_short(monkeypatch):
             slices.append(taken[2] - taken[1])
         return taken
 
-    monkeypatch.setattr(population._Work, "next_slice", record)
-    monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
-    monkeypatch.setattr(population, "SLICE_SECONDS", math.inf)
+    monkeypatch.setattr(together._Work, "next_slice", record)
+    monkeypatch.setattr(together, "steps_at_once", lambda *_: 64)
+    monkeypatch.setattr(together, "SLICE_SECONDS", math.inf)
     compare(*SHAPES["tiny"], "compiled", 2, {"steps": (640, 640, 640)})
     assert slices[0] > 64
-    assert slices[-1] <= 64 / population.SHORTEST
+    assert slices[-1] <= 64 / together.SHORTEST
     assert sum(slices) == 2 * 3 * 640  # two calls
 
 
 @pytest.mark.parametrize("seconds", [(1.0, 1.0), (1.0, 1.3), (2.0, 1.0, 1.0)], ids=str)
-def test_threads_end_together(seconds, monkeypatch):
+def test_threads_end_together(seconds):
     """Each thread needs so many seconds for a step; nothing is computed."""
-    monkeypatch.setattr(population, "steps_at_once", lambda step: 64)
-    work = population._Work([None] * 16, 1, range(16))
+    work = together._Work([None] * 16)
     work._threads, work._counts, work._left = len(seconds), [640] * 16, [640] * 16
+    work._stretch = 64
     work._waiting = [*range(16)]
     ends, times, slices = [], [(0.0, i) for i in range(len(seconds))], {}
     while times:
@@ -200,7 +207,7 @@ def test_threads_end_together(seconds, monkeypatch):
             slices[thread] = taken
             heapq.heappush(times, (now + (taken[2] - taken[1]) * seconds[thread], thread))
     assert work._left == [0] * 16
-    shortest = 64 / population.SHORTEST
+    shortest = 64 / together.SHORTEST
     assert max(ends) - min(ends) <= 8 * shortest * max(seconds)
     assert max(ends) <= 1.005 * 16 * 640 / sum(1 / s for s in seconds)
 
@@ -216,132 +223,99 @@ def test_members_and_other_rates_share_one_program_that_is_built_once(tmp_path, 
     for rate in (0.1, 0.4):
         members = Population(Mlp([3, 5, 2], dropout=rate), 4)
         lr = [1e-1, 1e-2, 1e-3, 0]
-        loss = MeanSquaredError()
-        steps += PopulationStep(members, loss, Adam, 4, lr=lr, backend="compiled").steps
+        steps += steps_of(members, MeanSquaredError(), Adam, 4, lr=lr, backend="compiled")
     assert len(built) == 1
     assert len({id(s._full.fused.library) for s in steps}) == 1
 
 
-def small_step(backend: str = "numpy", **options) -> PopulationStep:
+def small_steps(backend: str = "numpy", **options) -> tuple[Population, list[TrainingStep]]:
     members = Population(Mlp([3, 4, 2], activation="tanh"), 3, seeds=SEEDS)
-    arguments = {"optimizer": Sgd, "batch_size": 5, "backend": backend, **options}
-    return PopulationStep(members, MeanSquaredError(), **arguments)
+    arguments = {"optimizer": Sgd, "batch": 5, "backend": backend, **options}
+    return members, steps_of(members, MeanSquaredError(), **arguments)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_member_whose_step_is_not_finite_stops_alone(backend, threads, caplog):
-    step = small_step(backend, threads=threads)
-    other = small_step(backend)
-    x, y = data(step.members[0], 60)
+def test_a_network_whose_step_is_not_finite_stops_alone(backend, threads, caplog):
+    members, steps = small_steps(backend)
+    others, other = small_steps(backend)
+    x, y = data(members[0], 60)
     x[7] = np.nan
     orders = np.arange(60).reshape(3, 20)
     orders[0, 5:10] = 0
     orders[1] = np.r_[10:20, 3:13]  # row 7 is in its third batch of four
     with caplog.at_level(logging.WARNING, "mlpengine"):
-        losses, norms = step.run_many(x, y, orders)
+        losses, norms, failures = run_together(steps, x, y, orders, threads=threads)
     expected = (
-        "member 1: step 3: loss and gradients must be finite (the input is not, in row 4 of the "
+        "network 1: step 3: loss and gradients must be finite (the input is not, in row 4 of the "
         "batch: column 0)"
     )
-    assert [record.getMessage() for record in caplog.records] == [f"population: {expected}"]
-    assert {k: str(error) for k, error in step.failures.items()} == {1: expected}
-    assert step.active.tolist() == [True, False, True]
+    assert [record.getMessage() for record in caplog.records] == [f"warning: {expected}"]
+    assert {k: str(error) for k, error in failures.items()} == {1: expected}
     assert np.isfinite(losses).tolist() == [[True] * 4, [True, True, False, False], [True] * 4]
-    other.active[1] = False
-    same, same_norms = other.run_many(x, y, orders)
-    np.testing.assert_array_equal(losses[[0, 2]], same[[0, 2]])
-    np.testing.assert_array_equal(norms[[0, 2]], same_norms[[0, 2]])
-    assert np.isnan(same[1]).all()
-    np.testing.assert_array_equal(step.members.params[[0, 2]], other.members.params[[0, 2]])
+    same, same_norms, none = run_together([other[0], other[2]], x, y, orders[[0, 2]])
+    np.testing.assert_array_equal(losses[[0, 2]], same)
+    np.testing.assert_array_equal(norms[[0, 2]], same_norms)
+    assert not none
+    np.testing.assert_array_equal(members.params[[0, 2]], others.params[[0, 2]])
     own = Mlp([3, 4, 2], activation="tanh", seed=SEEDS[1])
-    single = TrainingStep(own, MeanSquaredError(), Sgd(own), 5, backend=backend)
+    single = TrainingStep(own, MeanSquaredError(), Sgd(own, lr=LRS[1]), 5, backend=backend)
     single.run_many(x, y, orders[1, :10])
-    np.testing.assert_array_equal(step.members.params[1], own.params.flat)
-    step.active[1] = True  # and goes on where it stopped
-    single.run_many(x, y, orders[2])
-    step.run_many(x, y, orders[[2, 2, 2]])
-    np.testing.assert_array_equal(step.members.params[1], own.params.flat)
+    np.testing.assert_array_equal(members.params[1], own.params.flat)
+    single.run_many(x, y, orders[2])  # and goes on where it stopped
+    run_together(steps, x, y, orders[[2, 2, 2]])
+    np.testing.assert_array_equal(members.params[1], own.params.flat)
 
 
 def test_a_step_that_is_not_made_has_no_loss(backend):
     """Where machine code computes one, infinite, before it is refused."""
-    step = small_step(backend)
-    x, y = data(step.members[0], 60)
+    members, steps = small_steps(backend)
+    x, y = data(members[0], 60)
     y[32] = 1e30
-    losses, norms = step.run_many(x, y, np.arange(60).reshape(3, 20))
-    assert list(step.failures) == [1]
+    losses, norms, failures = run_together(steps, x, y, np.arange(60).reshape(3, 20))
+    assert list(failures) == [1]
     made = [[True] * 4, [True, True, False, False], [True] * 4]
     for values in (losses, norms):
         assert (~np.isnan(values)).tolist() == made
 
 
-def test_a_call_in_which_all_members_fail_raises(backend):
-    step = small_step(backend, threads=2)
-    x, y = data(step.members[0], 60)
+def test_a_call_in_which_all_networks_fail_raises(backend):
+    members, steps = small_steps(backend)
+    x, y = data(members[0], 60)
     x[...] = np.inf
-    with pytest.raises(NumericalError, match="member 0: step 1: loss and gradients"):
-        step.run_many(x, y, np.arange(60).reshape(3, 20))
-    assert sorted(step.failures) == [0, 1, 2]
-    with pytest.raises(UsageError, match="needs an active member"):
-        step.run_many(x, y, np.arange(60).reshape(3, 20))
+    with pytest.raises(NumericalError, match="network 0: step 1: loss and gradients"):
+        run_together(steps, x, y, np.arange(60).reshape(3, 20), threads=2)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_label_out_of_range_ends_the_call_with_its_place(backend, threads):
     members = Population(Mlp([3, 4, 2]), 3)
-    step = PopulationStep(members, SoftmaxCrossEntropy(), Sgd, 5, backend=backend, threads=threads)
+    steps = steps_of(members, SoftmaxCrossEntropy(), Sgd, 5, backend=backend)
     x, y = data(members[0], 60, classes=True)
     y[31] = 2
     with pytest.raises(IndexRangeError, match="2"):
-        step.run_many(x, y, np.arange(60).reshape(3, 20))
+        run_together(steps, x, y, np.arange(60).reshape(3, 20), threads=threads)
     assert np.isfinite(members.params).all()
 
 
 def test_an_interrupt_ends_all_threads_after_the_steps_in_hand(monkeypatch):
-    step = small_step("compiled", threads=2)
-    x, y = data(step.members[0], 60)
-    monkeypatch.setattr(population, "steps_at_once", lambda step: 1)
-    first = step.steps[0].make_steps
+    members, steps = small_steps("compiled")
+    x, y = data(members[0], 60)
+    monkeypatch.setattr(together, "steps_at_once", lambda *_: 1)
+    first = steps[0].make_steps
 
     def interrupted(*args):
         first(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(vars(step.steps[0]), "make_steps", interrupted)
+    monkeypatch.setitem(vars(steps[0]), "make_steps", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        step.run_many(x, y, np.tile(np.arange(60), (3, 10_000)))
-    made = [s.optimizer.steps for s in step.steps]
+        run_together(steps, x, y, np.tile(np.arange(60), (3, 10_000)), threads=2)
+    made = [s.optimizer.steps for s in steps]
     assert made[0] == 1
     assert max(made) < 120_000
-    before = step.members.params.copy()
     monkeypatch.undo()
-    assert [s.optimizer.steps for s in step.steps] == made
-    np.testing.assert_array_equal(step.members.params, before)
-    step.run_many(x, y, np.arange(15).reshape(3, 5))  # the pool still works
-    assert [s.optimizer.steps for s in step.steps] == [n + 1 for n in made]
-
-
-FORK = """\
-import os, signal
-import numpy as np
-from mlpengine import MeanSquaredError, Mlp, Population, PopulationStep, Sgd
-members = Population(Mlp([3, 4, 2]), 4)
-step = PopulationStep(members, MeanSquaredError(), Sgd, 5, backend="compiled", threads=2)
-x, y, orders = np.ones((9, 3), "f4"), np.ones((9, 2), "f4"), np.zeros((4, 20), np.int64)
-step.run_many(x, y, orders)
-child = os.fork()
-signal.alarm(100)
-losses, _ = step.run_many(x, y, orders)
-if not child:
-    os._exit(0 if step.backend == "compiled" and np.isfinite(losses).all() else 1)
-assert os.waitpid(child, 0)[1] == 0
-"""
-
-
-def test_a_forked_child_starts_threads_of_its_own():
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    run_together(steps, x, y, np.arange(15).reshape(3, 5), threads=2)
+    assert [s.optimizer.steps for s in steps] == [n + 1 for n in made]
 
 
 def test_members_lie_in_one_block_and_predict_as_networks_do():
@@ -365,8 +339,7 @@ def test_members_lie_in_one_block_and_predict_as_networks_do():
 
 def test_what_a_step_reads_starts_at_a_cache_line():
     members = Population(Mlp([4, 5, 3], seed=0), 3)
-    steps = PopulationStep(members, MeanSquaredError(), Adam, 7).steps
-    for step in (*steps, *(TrainingStep(m, MeanSquaredError(), Adam(m), 7) for m in members)):
+    for step in (TrainingStep(m, MeanSquaredError(), Adam(m), 7) for m in members):
         moments = step.optimizer.moments.values(), copy(step.optimizer).moments.values()
         arrays = step.mlp.params.flat, step.grads.flat, *chain(*moments), *step.bound(7).buffers[:1]
         assert all(array.ctypes.data % 64 == 0 for array in (*arrays, step.grads.d_output))
@@ -401,26 +374,10 @@ MISUSE = {
     "no members": (lambda: Population(Mlp([2, 1]), 0), UsageError, "at least one member"),
     "seeds": (lambda: Population(Mlp([2, 1]), 2, seeds=[1]), UsageError, r"each of 2 \(got 1\)"),
     "a negative seed": (lambda: Population(Mlp([2, 1]), 1, seeds=[-1]), UsageError, "whole"),
-    "threads": (lambda: small_step(threads=0), UsageError, "threads must be at least 1"),
-    "rates": (lambda: small_step(lr=[0.1, 0.2]), UsageError, r"each of 3 members \(got \[2\]\)"),
-    "a rate": (lambda: small_step(lr=[0.1, -1, 0.1]), UsageError, "lr"),
-    "an instance": (lambda: small_step(optimizer=Sgd(Mlp([3, 4, 2]))), UsageError, "a class"),
-    "another's optimizer": (
-        lambda: small_step(optimizer=lambda member: Sgd(Mlp([3, 4, 2]))),
-        UsageError,
-        "a class, or a function",
-    ),
-    "a shared schedule": (
-        lambda: small_step(optimizer=partial(AdamW, schedule=PlateauSchedule())),
-        UsageError,
-        "PlateauSchedule of its own",
-    ),
-    "batch": (
-        lambda: small_step(batch_size=0),
-        UsageError,
-        "batch_size must be a whole number of at least 1",
-    ),
+    "threads": (lambda: run_together(*TWO_ROWS, threads=0), UsageError, "one thread"),
+    "no steps": (lambda: run_together([], *TWO_ROWS[1:]), UsageError, "at least one step"),
 }
+TWO_ROWS = small_steps()[1], np.zeros((2, 3), "f4"), np.zeros((2, 2), "f4"), [[0] * 5] * 3
 
 
 @pytest.mark.parametrize("name", MISUSE)
@@ -432,16 +389,16 @@ def test_misuse_is_refused(name):
 
 ORDERS = np.zeros((3, 10), np.int64)
 BAD_ROWS = {
-    "members": (ORDERS[:2], {}, ShapeError, r"needs 3 orders, one for each member \(got 2\)"),
-    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"member 0: order must be an array of int64"),
-    "length": ([ORDERS[0], ORDERS[0, :7], ORDERS[0]], {}, ShapeError, "member 1: .*multiple of 5"),
+    "members": (ORDERS[:2], {}, ShapeError, r"needs 3 orders, one for each network \(got 2\)"),
+    "dtype": (ORDERS.astype("i4"), {}, ShapeError, r"network 0: order must be an array of int64"),
+    "length": ([ORDERS[0], ORDERS[0, :7], ORDERS[0]], {}, ShapeError, "network 1: .*multiple of 5"),
     "row": (
         np.add(ORDERS, [[0], [0], [60]]),
         {},
         DataError,
-        "member 2: order must name rows 0 to 59",
+        "network 2: order must name rows 0 to 59",
     ),
-    "x": (ORDERS, {"x": np.zeros((60, 3))}, DataError, "member 0: rows must be as the step's"),
+    "x": (ORDERS, {"x": np.zeros((60, 3))}, DataError, "network 0: rows must be as the step's"),
     "weights": (ORDERS, {"sample_weight": np.ones(60, "f4")}, DataError, "weighted step"),
     "weights of two": (
         ORDERS,
@@ -455,12 +412,12 @@ BAD_ROWS = {
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_rows_that_do_not_fit_are_refused_before_any_step(name):
     orders, changed, kind, message = BAD_ROWS[name]
-    step = small_step()
-    x, y = data(step.members[0], 60)
-    before = step.members.params.copy()
+    members, steps = small_steps()
+    x, y = data(members[0], 60)
+    before = members.params.copy()
     with pytest.raises(kind, match=message):
-        step.run_many(**{"x": x, "y": y, "orders": orders, **changed})
-    np.testing.assert_array_equal(step.members.params, before)
+        run_together(steps, **{"x": x, "y": y, "orders": orders, **changed})
+    np.testing.assert_array_equal(members.params, before)
 
 
 @pytest.mark.parametrize("name", ["residual with dropout", "tied", "gated"])
@@ -468,16 +425,10 @@ def test_members_of_any_class_have_the_bits_of_networks_of_their_own(name, backe
     x, y = rows(60, name)
     orders = np.random.default_rng(0).integers(0, 60, (3, 7 * 16))
     members = Population(NETWORKS[name](seed=99), 3, seeds=SEEDS)
-    step = PopulationStep(
-        *(members, MeanSquaredError(), AdamW, 16),
-        lr=LRS,
-        weight_decay=DECAYS,
-        clip_norm=0.5,
-        backend=backend,
-        threads=2,
-    )
-    losses, norms = step.run_many(x, y, orders)
-    assert step.backend == backend
+    settings = {"weight_decay": DECAYS, "clip": lambda: 0.5, "backend": backend}
+    steps = steps_of(members, MeanSquaredError(), AdamW, 16, **settings)
+    losses, norms, _ = run_together(steps, x, y, orders, threads=2)
+    assert {step.backend for step in steps} == {backend}
     for k, seed in enumerate(SEEDS):
         own = NETWORKS[name](seed=seed)
         optimizer = AdamW(own, lr=LRS[k], weight_decay=DECAYS[k])

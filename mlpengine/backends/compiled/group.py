@@ -1,0 +1,68 @@
+"""Which instructions can be one program: they are added one by one."""
+
+from collections.abc import Container, Sequence
+
+from mlpengine.backends.compiled.dropout import Draw
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.loss_rows import LossRows
+from mlpengine.backends.compiled.lower import (
+    EarlierReads,
+    lower_instruction,
+    need_backward,
+    need_one_dtype,
+)
+from mlpengine.backends.values import Batch, UnsupportedError, Values
+from mlpengine.core.buffers import address_of
+
+
+class Group:
+    """Consecutive instructions that can be one program.
+
+    Each is lowered once, when it is added, and only what it brings is checked: to lower the whole
+    group again for each of them would take a time that grows with the square of their number.
+
+    Args:
+        batch: the rows that the program is for.
+        itemsize: bytes of its numbers.
+        kept: op, by its id, and address of what NumPy's rules read that this group writes.
+
+    Attributes:
+        instructions: those that were added.
+    """
+
+    def __init__(self, batch: Batch, itemsize: int, kept: Container[tuple[int, int]] = ()) -> None:
+        self.instructions: list[InstructionLike] = []
+        self._itemsize, self._kept = itemsize, kept
+        self._values, self._reads, self._has_loss = Values({}, batch), EarlierReads(), False
+        self._needed: list[tuple[str, int]] = []
+
+    def add(self, instruction: InstructionLike) -> str:
+        """Add an instruction and return ""; or return why it cannot be added, and end the group."""
+        known = len(self._values.all)
+        try:
+            kernels = lower_instruction(instruction, self._values)
+            need_one_dtype(self._values.all[known:], self._itemsize)
+            self._check(kernels)
+        except UnsupportedError as reason:
+            return str(reason)
+        if op := instruction.op:
+            places = map(address_of, instruction.work.values())
+            self._needed += [(op.name, at) for at in places if (id(op), at) in self._kept]
+        if self._needed:
+            written = {value.address for value in self._values.current() if value.mask is None}
+            for name, place in self._needed:
+                if place not in written:
+                    return f"{name}, whose gradient is NumPy's"
+        self.instructions.append(instruction)
+        return ""
+
+    def _check(self, kernels: Sequence[Kernel]) -> None:
+        """Raise UnsupportedError unless the kernels can follow those of the group."""
+        self._has_loss |= any(isinstance(kernel, LossRows) for kernel in kernels)
+        reads = [value for kernel in kernels for value in kernel.reads]
+        for kernel in kernels:
+            for value in kernel.writes:
+                value.final = self._values.is_current(value)
+            self._reads.add(kernel)
+            if isinstance(kernel, Draw):
+                need_backward(kernel, reads, has_loss=self._has_loss)

@@ -1,0 +1,115 @@
+"""Many networks of one architecture, with their parameters in one block."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from mlpengine.core.buffers import zeros
+from mlpengine.core.errors import UsageError
+from mlpengine.core.placement import ALIGNMENT
+from mlpengine.core.spec import Array, ArrayLike, Spec
+from mlpengine.core.wording import quoted
+from mlpengine.nn.network import Network
+from mlpengine.nn.recording import check_arrays
+
+N = TypeVar("N", bound=Network)
+
+
+class Population(Sequence[N]):
+    """Networks of the class and settings of `mlp`, with their parameters in one block.
+
+    Member k has the bits of ``Mlp(..., seed=seeds[k])``, or of another class, made with the options
+    of `mlp`, whose own parameters are not used.  The parameters of ``members[k]`` lie in the block:
+    what is written to either is in both.  Iteration yields the members.  ``copy.copy`` shares the
+    parameters; a deep or pickled copy has its own.
+
+    Args:
+        count: number of members.
+        seeds: of the members, each for the initial weights and for dropout; by default 0, 1, 2, ...
+
+    Raises: UsageError for no members, another number of seeds, a seed that is not a whole number
+    from 0, or a class that takes no seed.
+    """
+
+    def __init__(self, mlp: N, count: int, *, seeds: Sequence[int] | None = None) -> None:
+        if not isinstance(mlp, Network):
+            raise UsageError(f"population: mlp must be a network (got {quoted(mlp)})")
+        if count < 1:
+            raise UsageError(f"population: needs at least one member (got {count})")
+        seeds = range(count) if seeds is None else seeds
+        if len(seeds) != count:
+            raise UsageError(f"population: needs a seed for each of {count} (got {len(seeds)})")
+        if not all(isinstance(s, int | np.integer) and s >= 0 for s in seeds):
+            raise UsageError(f"population: seeds must be whole numbers from 0 (got {seeds!r})")
+        self._members = tuple(mlp.like(seed=int(seed)) for seed in seeds)
+        self._members[0].need_one("population")
+        self._place()
+
+    def _place(self) -> None:
+        """Move all parameters into a new block, whose rows are whole cache lines apart."""
+        line = ALIGNMENT // self[0].dtype.itemsize
+        length = -(-len(self[0].params) // line) * line
+        self._block = zeros(Spec((len(self), length), self[0].dtype))
+        for k, member in enumerate(self):
+            member.move_to(self._block, k)
+
+    @property
+    def params(self) -> Array:
+        """(count, parameters), a view of the block; row k is ``members[k].params.flat``."""
+        return self._block[:, : len(self[0].params)]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @overload
+    def __getitem__(self, k: int) -> N: ...
+    @overload
+    def __getitem__(self, k: slice) -> tuple[N, ...]: ...
+    def __getitem__(self, k: int | slice) -> N | tuple[N, ...]:
+        return self._members[k]
+
+    def __iter__(self) -> Iterator[N]:
+        return iter(self._members)
+
+    def predict(self, x: ArrayLike) -> Array:
+        """Return the outputs (count, rows, out_dim) for `x` (rows, in_dim), without dropout.
+
+        Raises: ShapeError or DtypeError.
+        """
+        return np.stack([member.predict(x) for member in self])
+
+    def mean(self, x: ArrayLike) -> Array:
+        """Return the mean (rows, out_dim) of the members' outputs for `x` (rows, in_dim).
+
+        Outputs are logits where the loss takes logits.  Raises: ShapeError or DtypeError.
+        """
+        return np.asarray(self.predict(x).mean(axis=0))
+
+    def state_dict(self) -> dict[str, Array]:
+        """Return copies of the parameters by name, each (count, ...) with a row for each member."""
+        names = self[0].params.views
+        return {name: np.stack([m.params.views[name] for m in self]) for name in names}
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Copy in what `state_dict` of a population of this size and shape returned, all or none.
+
+        Raises: CheckpointError listing every missing, unknown or misshapen name.
+        """
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        specs = self[0].params.specs.items()
+        check_arrays({n: Spec((len(self), *s.shape), s.dtype) for n, s in specs}, arrays)
+        for name, rows in arrays.items():
+            for member, row in zip(self, rows, strict=True):
+                member.params.views[name][...] = row
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"members": self._members, "block": self._block}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._members, self._block = state["members"], state["block"]
+        if not self._block.flags.writeable:  # joblib maps files read-only
+            self._place()
+
+    def __repr__(self) -> str:
+        return f"Population({len(self)} of {self[0]!r})"

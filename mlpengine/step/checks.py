@@ -1,0 +1,174 @@
+"""Checks of the arguments of a training step, and their messages."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, get_args
+
+import numpy as np
+
+from mlpengine.backends import BackendName
+from mlpengine.core.buffers import unmasked
+from mlpengine.core.errors import ShapeError, UsageError
+from mlpengine.core.named import as_rows, check_rows, need_array, need_names
+from mlpengine.core.spec import Array
+from mlpengine.core.wording import plural, quoted
+from mlpengine.nn.network import Network
+from mlpengine.ops import Loss
+from mlpengine.ops.loss_sum import LossSum
+from mlpengine.optim import Optimizer
+from mlpengine.optim.grouped import GroupedOptimizer
+
+
+def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
+    """Return the loss of a network, the sum of those of several outputs.
+
+    Raises: UsageError unless `mlp` is a network, and there is a loss for each of its outputs.
+    """
+    _check("mlp", mlp, Network, "a network such as Mlp([4, 8, 3])")
+    if isinstance(loss, Mapping):
+        loss = LossSum(loss, weights)
+    elif weights is not None:
+        raise UsageError("training step: loss_weights must come with a loss for each output")
+    else:
+        _check("loss", loss, Loss, "a loss such as SoftmaxCrossEntropy()")
+    losses = [*loss.losses] if isinstance(loss, LossSum) else [""]
+    if {*mlp.out_sizes} != {*losses}:
+        wanted = ", ".join(f"{name!r}: ..." for name in mlp.out_sizes if name)
+        given = ", ".join(map(repr, filter(None, losses))) or "one loss"
+        right = f"a loss for each output, {{{wanted}}}" if wanted else "one loss"
+        raise UsageError(f"training step: loss must be {right} (got {given})")
+    return loss
+
+
+def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
+    """Return the optimizer of a network, one for the optimizers of its groups of parameters.
+
+    Raises: UsageError for what is none, or was made for another network.
+    """
+    if isinstance(optimizer, Mapping):
+        optimizer = GroupedOptimizer(mlp, optimizer)
+    _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
+    if optimizer.params is not mlp.params:
+        raise UsageError("training step: optimizer must be made for mlp (got another's)")
+    made: Optimizer = optimizer
+    return made
+
+
+def _check(name: str, value: object, kind: type, text: str) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(f"training step: {name} must be {text} (got {quoted(value)})")
+
+
+def backend_of(backend: str) -> tuple[str, str]:
+    """Return what runs the steps, and why it is NumPy if that was not asked for.
+
+    Raises: UsageError for another name.
+    """
+    if backend not in get_args(BackendName):
+        names = ", ".join(get_args(BackendName))
+        raise UsageError(f"backend: must be one of {names} (got {backend!r})")
+    if backend != "auto":
+        return backend, ""
+    from mlpengine.step.auto_backend import auto_backend  # slow, and few imports need it
+
+    return auto_backend()
+
+
+def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
+    """Raise ShapeError unless features and targets have the names of the network's."""
+    targets = loss.targets if isinstance(loss, LossSum) else None
+    for name, value, wanted in (("x", x, mlp.in_shape), ("y", y, targets)):
+        if isinstance(wanted, dict | list):
+            need_names(value, dict.fromkeys(wanted), f"training step: {name}")
+        else:
+            need_array(value, f"training step: {name}")
+
+
+def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
+    """Return features of one input or several as rows.
+
+    Raises: ShapeError for others; DataError for masked entries.
+    """
+    check_names(mlp, loss, x, y)
+    if isinstance(mlp.in_shape, Mapping):
+        rows = as_rows(x)
+        check_rows(rows, len(rows), "training step: x")
+        return rows
+    array, shape = unmasked(x, "training step: x"), mlp.in_shape
+    if array.ndim in (2, len(shape) + 1):
+        return array
+    if not array.ndim:
+        raise ShapeError(f"training step: x must be an array of rows (got {quoted(x)})")
+    target, advice = np.asarray(targets_of(loss, y)), "write np.reshape(x, (len(x), -1))"
+    if array.ndim == 1 and target.shape[1:] == shape:
+        advice = "the features come first; write step(x, y)"
+    elif array.ndim == 1:
+        advice = "for one row write step([x], [y])"
+    wanted = ", ".join(map(str, ("rows", *shape)))
+    raise ShapeError(f"training step: x must be ({wanted}) (got {array.shape}); {advice}")
+
+
+def targets_of(loss: Any, y: Any) -> Any:
+    """Return targets as rows.  Raises: ShapeError; DataError for masked entries."""
+    if isinstance(loss, LossSum):
+        return as_rows(y)
+    need_array(y, "training step: y")
+    return unmasked(y, "training step: y")
+
+
+def check_order(order: Any, rows: int, where: str) -> None:
+    """Raise ShapeError, beginning with `where`, unless `order` names batches of so many rows."""
+    known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
+    if not known or order.size % rows:
+        raise ShapeError(
+            f"{where}: order must be an array of int64, a multiple of {rows} long "
+            f"(got {quoted(order)}); write np.arange({rows}), say"
+        )
+
+
+def too_many_rows(rows: int, batch_size: int) -> str:
+    """Return the message for a batch of no rows, or of more than the batch size."""
+    if not rows:
+        return "training step: x needs at least one row (got 0)"
+    return (
+        f"training step: takes up to {plural(batch_size, 'row')} (got {rows}); make it with "
+        f"batch_size={rows}, or write step(x[:{batch_size}], y[:{batch_size}]) for each batch"
+    )
+
+
+def refuse_weights(weight: Array | None) -> NoReturn:
+    """Raise UsageError for sample weights that are missing, or not wanted."""
+    if weight is None:
+        raise UsageError("training step: made with weighted=True, needs sample_weight")
+    raise UsageError(
+        "training step: takes no sample_weight unless it is weighted; write "
+        "TrainingStep(mlp, loss, optimizer, batch_size=32, weighted=True)"
+    )
+
+
+def advice_on_x(x: Array, buffer: Array) -> str:
+    """Return what to write in place of features that do not fit, or ""."""
+    if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
+        return f"; for these features write Mlp([{x.shape[1]}, ...])"
+    if x.shape == buffer.shape and x.dtype.kind not in "biuf":
+        return "; write np.asarray(x, 'float32')"
+    return ""
+
+
+def advice_on_y(y: Array, buffer: Array) -> str:
+    """Return what to write in place of targets that do not fit, or ""."""
+    rows, classes = len(buffer), buffer.dtype.kind == "i"
+    if y.shape[:1] != (rows,):
+        return f"; write one target for each of {plural(rows, 'row')}"
+    if classes and y.dtype.kind not in "biuf":
+        return "; write labels, y = np.unique(y, return_inverse=True)"
+    if classes and y.shape == buffer.shape:
+        return "; write y.astype('int64')"
+    if y.size == buffer.size:
+        return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
+    if classes and y.ndim == 2 and y.dtype.kind in "bi":
+        return "; write y.argmax(axis=1)"
+    if classes and y.ndim == 2:
+        return "; write y.argmax(axis=1), or give the network as many outputs"
+    if not classes and y.ndim == 1 and y.dtype.kind == "i":
+        return "; for classes write SoftmaxCrossEntropy() in place of this loss"
+    return ""

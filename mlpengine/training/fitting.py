@@ -1,0 +1,90 @@
+"""Checks that steps, task and rows of a loop belong together."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlpengine.core.errors import UsageError
+from mlpengine.core.named import need_names
+from mlpengine.core.wording import quoted, suggestion
+from mlpengine.models.evaluate import loss_names
+from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
+from mlpengine.settings import EarlyStopping
+from mlpengine.step.checks import check_names
+from mlpengine.step.step import TrainingStep
+
+
+def checked_task(step: TrainingStep, task: Any) -> Task:
+    """Return the task of a step, tasks by output as one.
+
+    Raises: UsageError for what is no task, or other outputs.
+    """
+    if isinstance(task, Mapping):
+        return _by_output(step, task)
+    if not isinstance(task, Task):
+        raise UsageError(
+            f"loop: task must be a Task (got {quoted(task)}); write "
+            "Loop(step, Classification(3), Split(x, y, truth=y), epochs=20)"
+        )
+    return task
+
+
+def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: bool) -> None:
+    """Let the task measure what early stopping monitors, where there are validation rows.
+
+    Raises: UsageError for an unknown metric, or what is no `EarlyStopping`.
+    """
+    if not isinstance(stopping, EarlyStopping | None):
+        text = f"loop: early_stopping must be an EarlyStopping (got {quoted(stopping)})"
+        raise UsageError(f"{text}; write early_stopping=EarlyStopping(patience=20)")
+    if stopping and validated and stopping.monitor not in loss_names(step.loss):
+        try:
+            task.watch(stopping.monitor)
+        except UsageError as error:
+            raise UsageError(f"loop: early_stopping: monitor: {error}") from None
+
+
+def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | None) -> None:
+    """Raise UsageError unless a task has the outputs of the network, ShapeError unless data fit."""
+    parts = {"train": train} if validation is None else {"train": train, "validation": validation}
+    for name, part in parts.items():
+        if not isinstance(part, Split):
+            text = f"loop: {name} must be a Split (got {quoted(part)})"
+            raise UsageError(f"{text}; write {name}=Split(x, y, truth=y)")
+        check_names(step.mlp, step.loss, part.x, part.y)
+        if isinstance(task, OutputTasks):
+            need_names(part.truth, task.tasks, "Split: truth", more=True)
+    outputs = step.mlp.outputs
+    if isinstance(task, LossOnly | OutputTasks) or task.outputs == outputs:
+        return
+    if not isinstance(outputs, int):
+        names = ", ".join(outputs)
+        raise UsageError(
+            f"loop: of outputs by name ({names}) the task must be LossOnly(), or tasks by output"
+        )
+    raise UsageError(
+        f"loop: task must have as many outputs as the network (got {task.outputs} and "
+        f"{outputs}); write {type(task).__name__}({outputs}), or Mlp([..., {task.outputs}])"
+    )
+
+
+def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
+    """Return tasks by output as one.  Raises: UsageError unless the network has such outputs."""
+    outputs = step.mlp.outputs
+    if isinstance(outputs, int):
+        raise UsageError(
+            f"loop: task must be one Task for a network of one output (got {quoted(tasks)})"
+        )
+    for name, task in tasks.items():
+        if name not in outputs:
+            names = ", ".join(outputs)
+            raise UsageError(
+                f"loop: task must name outputs, {names} (got {name!r}){suggestion(name, outputs)}"
+            )
+        if not isinstance(task, Task):
+            raise UsageError(f"loop: task of {name!r} must be a Task (got {quoted(task)})")
+        if not isinstance(task, LossOnly) and task.outputs != outputs[name]:
+            raise UsageError(
+                f"loop: task of {name!r} must have as many outputs as the network there "
+                f"(got {task.outputs} and {outputs[name]})"
+            )
+    return OutputTasks({n: t for n, t in tasks.items() if not isinstance(t, LossOnly)})
