@@ -76,9 +76,6 @@ def command(
     dropped = reasons(file, facts)
     shown = facts.warnings(dropped)
     if not as_json:
-        for key, (before, now) in sorted(file.overridden.items()):
-            here, there = json.dumps(now), json.dumps(before)
-            say(f"base: {key} is {here} here ({there} in {file.config.base})")
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
         say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))

@@ -10,9 +10,9 @@ import click
 
 from mlpengine.config.load import differing_settings, load_config
 from mlpengine.core.errors import CheckpointError, RunError
-from mlpengine.core.structure import conform
 from mlpengine.core.wording import printable
 from mlpengine.models.metrics import higher_is_better
+from mlpengine.settings.structure import conform
 from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
 from mlpengine.training.run_directory import RESULT_FILE, resolved_config
 

@@ -227,9 +227,8 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
 def _setting(option: str, args: Sequence[str]) -> str:
     """Return `` - write --set KEY=VALUE`` for an option that is the name of a setting, or ""."""
     from mlpengine.config.problems import path_of
-    from mlpengine.config.schema import Config
 
-    path = path_of(option.lstrip("-").replace("-", "_"), Config)
+    path = path_of(option.lstrip("-").replace("-", "_"))
     after = next((later for one, later in pairwise([*args, ""]) if one == option), "")
     inside = next((one for one in args if one.startswith(f"{option}=")), "").partition("=")[2]
     return f" - write --set {'.'.join(map(str, path))}={inside or after}" if path else ""

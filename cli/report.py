@@ -91,15 +91,15 @@ def sweep_of(path: Path) -> dict[str, Any] | None:
     """Return the numbers of a sweep from its directory; None if it is none."""
     if not (path / SETTINGS).is_file():
         return None
-    from .trials import Sweep
+    from .study import Study
 
-    sweep = Sweep.load(path)
-    with closing(sweep.study()) as study:
-        return sweep_data(sweep.name, path, sweep.summary(study), study)
+    with closing(Study(path)) as study:
+        return sweep_data(study, study.summary())
 
 
-def sweep_data(name: str, path: Path, outcome: Mapping[str, Any], study: "Study") -> dict[str, Any]:
+def sweep_data(study: "Study", outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a sweep whose outcome is known."""
     best = outcome["best"]
     chosen = collect(read_run(Path(best["run_dir"])), QUICK) if best else None
-    return collect_sweep(name, path, outcome, study.importance(), chosen)
+    path = shortest(study.directory)
+    return collect_sweep(study.name, path, outcome, study.importance(), chosen)

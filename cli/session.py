@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
@@ -23,13 +25,14 @@ from mlpengine.core.errors import (
 )
 from mlpengine.core.files import read_file, remove_unfinished
 from mlpengine.core.redaction import redacted
-from mlpengine.core.structure import conform, finite
+from mlpengine.core.structure import finite
 from mlpengine.core.system import peak_bytes
 from mlpengine.core.wording import differing
 from mlpengine.data.features import Preprocessor
 from mlpengine.diagnostics.verdict import Verdict, without
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
+from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
@@ -319,7 +322,7 @@ class Session:
             "epochs": self.trainer.settings.training.epochs,
         }
         store = Checkpoints(self.directory.path / CHECKPOINTS)
-        return [Checkpointer(store, header, **settings.options())]
+        return [Checkpointer(store, header, **vars(settings))]
 
     @property
     def _learned_parts(self) -> dict[str, Split]:

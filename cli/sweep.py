@@ -6,13 +6,11 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from hashlib import sha256
-from math import inf
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -24,14 +22,7 @@ from mlpengine.config.space import load_sweep
 from mlpengine.config.sweep import BEST, JOURNAL, SETTINGS, SWEEP, SweepSection
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import write_atomically
-from mlpengine.core.system import (
-    EXIT_CODES,
-    START_METHOD,
-    interrupt,
-    start_worker,
-    usable_cores,
-    use_cores,
-)
+from mlpengine.core.system import EXIT_CODES, START_METHOD, interrupt, start_worker
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import DATASETS
 from mlpengine.step.blas_threads import cores
@@ -44,15 +35,9 @@ from .stopping import Stopping, leave, stops
 from .streams import say
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
-
     from .study import Study
-    from .trials import Sweep
 
 PRINTED_TRIALS = 10
-
-ENDED = 64
-"""What a worker adds to its exit code: one that is killed on Windows has any code, mostly 1."""
 
 EPILOG = """\b
 Examples:
@@ -113,36 +98,27 @@ def command(
     """Train the YAML file CONFIG with other values of some keys, and find the best.
 
     Each trial is an ordinary run in a directory below the sweep's. Workers may be added, stopped
-    or killed at any time: others continue their trials, or after the next --join.
+    or killed at any time: their trials are run again by others, or after the next --join.
     """
-    from .trials import Sweep, Worker
+    from .study import Study
+    from .trials import Worker
 
     if join is not None and (config or out or settings):
         raise UsageError("--join: a sweep keeps its settings; give its directory alone")
     with stops(quiet=worker) as state:
-        if join is not None:
-            sweep = Sweep.load(join)
-        elif config is None:
+        if config is not None:
+            join = begin(config, settings, out, workers, quiet=quiet)
+        elif join is None:
             raise UsageError("sweep: give a CONFIG, or --join SWEEP (mlpengine sweep --help)")
-        else:
-            sweep = begin(config, settings, out, workers, quiet=quiet)
-        with closing(sweep.study()) as study:  # closed again: processes share no connections
+        with closing(Study(join)) as study:  # closed again: processes share no connections
             count = 1 if worker else worker_count(study.sweep, workers)
-            if join is not None and not worker and (lost := study.lost()):
-                text = "had results that the storage has lost (it was cut short); they train anew"
-                say(f"warning: {join}: {plural(lost, 'trial')} {text}", err=True)
-        code = supervise(sweep.directory, count, state, quiet=quiet) if count > 1 else 0
-        with ExitStack() as stack:
-            study = stack.enter_context(closing(sweep.study()))
-            if study.is_sqlite:
-                stack.enter_context(study.alone())
             if count == 1:
-                until = monotonic() + (study.sweep.seconds or inf)
-                parent = os.getppid() if worker else None
-                Worker(sweep, study, state, quiet=quiet, parent=parent).run(until)
-            if not worker and not code:
-                outcome = finish(sweep, study, quiet=quiet)
-                say(json.dumps(outcome) if as_json else sweep_text(sweep, study, outcome))
+                Worker(study, state, quiet=quiet).run(os.getppid() if worker else None)
+        code = run_workers(join, count, state, quiet=quiet) if count > 1 else 0
+        if not worker and not code:
+            with closing(Study(join)) as study:
+                outcome = finish(study)
+                say(json.dumps(outcome) if as_json else sweep_text(study, outcome))
     leave(state)
     if code:
         raise SystemExit(code)
@@ -150,9 +126,10 @@ def command(
 
 def begin(
     config: Path, settings: Iterable[str], out: Path | None, workers: int | None, *, quiet: bool
-) -> "Sweep":
-    """Check a sweep, read its data once, and make its directory and its study."""
-    from .trials import QUIET, Sweep
+) -> Path:
+    """Check a sweep, read its data once, make its directory and queue its trials."""
+    from .study import Study
+    from .trials import QUIET
 
     rank, ranks = launched()
     if ranks > 1:  # each would begin a sweep of its own
@@ -167,28 +144,21 @@ def begin(
     number = worker_count(section, workers)
     check_data(load_config(config, [parse_override(text) for text in (*given, *QUIET)]))
     given += located(file, section)
-    name = file.name
+    raw, name = file.document.raw, file.name
+    is_private = section.storage != JOURNAL  # it may hold a password
+    record = {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()}
     directory = RunDirectory.create(out or Path("runs") / name)
-    with ExitStack() as on_failure:
+    with directory, ExitStack() as on_failure:
         on_failure.callback(shutil.rmtree, directory.path, ignore_errors=True)
-        with directory:
-            raw = file.document.raw
-            is_private = section.storage != JOURNAL  # it may hold a password
-            directory.write(SWEEP, raw, private=is_private)
-            sweep = Sweep(directory.path, name, tuple(given))
-            with closing(sweep.study()) as study:
-                study.start()
-            directory.write_json(
-                SETTINGS,
-                {"name": name, "settings": given, "config_sha256": sha256(raw).hexdigest()},
-                private=is_private,
-            )
+        directory.write(SWEEP, raw, private=is_private)
+        directory.write_json(SETTINGS, record, private=is_private)
+        Study(directory.path, begins=True).close()
         on_failure.pop_all()
     if not quiet:
         count = plural(section.count, "trial")
         say(f"sweep    {count} of {config}, {plural(number, 'worker')}", err=True)
         say(f"run      {shortest(directory.path)}", err=True)
-    return sweep
+    return directory.path
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
@@ -202,8 +172,7 @@ def worker_count(section: SweepSection, given: int | None) -> int:
         return 1 if alone or learns else min(cores(), section.count)
     if given > 1 and alone:
         raise UsageError(
-            f"--workers: SQLite is for one worker (got {given}): it locks the whole file for each "
-            "write, and on network file systems not reliably; use storage: journal, or PostgreSQL"
+            f"--workers: SQLite is for one worker (got {given}); use a journal or PostgreSQL"
         )
     return given
 
@@ -231,116 +200,78 @@ def located(file: ConfigFile, section: SweepSection) -> list[str]:
     return settings
 
 
-def supervise(directory: Path, workers: int, state: Stopping, *, quiet: bool) -> int:
-    """Run worker processes to their end; replace those that are killed; return their exit code.
+def run_workers(directory: Path, count: int, state: Stopping, *, quiet: bool) -> int:
+    """Run worker processes to their end; return the exit code of one that failed, or 0.
 
-    An error that ends one of them ends all.
+    An error that ends one of them ends all; one that is killed leaves its trial to the others.
     """
     context: Any = get_context(START_METHOD)
-    arguments = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
-
-    def started(own: set[int]) -> "BaseProcess":
-        process: BaseProcess = context.Process(target=_work, args=(arguments, own))
+    words = ["sweep", "--join", str(directory), "--worker", *(["--quiet"] if quiet else [])]
+    running = [context.Process(target=_work, args=(words,)) for _ in range(count)]
+    for process in running:
         process.start()
-        return process
-
-    running = {started(own): own for own in shares(usable_cores(), workers)}
 
     def stop() -> None:
         for process in running:
-            if process.pid is not None and process.exitcode is None:
+            if process.exitcode is None:
                 interrupt(process.pid)
 
     state.attach(stop)
     code = 0
     while running:
-        with suppress(InterruptedError):  # by a signal, on Windows also by one that is handled
-            wait([process.sentinel for process in running])
-        for process in tuple(running):
-            ended = process.exitcode
-            if ended is None:
-                continue
-            own = running.pop(process)
-            if ended not in range(ENDED, 256):
-                if not state.code:
-                    say("a worker was killed; another one continues its trial", err=True)
-                    running[started(own)] = own
-            elif ended - ENDED not in (0, *EXIT_CODES.values()):
-                code = ended - ENDED
+        wait([process.sentinel for process in running])
+        for process in [one for one in running if one.exitcode is not None]:
+            running.remove(process)
+            if process.exitcode < 0 and not state.code:
+                say("a worker was killed; others run its trial again", err=True)
+            elif process.exitcode not in (0, *EXIT_CODES.values()) and not code:
+                code = process.exitcode
                 stop()  # others would have the same error: a full disk, a storage that is down
     return code
 
 
-def shares(usable: set[int], workers: int) -> list[set[int]]:
-    """Return the cores of each worker: its own, or all of them if there are more workers.
-
-    Two workers that the system places on one core may stay there to the end of a sweep.
-    """
-    if workers > len(usable):
-        return [usable] * workers
-    return [set(sorted(usable)[k::workers]) for k in range(workers)]
-
-
-def _work(arguments: list[str], own: set[int]) -> NoReturn:
-    """Be a worker process on these cores."""
+def _work(words: list[str]) -> NoReturn:
+    """Be a worker process."""
     from .main import run
 
-    use_cores(own)
     start_worker()
-    try:
-        code = run(arguments)
-    except Exception:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    sys.exit(ENDED + code)
+    sys.exit(run(words))
 
 
-def finish(sweep: "Sweep", study: "Study", *, quiet: bool) -> dict[str, Any]:
+def finish(study: "Study") -> dict[str, Any]:
     """Write the best config and the page; return the outcome.
 
     Raises: RunError if every trial failed.
     """
-    outcome, directory = sweep.summary(study), sweep.directory
+    outcome, directory = study.summary(), study.directory
     trials, best = outcome["trials"], outcome["best"]
     if best is None:
         reasons = [one["reason"] for one in trials if one["reason"]]
         if len(reasons) == len(trials) == study.sweep.count:
             raise RunError(f"{directory}: every trial failed (the first: {reasons[0]})")
         return outcome
-    file = sweep.config(best["values"], f'name="{sweep.name[:95]}-best"')
+    file = study.config(best["values"], f'name="{study.name[:95]}-best"')
     head = (
         f"# Trial {best['number']} of {len(trials)}: {outcome['metric']} {best['value']:.6g}.\n"
         f"# Its weights: {best['model']}\n"
     )
     write_atomically(directory / BEST, (head + file.resolved()).encode())
-    outcome["pages"] = write_sweep_page(file, sweep, outcome, study)
+    outcome["pages"] = []
+    if file.config.report.html:
+        from mlpengine.report import REPORT_FILE, sweep_page, write_page
+
+        from .report import sweep_data
+
+        write_page(directory / REPORT_FILE, sweep_page(sweep_data(study, outcome)))
+        outcome["pages"] = [str(directory / REPORT_FILE)]
     return outcome
 
 
-def write_sweep_page(
-    file: ConfigFile, sweep: "Sweep", outcome: dict[str, Any], study: "Study"
-) -> list[str]:
-    """Write the report of a sweep, if the config wants it; return its path."""
-    if not file.config.report.html:
-        return []
-    from mlpengine.report import REPORT_FILE, sweep_page, write_page
-
-    from .report import sweep_data
-
-    path = sweep.directory / REPORT_FILE
-    data = sweep_data(sweep.name, shortest(sweep.directory), outcome, study)
-    write_page(path, sweep_page(data))
-    return [str(path)]
-
-
-def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
+def sweep_text(study: "Study", outcome: dict[str, Any]) -> str:
     """Return the best trials as a table, and where everything lies."""
     from .trials import short
 
-    trials, best = outcome["trials"], outcome["best"]
-    states = Counter(one["state"] for one in trials)
-    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    directory = shortest(sweep.directory)
+    trials, best, count = outcome["trials"], outcome["best"], study.sweep.count
     lines = []
     if best:
         done = [one for one in trials if one["value"] is not None]
@@ -356,7 +287,9 @@ def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
             for row in (titles, *rows)
         ]
         lines.append("")
-    lines.append(f"{plural(len(trials), 'trial')} of {study.sweep.count:,}: {counts}")
+    states = Counter(one["state"] for one in trials)
+    counts = ", ".join(f"{number:,} {state}" for state, number in states.items())
+    lines.append(f"{plural(len(trials), 'trial')} of {count:,}: {counts or 'none has begun'}")
     if best:
         lines += [
             f"the best is trial {best['number']}; its weights are kept, not trained again:",
@@ -364,6 +297,6 @@ def sweep_text(sweep: "Sweep", study: "Study", outcome: dict[str, Any]) -> str:
             f"mlpengine train {shortest(Path(best['config']))} gives the same weights",
             *(str(shortest(Path(path))) for path in outcome["pages"]),
         ]
-    if states["running"] or states["waiting"] or len(trials) < study.sweep.count:
-        lines.append(f"resume with: mlpengine sweep --join {directory}")
+    if states["running"] or len(trials) < count:
+        lines.append(f"resume with: mlpengine sweep --join {shortest(study.directory)}")
     return "\n".join(lines)

@@ -117,7 +117,8 @@ def kinds(entry: dict[str, Any], definitions: dict[str, Any]) -> list[str]:
         return [f"`{json.dumps(value)}`" for value in values]
     name = str(entry.get("type", "any"))
     if name == "array":
-        return [f"list of {kind(entry.get('items', {}), definitions)}"]
+        items = entry.get("items") or entry.get("prefixItems", [{}])[0]
+        return [f"list of {kind(items, definitions)}"]
     signs = {"minimum": "at least", "maximum": "at most"}
     signs |= {"exclusiveMinimum": "above", "exclusiveMaximum": "below"}
     limits = [f"{text} {limit(entry[key])}" for key, text in signs.items() if key in entry]

@@ -21,7 +21,7 @@ def ran(*arguments):
 @pytest.mark.no_cover
 def test_forks_at_every_lock():
     found = [line.split() for line in ran(PROGRAM)]
-    assert "mlpengine.formula.expression._lock" in [path for path, *_ in found]
+    assert "mlpengine.formula.expr._lock" in [path for path, *_ in found]
     planted = {path.split(".")[3]: waited for path, waited, _ in found if "planted" in path}
     assert planted == {f"planted_{kind}": "False" for kind in forks.PLANTED}
     others = [one for one in found if "planted" not in one[0]]

@@ -230,7 +230,7 @@ def loss_and_task(file: ConfigFile, preprocessor: Preprocessor) -> tuple[Loss, T
     kind = str(preprocessor.task)
     suited = losses_of(kind)
     with file.errors_at("loss"):
-        loss = file.config.loss.settings or LOSSES[suited[0]]()
+        loss = file.config.loss or LOSSES[suited[0]]()
     name = loss.name
     if kind != "regression" and file.config.data.transform_target == "log":
         raise file.wrong(("data", "transform_target"), f"log is for regression (got {kind})")
@@ -267,7 +267,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     Raises: ConfigError if they do not.
     """
     config, in_dim = file.config, preprocessor.n_features
-    masked = bool(config.training.settings.trained_kinds)
+    masked = bool(config.training.trained_kinds)
     front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
     ends = in_dim, out_dim
     with file.errors_at("model"):

@@ -12,7 +12,8 @@ import numpy as np
 from mlpengine.config.build import LoadedData
 from mlpengine.config.load import ConfigFile, check_config
 from mlpengine.config.reader import Document, parse_yaml
-from mlpengine.config.schema import TOP_SECTIONS, sections_of
+from mlpengine.config.schema import TOP_SECTIONS
+from mlpengine.config.sections import sections_of
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array

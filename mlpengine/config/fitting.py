@@ -16,14 +16,15 @@ from mlpengine.config.build import LoadedData, load_data, refit_overrides, train
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
-from mlpengine.config.presets import fill_missing
 from mlpengine.config.problems import near_path, path_of
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document, dotted
-from mlpengine.config.schema import Config
+from mlpengine.config.schema import KEYS
+from mlpengine.config.sections import fill_missing
 from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
+from mlpengine.core.fields import one_of
 from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.data.features.column_kinds import kind_of
 from mlpengine.data.tables import Table, read_table
@@ -31,6 +32,7 @@ from mlpengine.data.tables.detect import Detected, detect
 from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
+from mlpengine.settings.recipes import PRESETS
 from mlpengine.training.diagnose import YARDSTICK_SECONDS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
@@ -104,6 +106,7 @@ def fit(
     validation: Any = None,
     test: Any = None,
     start: Model | str | os.PathLike[str] | None = None,
+    preset: str = "plain",
     callbacks: Sequence[Callback] = (),
     **config: Any,
 ) -> tuple[Model, FitResult]:
@@ -121,6 +124,7 @@ def fit(
         validation: a table of its own in place of a share of `table`.
         test: the same for the test.
         start: a model, or a run, whose weights and preprocessing training starts from.
+        preset: the recipe for what `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
             ``optimizer="adamw"`` or ``training={"epochs": 20}``; of a whole config, `table` takes
@@ -136,7 +140,9 @@ def fit(
     learned from; NumericalError if training fails.
     """
     given = {"validation": validation, "test": test}
-    file, tables, decided = _config(table, target, given, config, proposing=start is None)
+    file, tables, decided = _config(
+        table, target, given, config, preset=preset, proposing=start is None
+    )
     model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
     data = _loaded(file, tables, model)
     trainer = trainer_of(data, model)
@@ -274,6 +280,7 @@ def _config(
     given: Mapping[str, Any],
     config: Mapping[str, Any],
     *,
+    preset: str = "plain",
     proposing: bool,
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
     """Return the checked config, the tables in memory by part, and what was decided.
@@ -281,6 +288,7 @@ def _config(
     What the caller does not say is as `mlpengine init` proposes, if it is asked.
     """
     _check_call(table, target, config)
+    one_of(f"{NAME}: preset", preset, PRESETS)
     sections = _plain(config)
     own = sections.setdefault("data", {})
     if not isinstance(own, dict):
@@ -321,7 +329,7 @@ def _config(
                 detected = detect(own["source"], target=data.target or (), group=data.split.group)
         if detected:
             try:
-                decided = complete_config(sections, detected, kept=features)
+                decided = complete_config(sections, detected, preset, kept=features)
             except DataError:
                 _checked(sections)  # what is wrong with the settings comes first
                 raise
@@ -355,7 +363,7 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
             f"{quoted(target)}); write {right}"
         )
     for key, value in config.items():
-        path = path_of(key, Config)
+        path = path_of(key)
         name = getattr(value if isinstance(value, type) else type(value), "name", None)
         if isinstance(name, str):
             raise UsageError(
@@ -368,8 +376,8 @@ def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
                 f"{key}={SECTION_EXAMPLES[key]}"
             )
         says = "is" if path else "may be"
-        path = path or near_path(key, Config)
-        if key not in Config.model_fields and path and len(path) > 1:
+        path = path or near_path(key)
+        if key not in KEYS and path and len(path) > 1:
             inner = value
             for part in reversed(path[1:]):
                 inner = {part: inner}

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mlpengine.config.load import Override, load_config
-from mlpengine.config.schema import Config
+from mlpengine.config.schema import reader
+from mlpengine.config.sections import plain
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.diagnostics import Verdict, combined_fix
 
@@ -33,9 +34,7 @@ def fixed_config(
     fixes = fix_overrides(verdicts)
     changed = {fix.path for fix in fixes}
     before, after = file.plain(), load_config(path, [*overrides, *fixes]).plain()
-    default = Config.model_validate({"data": {"source": ""}}).model_dump()
-    if file.config.model.preset:
-        default = {}  # a preset replaces defaults that are left out
+    default = plain(reader().validate_python({"data": {"source": ""}}))
     tree = with_short_lists(_differing(after, default, changed))
     for key, (_, verdict) in combined_fix(verdicts).items():
         *above, last = key.split(".")

@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from mlpengine.config.base import fill_from_base
-from mlpengine.config.presets import fill_in
 from mlpengine.config.problems import report_all
 from mlpengine.config.reader import Document, KeyPath, Problem, parse_yaml, read_document
-from mlpengine.config.schema import Config
+from mlpengine.config.schema import Config, reader
+from mlpengine.config.sections import plain
 from mlpengine.config.writer import with_short_lists, yaml_text
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.core.files import checked_path
@@ -36,8 +35,6 @@ class ConfigFile:
     path: Path
     config: Config
     document: Document
-    overridden: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Settings of the config's base that it replaces, with the value there and here."""
 
     @property
     def name(self) -> str:
@@ -45,9 +42,9 @@ class ConfigFile:
         return self.config.name or self.path.stem
 
     @property
-    def silenced(self) -> list[str]:
+    def silenced(self) -> tuple[str, ...]:
         """Names of the verdicts that the config leaves out."""
-        return self.config.diagnostics.silence if self.config.diagnostics else []
+        return self.config.diagnostics.silence if self.config.diagnostics else ()
 
     def find(self, source: str) -> Path | None:
         """Return a data file beside the config or in the working directory, or None."""
@@ -66,22 +63,23 @@ class ConfigFile:
 
     def plain(self) -> dict[str, Any]:
         """Return the settings that `resolved` writes."""
-        plain = self.config.model_dump(exclude={"sweep", "base"})
-        plain["name"] = self.name
-        plain["data"]["split"]["validation"] = self.config.validation_share
+        tree: dict[str, Any] = plain(self.config)
+        del tree["sweep"]
+        data = tree["data"]
+        tree["name"] = self.name
+        data["split"]["validation"] = self.config.validation_share
         for key in ("source", "validation_source", "test_source"):
-            path = plain["data"][key] and self.find(plain["data"][key])
-            if path and plain["data"][key] not in DATASETS:
-                plain["data"][key] = str(path)
-        if plain["data"]["stream"]:
-            directory = Path(plain["data"]["stream"]["directory"])
-            plain["data"]["stream"]["directory"] = str(directory.absolute())
-        return plain
+            path = data[key] and self.find(data[key])
+            if path and data[key] not in DATASETS:
+                data[key] = str(path)
+        if data["stream"]:
+            data["stream"]["directory"] = str(Path(data["stream"]["directory"]).absolute())
+        return tree
 
     @property
     def flat(self) -> dict[str, Any]:
         """Every setting by its dotted name."""
-        return _flat(self.config.model_dump())
+        return _flat(plain(self.config))
 
     def wrong(self, path: KeyPath, text: str) -> ConfigError:
         """Return the error for a value that does not fit, with its file and line."""
@@ -127,10 +125,9 @@ def load_config(path: str | Path, overrides: Iterable[Override] = ()) -> ConfigF
     """
     path = checked_path(path, "config")
     document = read_document(path)
-    overridden = fill_from_base(document, path)
     for override in overrides:
         _apply(override, document)
-    return replace(check_config(path, document), overridden=overridden)
+    return check_config(path, document)
 
 
 def check_config(path: Path, document: Document) -> ConfigFile:
@@ -138,11 +135,10 @@ def check_config(path: Path, document: Document) -> ConfigFile:
 
     Raises: ConfigError as `load_config`.
     """
-    fill_in(document)
     try:
-        config = Config.model_validate(document.data)
+        config = reader().validate_python(document.data)
     except ValidationError as error:
-        report_all(error, document, Config)
+        report_all(error, document)
     document.check()
     return ConfigFile(path, config, document)
 
@@ -152,14 +148,13 @@ def with_overrides(file: ConfigFile, overrides: Iterable[Override]) -> ConfigFil
     document = deepcopy(file.document)
     for override in overrides:
         _apply(override, document)
-    return replace(check_config(file.path, document), overridden=file.overridden)
+    return check_config(file.path, document)
 
 
 def problems_with(path: Path, overrides: Iterable[Override]) -> list[Problem]:
     """Return the problems that `load_config` would list."""
     document = read_document(path)
     with suppress(ConfigError):
-        fill_from_base(document, path)
         for override in overrides:
             _apply(override, document)
         check_config(path, document)

@@ -2,96 +2,88 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
-from mlpengine.config.options import Named, Section, Short
 from mlpengine.config.reader import Document, KeyPath, dotted
+from mlpengine.config.schema import Config
+from mlpengine.core.fields import Option
 from mlpengine.core.wording import nearest, suggestion
-
-_EXPECTED = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "list_type": "a list",
-    "model_type": "a mapping of keys",
-    "model_attributes_type": "a mapping of keys",
-    "dict_type": "a mapping of keys",
-    "finite_number": "a finite number",
-    "greater_than": "greater than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "too_short": "a list of at least {min_length}",
-    "too_long": "a list of at most {max_length}",
-    "literal_error": "one of {expected}",
-    "unknown_name": "one of {expected}",
-    "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
-}
+from mlpengine.settings.base import EXPECTED, UNKNOWN, options_of
+from mlpengine.settings.families import Family, Of
 
 
-def report_all(error: ValidationError, document: Document, model: type[BaseModel]) -> None:
+def report_all(error: ValidationError, document: Document) -> None:
     """Report every error of pydantic in `document`; several about one value become one."""
     expected: dict[KeyPath, list[str]] = {}
     names: dict[KeyPath, list[str]] = {}
-    for issue in error.errors(include_url=False):
+    issues = error.errors(include_url=False)
+    for issue in issues:
         path = _real_path(issue["loc"], document.data)
         context: Mapping[str, Any] = issue.get("ctx", {})
         match issue["type"]:
+            case "missing" if isinstance(issue["loc"][-1], int):
+                text = EXPECTED["too_short"].format(min_length=issue["loc"][-1] + 1)
+                expected.setdefault(path, []).append(text)
             case "missing":
                 path = (*path, *issue["loc"][-1:])
-                field = _field_at(path, document.data, model)
-                about = (field and field.description) or "it has no default"
+                option = _option_at(path, document.data)
+                about = (option and option.description) or "it has no default"
                 document.report(path, f"this key is required ({about})")
-            case "extra_forbidden":
-                document.report(path, _unknown_key(path, document.data, model))
+            case kind if kind in UNKNOWN:
+                document.report(path, _unknown_key(path, document.data))
             case "rule":
                 document.report((*path, *context["at"]), context["text"])
+            case "is_instance_of":  # which only Python has
+                continue
             case kind:
                 if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
                     path = (*path, "name")
-                text = _EXPECTED.get(kind, issue["msg"]).format(**context)
+                text = EXPECTED.get(kind, issue["msg"]).format(**context)
                 names.setdefault(path, []).extend(re.findall(r"'([^']*)'", text))
                 expected.setdefault(path, []).append(_listed(text))
+    reported = {_real_path(one["loc"], document.data) for one in issues} | expected.keys()
     for path, texts in expected.items():
         value = _value_at(path, document.data)
-        text = f"must be {' or '.join(texts)} (got {shown_value(value)})"
-        if _is_switch(path, document.data, model):
+        if isinstance(value, dict) and any(path == one[: len(path)] != one for one in reported):
+            continue  # what is wrong within the mapping says more
+        text = f"must be {' or '.join(dict.fromkeys(texts))} (got {shown_value(value)})"
+        if _is_switch(path, document.data):
             text = text.replace("must be ", "must be true, false or ", 1)
         else:
-            text += _advice(path, value, text, names[path])
-        document.report(path, text + suggestion(value, names[path]))
+            text += _advice(path, value, text, names.get(path, []))
+        document.report(path, text + suggestion(value, names.get(path, [])))
 
 
 def _advice(path: KeyPath, value: Any, text: str, names: Sequence[str]) -> str:
-    """Return what to write in place of a value, of which `text` says what it must be, or ""."""
+    """Return what to write in place of a value, or ""; `text` says what it must be."""
     if isinstance(value, list):
-        return _as_mapping(path, value) if _EXPECTED["model_type"] in text else ""
+        return _as_mapping(path, value) if EXPECTED["model_type"] in text else ""
     if isinstance(value, int | float):
         if "less than 1" in text and 1 < value <= 100:
             return f"; it is a share: write {value / 100:g}"
-        if re.match(r"must be (text|a list) \(", text) and not isinstance(value, bool):
-            return "; write it in quotes"  # of lists those of texts: others take a number alone
+        if text.startswith("must be text (") and not isinstance(value, bool):
+            return "; write it in quotes"
         whole = "whole" in text and float(value).is_integer()
         return f"; write {value:.0f}" if whole else ""
     if not isinstance(value, str):
         return ""
     if re.fullmatch(r"[+-]?\d+,\d+", value) and "a number" in text:
         return f"; write {value.replace(',', '.')}, with a point"
-    if re.fullmatch(r"\d+", value) and ("whole" in text or "list" in text):
+    if re.fullmatch(r"\d+", value) and "whole" in text:
         return f"; write {value}, without quotes"
-    if re.fullmatch(r"[1-9]\d*([, ]+\d+)+", value) and "a list" in text:
+    option = re.fullmatch(r"[1-9]\d*([, ]+\d+)+", value)
+    if option and "whole" in text:
         return f"; write [{', '.join(re.findall(r'[0-9]+', value))}]"
     if share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value):
         return f"; write {float(share[1]) / 100:g}"
     first, *more = value.split() or [""]
     if more and first in names:
         return f"; write {{name: {first}, KEY: VALUE}}"
-    if _EXPECTED["model_type"] in text:
+    if EXPECTED["model_type"] in text:
         return "; write its keys below it, as key: value with a space after the colon"
     return ""
 
@@ -131,7 +123,7 @@ def _listed(text: str) -> str:
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """Drop the steps that pydantic adds for the members of a union."""
+    """Drop the steps that pydantic adds for the members of a union and for items of one value."""
     path: list[int | str] = []
     for place, key in enumerate(loc, 1):
         inside = isinstance(data, dict) and key in data
@@ -154,99 +146,120 @@ def _value_at(path: KeyPath, data: Any) -> Any:
     return data
 
 
-def _unknown_key(path: KeyPath, data: Any, model: type[BaseModel]) -> str:
+def _unknown_key(path: KeyPath, data: Any) -> str:
     *parent, key = path
     section = _value_at(tuple(parent), data)
     before = ["", *section][[*section].index(key)]
-    options = _section_at(tuple(parent), data, model)
-    valid = list(options.model_fields) if options else []
+    valid = _options_at(tuple(parent), data)
     if str(key).isdigit() and section[key] is None and isinstance(section.get(before), int):
-        option = _field_at((*parent, before), data, model)
-        if option and any(get_origin(one) is list for one in _parts(option)):
+        option = valid.get(before)
+        if option and any(get_origin(one) in (list, tuple) for one in _parts(option.type)):
             return f"a list needs brackets: write {before}: [{section[before]}, {key}]"
         return f"a decimal comma ends the value: write {before}: {section[before]}.{key}"
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
-    elsewhere, known = path_of(key, model, path), f" (valid here: {', '.join(valid)})"
+    elsewhere, known = path_of(key, path), f" (valid here: {', '.join(valid)})"
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key{suggestion(key, valid) or known}"
 
 
-def _is_switch(path: KeyPath, data: Any, model: type[BaseModel]) -> bool:
+def _is_switch(path: KeyPath, data: Any) -> bool:
     """Return whether true and false are short forms of the section at `path`."""
-    field = _field_at(path, data, model)
-    shorts = [one for one in _parts(field) if isinstance(one, Short)] if field else []
-    return any(one.schema == {"type": "boolean"} for one in shorts)
+    option = _option_at(path, data)
+    parts = [*_parts(option.type)] if option else []
+    accepted = [getattr(one, "json_schema_input_type", None) for one in parts]
+    return any(bool in get_args(one) for one in accepted)
 
 
-def path_of(key: int | str, model: type[BaseModel], near: KeyPath = ()) -> KeyPath | None:
-    """Return the path of a key of that name, or None.
+def path_of(key: int | str, near: KeyPath = ()) -> KeyPath | None:
+    """Return the path of the key of that name, or None.
 
     Of several, it is the first of the section that the path `near` begins with, if there is one.
     """
-    paths = [path for path in _paths(model) if path[-1] == key]
+    paths = [path for path in key_paths(Config) if path[-1] == key]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
 
 
-def near_path(key: str, model: type[BaseModel]) -> KeyPath | None:
+def near_path(key: str) -> KeyPath | None:
     """Return the path of the key whose name is nearest, or None."""
-    near = nearest(key, (str(path[-1]) for path in _paths(model)))
-    return path_of(near, model) if near else None
+    near = nearest(key, (str(path[-1]) for path in key_paths(Config)))
+    return path_of(near) if near else None
 
 
-def _field_at(path: KeyPath, data: Any, model: type[BaseModel]) -> FieldInfo | None:
-    """Return the field of the key at `path`, or None."""
-    section = _section_at(path[:-1], data, model)
-    return section.model_fields.get(str(path[-1])) if section and path else None
+def key_paths(kind: Any, start: KeyPath = ()) -> Iterator[KeyPath]:
+    """Yield the key paths of all options below a section."""
+    for name, option in options_of(kind).items():
+        if option.given:
+            continue
+        yield (*start, name)
+        seen: set[str] = set()
+        for member in _members(option.type):
+            for path in key_paths(member, (*start, name)):
+                if dotted(path) not in seen:
+                    seen.add(dotted(path))
+                    yield path
 
 
-def _section_at(path: KeyPath, data: Any, model: type[BaseModel]) -> type[BaseModel] | None:
-    """Return the section at `path`, of a named option that of its name, or None."""
-    section: type[BaseModel] | None = model
+def _option_at(path: KeyPath, data: Any) -> Option | None:
+    """Return the option of the key at `path`, or None."""
+    return _options_at(path[:-1], data).get(str(path[-1])) if path else None
+
+
+def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
+    """Return the options of the section at `path`, of a named option those of its name."""
+    options = options_of(Config)
     keys = iter(path)
     for key in keys:
-        field = section.model_fields.get(str(key)) if section else None
-        if field is None:
-            return None
+        option = options.get(str(key))
+        if option is None:
+            return {}
         data = data[key]
-        if get_origin(field.annotation) is dict:  # a section for each name
-            kind, name = get_args(field.annotation)[1], next(keys, None)
-            if name is None or not issubclass(kind, BaseModel):
-                return None
-            data, section = data[name], kind
-            continue
-        whole = next((one.complete(data) for one in _parts(field) if isinstance(one, Named)), None)
-        name = whole.get("name") if isinstance(whole, dict) else None
-        sections = [*_members(field)]
-        names = [getattr(s.model_fields.get("name"), "default", None) for s in sections]
-        place = names.index(name) if name in names else 0
-        section = sections[place] if sections else None
-    return section
+        parts = [*_parts(option.type)]
+        if any(_is_mapping(one) for one in parts):  # a section for each name
+            name = next(keys, None)
+            if name is None:
+                return {}
+            data = data[name]
+        family = next((one for one in parts if isinstance(one, Of)), None)
+        whole = family.complete(data) if family else None
+        if family and isinstance(whole, dict):
+            options = options_of(family.member(whole))
+        else:
+            member = next(_members(option.type), None)
+            options = options_of(member) if member else {}
+    return options
 
 
-def _members(field: FieldInfo) -> Iterator[type[BaseModel]]:
-    """Yield the sections that a field may have."""
-    for one in _parts(field):
-        if isinstance(one, Named):
-            yield from one.sections.values()
-        elif isinstance(one, type) and issubclass(one, BaseModel) and one is not Section:
+def _members(kind: Any) -> Iterator[Any]:
+    """Yield the sections that a value of a type may be, or the values of a mapping."""
+    for one in _parts(kind):
+        if isinstance(one, Family):
+            yield from one.members
+        elif isinstance(one, Of):
+            yield one.member({})
+        elif _is_mapping(one):
+            yield from _members(get_args(one)[1])
+        elif isinstance(one, type) and (is_dataclass(one) or issubclass(one, BaseModel)):
             yield one
 
 
-def _parts(field: FieldInfo) -> Iterator[Any]:
-    """Yield the types and the annotations of a field."""
-    yield from field.metadata
-    open_types = [field.annotation]
-    for one in open_types:
-        if get_origin(one) in (Union, UnionType, Annotated):
-            open_types += get_args(one)
-        yield one
+def _is_mapping(kind: Any) -> bool:
+    return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
 
 
-def _paths(model: type[BaseModel], start: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the key paths of all options below `model`."""
-    for name, field in model.model_fields.items():
-        yield (*start, name)
-        for member in _members(field):
-            yield from _paths(member, (*start, name))
+def _parts(kind: Any) -> Iterator[Any]:
+    """Yield a type, its annotations, and the types that it is a union of.
+
+    Behind an annotation that reads a value in its own way (`Of`) the type itself is none.
+    """
+    if get_origin(kind) is Annotated:
+        base, *marks = get_args(kind)
+        yield from marks
+        if not any(isinstance(one, Of) for one in marks):
+            yield from _parts(base)
+    elif get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _parts(one)
+    else:
+        yield kind

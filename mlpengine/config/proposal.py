@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.config.presets import fill_missing
 from mlpengine.config.reader import Document, parse_yaml
-from mlpengine.config.schema import sections_of
+from mlpengine.config.sections import fill_missing, sections_of
 from mlpengine.config.tables import dividing_values
 from mlpengine.config.writer import quoted_yaml
 from mlpengine.core.errors import DataError
@@ -265,7 +264,10 @@ def doubts(profile: Profile, target: Sequence[str]) -> list[str]:
 
 
 def complete_config(
-    config: dict[str, Any], detected: Detected, kept: Collection[str] = ()
+    config: dict[str, Any],
+    detected: Detected,
+    preset: str = "plain",
+    kept: Collection[str] = (),
 ) -> list[str]:
     """Add what `propose` writes for a table, and a config does not say; return it in words.
 
@@ -282,8 +284,7 @@ def complete_config(
     table, reading = detected.table, detected.reading
     if not target or not {*target} <= {*table.names}:
         return []
-    sections = {name: _section_of(config, name) for name in ("model", "training")}
-    task, preset = data.get("task", "auto"), sections["model"].get("preset", "plain")
+    task = data.get("task", "auto")
     facts = profile(table, target, task=None if task in ("auto", None) else task)
     facts = replace(
         facts,
@@ -316,7 +317,7 @@ def complete_config(
         lines.append(f"as given in place of that: {', '.join(given)}")
     if "loss" in config:
         proposed.pop("loss", None)
-    training, share = sections["training"], split.get("validation")
+    training, share = _section_of(config, "training"), split.get("validation")
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
     if one_network or any(alone):

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config.build import LoadedData
-from mlpengine.core.fields import options_of
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.yardsticks import Standing
@@ -13,6 +12,7 @@ from mlpengine.models import baselines
 from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
+from mlpengine.settings.base import options_of
 from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.training.measure import OUT_OF_FOLD
 
@@ -118,7 +118,7 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
         linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        kinds = config.training.settings.fold_kinds or ["plain"]
+        kinds = config.training.fold_kinds or ["plain"]
         several = Fix(TrainingSettings, "kinds", (*kinds, "linear"))
         fix = [] if "linear" in kinds else [several]
     value, linear, constant = (

@@ -5,11 +5,12 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from mlpengine.config.options import Section, rule
 from mlpengine.core.fields import Count, Positive
+from mlpengine.settings.base import STRICT, rule
 
 SWEEP, SETTINGS = "sweep.yaml", "sweep.json"
 """The config of a sweep as it was given, and what belongs to it: name, overrides, digest."""
@@ -31,12 +32,16 @@ def _storage(text: str) -> str:
     return text
 
 
-Bounds = Annotated[list[float], Field(min_length=2, max_length=2)]
-WholeBounds = Annotated[list[int], Field(min_length=2, max_length=2)]
+KINDS = ("log", "range", "int", "choice")
+"""The kinds of values."""
+
+Bounds = Annotated[list[Annotated[float, Strict()]], Field(min_length=2, max_length=2)]
+WholeBounds = Annotated[list[Annotated[int, Strict()]], Field(min_length=2, max_length=2)]
 Choices = Annotated[list[Any], Field(min_length=1)]
 
 
-class SpaceSection(Section):
+@dataclass(frozen=True, config=STRICT)
+class SpaceSection:
     """The values that one key takes: one of four kinds."""
 
     log: Bounds | None = Field(default=None, description="[low, high], evenly on a log scale.")
@@ -46,9 +51,9 @@ class SpaceSection(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "SpaceSection":
-        given = [kind for kind in SpaceSection.model_fields if getattr(self, kind) is not None]
+        given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
-            names = ", ".join(SpaceSection.model_fields)
+            names = ", ".join(KINDS)
             raise rule(f"give one of {names} (got {', '.join(given) or 'none'})")
         if self.choice is None:
             low, high = getattr(self, given[0])
@@ -74,7 +79,8 @@ class SpaceSection(Section):
         return self.choice
 
 
-class SweepSection(Section):
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SweepSection:
     """Trials of a config with other values of some keys."""
 
     trials: Count = Field(default=60, description="How many trials, pruned and failed included.")

@@ -1,7 +1,7 @@
 """Reading and splitting of the table that a config names, checked against its columns."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import file_digest
 from pathlib import Path
@@ -229,7 +229,7 @@ def read_source(
     if table is None:
         table = _read(file, "source", file.config.data.source, progress, fitted)
     known = list(fitted.target.columns) if fitted and fitted.target else None
-    target = file.config.data.target or known or _own_target(file, table)
+    target = list(file.config.data.target) or known or _own_target(file, table)
     _check_columns(file, table)
     _check_formulas(file, table, target)
     return table, target
@@ -309,7 +309,7 @@ def _check_columns(file: ConfigFile, table: Table) -> None:
         if name is None or name in table:
             continue
         if path != ("data", "drop") or name not in data.features:
-            target = [] if path == ("data", "target") else data.target or []
+            target: Sequence[str] = () if path == ("data", "target") else data.target
             free = [other for other in table.names if other not in target]
             hint = table.header_hint or suggestion(name, free)
             parts = [part for part in re.split(r"[,;\s]+", name) if part]

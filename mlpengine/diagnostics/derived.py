@@ -1,13 +1,12 @@
 """Numbers that several rules read from `Diagnostics`; NaN where they are unknown."""
 
-from math import hypot, isnan, nan, sqrt
+from math import hypot, isnan, log, nan, sqrt
 
 import numpy as np
 
-from mlpengine.core.spec import Array, Spec
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
-from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 from mlpengine.settings import Fix
 
@@ -49,13 +48,10 @@ def reference_loss(diagnostics: Diagnostics) -> float:
 
 
 def zero_logits(diagnostics: Diagnostics) -> float:
-    """Return the loss of logits of 0 for a class 0; 0 for a loss that takes no logits."""
-    loss = diagnostics.loss
-    if not (isinstance(loss, Loss) and loss.takes_logits):
-        return 0.0
-    logits = np.zeros((1, diagnostics.mlp.outputs))
-    target = loss.target_spec(Spec.of(logits))
-    return loss.plain()(logits, np.zeros(target.shape, target.dtype))
+    """Return the cross entropy of logits of 0; 0 for other losses."""
+    name = diagnostics.loss.name if diagnostics.loss else ""
+    classes = {"softmax_cross_entropy": diagnostics.mlp.outputs, "bce_with_logits": 2}.get(name)
+    return log(classes) if classes else 0.0
 
 
 def training_share(diagnostics: Diagnostics) -> float:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.buffers import Uncopyable, replay
+from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
+from mlpengine.core.wording import quoted
 from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
@@ -111,6 +113,8 @@ class Diagnostics(Uncopyable):
         weight_scale: float | None = None,
         extreme: ExtremeValue = NO_EXTREME,
     ) -> None:
+        if not isinstance(mlp, Network):
+            raise UsageError(f"diagnostics: mlp must be a network (got {quoted(mlp)})")
         self.mlp, facts = mlp, NetworkFacts.of(mlp)
         self.layers, self.dropout, features = facts
         self.baseline, self.validation_baseline = _known(baseline), _known(validation_baseline)

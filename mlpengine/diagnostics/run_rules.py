@@ -24,7 +24,6 @@ from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
-from mlpengine.ops import Loss
 from mlpengine.optim import Adam, Optimizer, Sgd
 from mlpengine.settings import (
     EarlyStopping,
@@ -96,6 +95,9 @@ HURRIED_BATCH, MANY_STEPS, HURRIED_SHARE = 8.0, 500, 0.1  # healthy: up to 7.5
 """Batch size, in the same units, that is too large in a run of at most so many steps whose training
 loss still falls and is above this share of a constant prediction's."""
 
+LOGITS = ("softmax_cross_entropy", "bce_with_logits")
+"""Losses that take logits, so that the output needs no activation."""
+
 
 def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     """The output activation cannot reach the targets, or precedes a loss that takes logits."""
@@ -104,9 +106,8 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
         return None
     last, advice = diagnostics.columns.layers - 1, "leave the output activation out"
     no_fix = "a config has no output activation"
-    loss = diagnostics.loss
-    if isinstance(loss, Loss) and loss.takes_logits:
-        finding = f"1 {activation.name} (should be 0) precedes {loss.name} of logits"
+    if diagnostics.loss and diagnostics.loss.name in LOGITS:
+        finding = f"1 {activation.name} (should be 0) precedes {diagnostics.loss.name} of logits"
         return Verdict("output_clamped", last, finding, 1.0, 0.0, advice, no_fix=no_fix)
     low, high = range_of(activation)
     lowest, highest = diagnostics.target_range

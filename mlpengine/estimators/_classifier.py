@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from mlpengine.core.errors import DataError, UsageError
-from mlpengine.core.fields import NonNegative, fitting
+from mlpengine.core.fields import Limits
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.data.features import class_weights
 from mlpengine.estimators._callbacks import with_callbacks
@@ -185,7 +185,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
                 raise UsageError(f"class_weight: {wrong[0]!r} is not one of the classes ({known})")
             each = np.array(
                 [
-                    fitting(f"class_weight: {label!r}", NonNegative, given.get(label, 1.0))
+                    Limits(at_least=0).check(f"class_weight: {label!r}", given.get(label, 1.0))
                     for label in known
                 ]
             )

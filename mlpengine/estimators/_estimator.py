@@ -57,6 +57,7 @@ from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
 from mlpengine.optim.schedules import ScheduleLike, schedule_named
 from mlpengine.settings import EarlyStopping, Kind, RunSettings
+from mlpengine.settings.base import refusals
 from mlpengine.settings.features import TargetTransform, TaskName
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
@@ -701,6 +702,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
+        with refusals(type(self).__name__):
+            return self._of_recipe(rows, seed, ends_early=ends_early, folds=folds)
+
+    def _of_recipe(
+        self, rows: int, seed: int, *, ends_early: bool | None, folds: int | None
+    ) -> RunSettings:
         run = recipe(self.preset, self._kind, rows)
         given = self._given("hidden", "activation", "dropout", *NETWORK)
         network = replace(run.network.of(given.get("network", "mlp")), **given)

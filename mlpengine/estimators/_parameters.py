@@ -6,7 +6,6 @@ from inspect import signature
 from textwrap import fill
 from typing import Any, NamedTuple
 
-from mlpengine.core.fields import fitting, options_of
 from mlpengine.optim import Optimizer
 from mlpengine.settings import (
     EarlyStopping,
@@ -16,6 +15,7 @@ from mlpengine.settings import (
     SplitSettings,
     TrainingSettings,
 )
+from mlpengine.settings.base import fitting, options_of
 
 
 class Parameter(NamedTuple):

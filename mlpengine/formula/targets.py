@@ -5,7 +5,7 @@ from math import isinf, isnan
 
 import numpy as np
 
-from mlpengine.formula.expression import FUNCTIONS, Expr, order, variable
+from mlpengine.formula.expr import FUNCTIONS, Expr, order, variable
 
 LONGEST_TEXT = 10_000
 """Maximum length of a NumExpr text, which repeats shared nodes; NumPy computes longer formulas."""

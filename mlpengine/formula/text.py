@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from mlpengine.core.errors import FormulaError
 from mlpengine.core.wording import nearest
-from mlpengine.formula.expression import Expr, constant, make, variable, variables
+from mlpengine.formula.expr import Expr, constant, make, variable, variables
 
 LONGEST = 1000
 """Maximum number of characters of a formula."""
@@ -52,7 +52,7 @@ def parse(text: str, names: Iterable[str]) -> Expr:
     The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
     `FUNCTION_NAMES`.  A name that is not an identifier is written between backticks.
 
-    Raises: FormulaError, whose `position` is the first character that cannot be read.
+    Raises: FormulaError; its `position` is the first character that cannot be read.
     """
     if len(text) > LONGEST:
         raise FormulaError(

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
-from mlpengine.core.structure import conform
 from mlpengine.core.wording import html_table, plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.unlike import NewRows
@@ -30,6 +30,7 @@ from mlpengine.nn import NETWORKS, Mlp, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.ops import REGISTRY, Loss
+from mlpengine.settings.structure import conform
 
 MODEL_FILE = "model.safetensors"
 

@@ -1,15 +1,15 @@
 """The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from math import pi, sqrt
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_args
 
 import numpy as np
-from annotated_types import Ge
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Count, Given, Positive, check_fields
+from mlpengine.core.fields import Count, Given, Limits, Positive, check_options, one_of
 from mlpengine.core.spec import Array, Spec
+from mlpengine.core.structure import check_keys
 from mlpengine.ops import Mul, PeriodicEmbedding
 from mlpengine.tape.tape import Node, Tape
 
@@ -23,30 +23,45 @@ EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 class Front:
     """Learned functions of the features, which a network's first layer reads in their place.
 
-    Args:
-        embedding: pbld: adds to each number mixtures of cosines, outputs - 1 linear functions;
-            periodic: adds the cosines themselves; or none.
-        embedded: Number of features, the first ones, that are embedded; None for all.
-        frequencies: Cosines of each number.
-        outputs: Outputs for each number, itself included (pbld).
-        sigma: Standard deviation of initial frequencies, in periods per unit.
-        scaling: Whether each of its outputs has a learned factor, which starts at 1.
-        masked: Whether all outputs are then multiplied by 0 or 1, which `Mlp.mask_inputs` sets
-            and training does not change.
-
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
     """
 
-    embedding: EmbeddingName = "none"
-    embedded: Annotated[Annotated[int, Ge(0)] | None, Given] = None
-    frequencies: Count = 16
-    outputs: Annotated[int, Ge(2)] = 4
-    sigma: Positive = 0.1
-    scaling: bool = False
-    masked: Annotated[bool, Given] = False
+    embedding: Annotated[
+        EmbeddingName,
+        "pbld: adds to each number mixtures of cosines, outputs - 1 linear functions; "
+        "periodic: adds the cosines themselves; or none.",
+    ] = "none"
+    embedded: Annotated[
+        Annotated[int, Limits(at_least=0, whole=True)] | None,
+        Given,
+        "Number of features, the first ones, that are embedded; None for all.",
+    ] = None
+    frequencies: Annotated[Count, "Cosines of each number."] = 16
+    outputs: Annotated[
+        int, Limits(at_least=2, whole=True), "Outputs for each number, itself included (pbld)."
+    ] = 4
+    sigma: Annotated[
+        Positive, "Standard deviation of initial frequencies, in periods per unit."
+    ] = 0.1
+    scaling: Annotated[
+        bool, "Whether each of its outputs has a learned factor, which starts at 1."
+    ] = False
+    masked: Annotated[
+        bool,
+        Given,
+        "Whether all outputs are then multiplied by 0 or 1, which `Mlp.mask_inputs` sets and "
+        "training does not change.",
+    ] = False
 
     def __post_init__(self) -> None:
-        check_fields(self, "front")
+        check_options(self, "front")
+        one_of("front: embedding", self.embedding, get_args(EmbeddingName))
+
+    @classmethod
+    def from_dict(cls, description: Any) -> Self:
+        """Return the front that `to_dict` described.  Raises: CheckpointError or UsageError."""
+        check_keys(description, "front", (), [one.name for one in fields(cls)])
+        return cls(**description)
 
     def count(self, in_dim: int) -> int:
         """Return how many of `in_dim` features are embedded.

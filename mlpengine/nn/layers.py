@@ -1,7 +1,7 @@
 """The layers of a dense network: their description, and their recording on a tape."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec
-from mlpengine.core.structure import conform
+from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import suggestion
 from mlpengine.nn.front import Front
 from mlpengine.ops import (
@@ -93,7 +93,12 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
         )
     kind = REGISTRY[name]
     if is_dataclass(kind):
-        conform(options, kind, f"activation {name}")
+        declared, where = {one.name: one for one in fields(kind)}, f"activation {name}"
+        needed = [n for n, one in declared.items() if one.default is MISSING]
+        check_keys(options, where, needed, declared)
+        for key, value in options.items():
+            is_text = declared[key].type is str or isinstance(declared[key].default, str)
+            of_type(value, str if is_text else float, f"{where}.{key}")
     try:
         op = kind(**options)
         fits = op.infer(_ROWS) == _ROWS

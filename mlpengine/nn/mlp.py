@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, NotRequired, TypedDict, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from mlpengine.core.buffers import unmasked
 from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
-from mlpengine.core.structure import conform
+from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import html_table, plural, quoted
 from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
@@ -329,34 +329,35 @@ class Mlp(TabularNetwork):
         return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
 
 
-class Architecture(TypedDict):
-    """What `Mlp.to_dict` returns."""
-
-    sizes: list[int]
-    activations: list[dict[str, Any]]
-    dropout: float | list[float]
-    dtype: Literal["float32", "float64"]
-    front: NotRequired[dict[str, Any]]
-    learned_activation: NotRequired[bool]
-    parametrization: NotRequired[Parametrization]
+KEYS = ("sizes", "activations", "dropout", "dtype")
+LATER_KEYS = ("front", "learned_activation", "parametrization")
+"""Keys of a description that every network has, and those that it may leave out."""
 
 
 def _described_parts(description: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Mlp` that descriptions without these parts leave out."""
-    front = None
-    if "front" in description:
-        conform(description["front"], Front, "front")
-        front = Front(**description["front"])
+    learned = description.get("learned_activation", False)
     return {
-        "front": front,
-        "learned_activation": description.get("learned_activation", False),
+        "front": Front.from_dict(description["front"]) if "front" in description else None,
+        "learned_activation": of_type(learned, bool, "mlp.learned_activation"),
         "parametrization": description.get("parametrization", "standard"),
     }
 
 
 def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None]:
     """Check the structure of a description, and return its activations, the last layer's too."""
-    conform(description, Architecture, "mlp")
+    check_keys(description, "mlp", KEYS, LATER_KEYS)
+    for k, size in enumerate(of_type(description["sizes"], list, "mlp.sizes")):
+        of_type(size, int, f"mlp.sizes[{k}]")
+    for k, one in enumerate(of_type(description["activations"], list, "mlp.activations")):
+        of_type(one, dict, f"mlp.activations[{k}]")
+    dropout = description["dropout"]
+    for rate in dropout if isinstance(dropout, list) else [dropout]:
+        of_type(rate, float, "mlp.dropout")
+    if description["dtype"] not in ("float32", "float64"):
+        raise CheckpointError(
+            f"mlp.dtype: must be float32 or float64 (got {description['dtype']!r:.60})"
+        )
     ops = [activation_from_dict(one) for one in description["activations"]]
     if len(ops) != len(description["sizes"]) - 1:
         raise CheckpointError(

@@ -8,7 +8,6 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, DTypeLike
-from mlpengine.core.structure import conform
 from mlpengine.core.wording import plural
 from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import initialize, suited_to
@@ -243,8 +242,7 @@ class Residual(TabularNetwork):
         options = dict(settings)
         front = options.get("front")
         if front is not None:
-            conform(front, Front, "front")
-            options["front"] = Front(**front)
+            options["front"] = Front.from_dict(front)
         if isinstance(options.get("activation"), dict):
             options["activation"] = activation_from_dict(options["activation"])
         return {**options, "initializer": "zeros"}

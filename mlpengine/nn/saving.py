@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from inspect import Parameter, signature
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from mlpengine.core.errors import CheckpointError, MlpEngineError, UsageError
 from mlpengine.core.spec import Array, ArrayLike
-from mlpengine.core.structure import conform
+from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import quoted
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 from mlpengine.tape.flat import Flat
@@ -20,13 +20,6 @@ _log = logging.getLogger("mlpengine")
 
 _REFUSALS = (MlpEngineError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
 """What a constructor may raise for settings that it does not take."""
-
-
-class NetworkDescription(TypedDict):
-    """What a file says of a network: its class, and the arguments of the constructor."""
-
-    name: str
-    settings: dict[str, Any]
 
 
 class _Unsaved(NamedTuple):
@@ -116,8 +109,9 @@ class Saved:
         Raises: CheckpointError if it is of another class, its constructor does not take the
         settings, or the parameters have other names or shapes.
         """
-        conform(description, NetworkDescription, "network")
-        name, settings = description["name"], description["settings"]
+        check_keys(description, "network", ("name", "settings"))
+        name = of_type(description["name"], str, "network.name")
+        settings = of_type(description["settings"], dict, "network.settings")
         if name != cls.__name__:
             raise CheckpointError(f"holds a network of the class {name}, which {name}.load reads")
         try:

@@ -29,8 +29,8 @@ TABLE_CLASSES = 256
 class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     """Cross-entropy over classes.
 
-    That of softmax(output) and the target, in nats, divided by the batch size. The divisor counts
-    all rows, including those with a small weight or the ignored index.
+    It compares softmax(output) with the target, in nats, divided by the batch size. The divisor
+    counts all rows, including rows with a small weight or the ignored index.
 
     Shapes: output (batch, classes), target (batch,) class indices of int64 or (batch, classes)
     probabilities, weight (batch,).
@@ -41,20 +41,15 @@ class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     Raises: IndexRangeError, when replayed, naming row and index of a class out of range; from
     calls of the loss and of a step also for a row of probabilities that is none.
 
-    Args:
-        class_weights: One for each class.
-        label_smoothing: Share of each target spread evenly.
-        ignore_index: A class whose rows have no loss.
-
     Source: label smoothing as in Szegedy et al. 2016, section 7.
     """
 
     tasks = ("classification",)
     training_options = ("class_weights", "label_smoothing", "ignore_index")
 
-    class_weights: Annotated[tuple[float, ...] | None, Given] = None
-    label_smoothing: Share = 0.0
-    ignore_index: Annotated[int | None, Given] = None
+    class_weights: Annotated[tuple[float, ...] | None, Given, "One for each class."] = None
+    label_smoothing: Annotated[Share, "Share of each target spread evenly."] = 0.0
+    ignore_index: Annotated[int | None, Given, "A class whose rows have no loss."] = None
 
     def target_spec(self, output: Spec, target: Spec | None = None) -> Spec:
         indices = Spec(output.shape[:1], WIDE)
@@ -220,7 +215,7 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
 def _check_probabilities(where: str, target: Array) -> None:
     """Raise IndexRangeError unless all rows are probabilities, or not finite.
 
-    Their products come first, which are faster than reductions.
+    Their products come first: they are faster than reductions.
     """
     with np.errstate(all="ignore"):
         off = target.dot(ones(target.shape[1], target.dtype)) - 1

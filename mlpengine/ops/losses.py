@@ -7,10 +7,9 @@ from math import log
 from typing import Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, Gt, Len, Lt
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import ConfigKey, Positive, Share
+from mlpengine.core.fields import ConfigKey, Limits, NonNegative, Positive, Share
 from mlpengine.core.spec import Array
 from mlpengine.formula import (
     Expr,
@@ -26,15 +25,8 @@ from mlpengine.formula import (
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
-
-def _increasing(levels: tuple[float, ...]) -> None:
-    if any(a >= b for a, b in pairwise(levels)):
-        raise UsageError(f"must increase (got {', '.join(map(str, levels))})")
-
-
-def _zero_or_one(gamma: float) -> None:
-    if 0 < gamma < 1:
-        raise UsageError(f"must be 0 or at least 1 (got {gamma:g})")
+MAX_LEVELS = 99
+"""Largest number of quantiles that one network predicts."""
 
 
 class MeanSquaredError(EntryLoss, name="mse"):
@@ -84,15 +76,12 @@ class Huber(EntryLoss, name="huber"):
     d is output - target; with c the d clipped to delta, both are c (2 d - c) / 2.
     Backward: d_output = dy * c / entries, d_target its negative.
 
-    Args:
-        delta: Where it turns linear, in standardized units.
-
     Source: Huber 1964, section 1.
     """
 
     tasks = ("regression",)
 
-    delta: Positive = 1.0
+    delta: Annotated[Positive, "Where it turns linear, in standardized units."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         near = clip(y - t, -self.delta, self.delta)
@@ -128,15 +117,23 @@ class Quantile(EntryLoss, name="quantile"):
     Backward: d_output = dy * (1 - level) / entries where the output is larger than the target,
     -dy * level / entries where it is smaller, and the mean of both where they are equal.
 
-    Args:
-        levels: Share of targets below each prediction, one or several; 0.5: the median.
-
     Source: Koenker and Bassett 1978, equation 2.1.
     """
 
     tasks = ("regression",)
 
-    levels: Annotated[tuple[Annotated[float, Gt(0), Lt(1)], ...], Len(1, 99), _increasing] = (0.5,)
+    levels: Annotated[
+        tuple[Annotated[float, Limits(above=0, below=1)], ...],
+        "Share of targets below each prediction, one or several; 0.5: the median.",
+    ] = (0.5,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        listed = ", ".join(map(str, self.levels))
+        if not 1 <= len(self.levels) <= MAX_LEVELS:
+            raise UsageError(f"{self.name}: levels must be 1 to {MAX_LEVELS} (got {listed})")
+        if any(a >= b for a, b in pairwise(self.levels)):
+            raise UsageError(f"{self.name}: levels must increase (got {listed})")
 
     @property
     def columns(self) -> int:
@@ -152,8 +149,8 @@ class Quantile(EntryLoss, name="quantile"):
     def predictions(self) -> Sequence[Prediction]:
         """A quantile for each level, named by it; one level alone has the target's name."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
-        pairs = zip(suffixes, self.formulas.outputs, strict=True)
-        return [Prediction(suffix, y) for suffix, y in pairs]
+        quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
+        return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
 
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
@@ -189,21 +186,18 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 
     The mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with p =
     sigmoid(output), where t is the target, 0, 1 or a probability. Both logs come from log(1 +
-    exp(-abs(x))), which neither overflows nor cancels; without a weight it is max(x, 0) - x t +
+    exp(-abs(x))): nothing overflows or cancels; without a weight it is max(x, 0) - x t +
     log(1 + exp(-abs(x))).
     Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
     d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
-
-    Args:
-        positive_weight: Weight of positive targets.
     """
 
     tasks = ("classification", "multilabel")
     training_options = ("positive_weight",)
     target_range = (0.0, 1.0)
 
-    positive_weight: Positive = 1.0
+    positive_weight: Annotated[Positive, "Weight of positive targets."] = 1.0
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         log_p, minus_log_q = _log_probabilities(y)
@@ -221,14 +215,10 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 class BinaryFocal(EntryLoss, name="binary_focal"):
     """Focal loss: two classes, or several labels.
 
-    Binary cross-entropy times (1 - c)**gamma, which reduces the loss of confident answers; c is the
+    Binary cross-entropy times (1 - c)**gamma, to reduce the loss of confident answers; c is the
     probability of the true class: p = sigmoid(output) for a target of 1 and 1 - p for 0.  With
-    `alpha` the loss of a 1 is multiplied by alpha, that of a 0 by 1 - alpha.
+    `alpha` the loss of a 1 is multiplied by alpha, the loss of a 0 by 1 - alpha.
     Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
-
-    Args:
-        gamma: Exponent of (1 - probability of the true class): 0, or at least 1.
-        alpha: Weight of positive targets; negative ones get 1 - alpha.
 
     Source: Lin et al. 2017, equation 5.
     """
@@ -236,8 +226,17 @@ class BinaryFocal(EntryLoss, name="binary_focal"):
     tasks = ("classification", "multilabel")
     target_range = (0.0, 1.0)
 
-    gamma: Annotated[float, Ge(0), _zero_or_one] = 2.0
-    alpha: Share | None = 0.25
+    gamma: Annotated[
+        NonNegative, "Exponent of (1 - probability of the true class): 0, or at least 1."
+    ] = 2.0
+    alpha: Annotated[Share | None, "Weight of positive targets; negative ones get 1 - alpha."] = (
+        0.25
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.gamma < 1:
+            raise UsageError(f"{self.name}: gamma must be 0 or at least 1 (got {self.gamma:g})")
 
     def formula(self, y: Expr, t: Expr) -> Expr:
         log_p, minus_log_q = _log_probabilities(y)
@@ -256,14 +255,15 @@ def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
 class Poisson(EntryLoss, name="poisson"):
     """Predicts the mean of counts, or of numbers from 0 on.
 
-    The negative log-likelihood, exp(output) - target * output, of a Poisson distribution of whose
-    mean output is the log; the mean over all entries.  The term log(target!), which no output
-    changes, is left out.
+    The negative log-likelihood of a Poisson distribution, exp(output) - target * output, where
+    output is the log of the mean; the mean over all entries.  The term log(target!) is left out: no
+    output changes it.
     Backward: d_output = dy * (exp(output) - target) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
     """
 
     tasks = ("regression",)
+    deviance = "poisson"
     target_range = (0.0, np.inf)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -273,14 +273,15 @@ class Poisson(EntryLoss, name="poisson"):
 class Gamma(EntryLoss, name="gamma"):
     """Predicts the mean of positive numbers, errors relative to it.
 
-    The negative log-likelihood, output + target * exp(-output), of a gamma distribution of whose
-    mean output is the log; the mean is over all entries, and terms
-    that no output changes are left out.
+    The negative log-likelihood of a gamma distribution, output + target * exp(-output), where
+    output is the log of the mean; the mean is over all entries, and terms that no output changes
+    are left out.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target that is not positive.
     """
 
     tasks = ("regression",)
+    deviance = "gamma"
     target_range = (0.0, np.inf)
     open_below = True
 
@@ -310,10 +311,6 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
         return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
 
 
-def _is_loss(text: str) -> None:
-    FormulaLoss(text)
-
-
 @dataclass(frozen=True)
 class FormulaLoss(EntryLoss, name="formula"):
     """A custom formula of output and target, such as ``abs(y - t) ** 1.5``.
@@ -321,14 +318,15 @@ class FormulaLoss(EntryLoss, name="formula"):
     The mean over all entries.
     Backward: d_output = dy * (derivative of the formula by y) / entries, d_target likewise.
     Raises: FormulaError for a text that cannot be read, or that does not depend on y.
-
-    Args:
-        text: Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.
     """
 
     tasks = ("classification", "multilabel", "regression")
 
-    text: Annotated[str, ConfigKey("formula"), _is_loss]
+    text: Annotated[
+        str,
+        ConfigKey("formula"),
+        "Of output y (standardized, or a logit) and target t: abs(y - t) ** 1.5.",
+    ]
 
     def __post_init__(self) -> None:
         parse_number(self.text, ["y", "t"])

@@ -1,15 +1,14 @@
 """Reductions over all axes, one or several."""
 
 from dataclasses import dataclass, replace
-from math import isfinite, nan, prod
+from math import nan, prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mlpengine.core.buffers import replay
 from mlpengine.core.errors import ShapeError
-from mlpengine.core.spec import Array, Call, Calls, Slots, Spec, call
-from mlpengine.formula.numpy_functions import CONSTANT_LENGTH, constant_like
+from mlpengine.core.spec import Array, Calls, Slots, Spec, call
+from mlpengine.formula.numpy_functions import CONSTANT_LENGTH, clip, constant_like
 from mlpengine.ops._check import listing, need_floats, normal_axis
 from mlpengine.ops.broadcast import largest, unbroadcast
 from mlpengine.ops.op import GradOp
@@ -220,28 +219,14 @@ class LogSumExp(Reduction, name="logsumexp"):
 
     def forward(self, x: Array, *, out: Array, terms: Array, total: Array, logs: Array) -> Calls:
         y, total, logs = (self.kept(v, x) for v in (out, total, logs))
-        bound, values = float(np.finfo(x.dtype).max), y.reshape(-1)
-        maximum = [*largest(x, y, terms)]
-        logarithm: tuple[Call, ...] = (
-            call(np.subtract, x, y, terms),
-            call(np.exp, terms, terms),
-            *summed(terms, total),
-            call(np.log, total, logs),
-            call(np.add, y, logs, y),
-        )
-        bounded: list[Call] = [
-            *maximum,
-            call(y.clip, constant_like(-bound, x), constant_like(bound, x), y),
-        ]
-        total_of = values.item if values.size == 1 else call(values.dot, values)
-
-        def repeat_bounded() -> None:
-            if not isfinite(total_of()):  # which takes less time than bounds on every m
-                replay((*bounded, *logarithm))
-
-        yield from maximum
-        yield from logarithm
-        yield repeat_bounded
+        bound = float(np.finfo(x.dtype).max)
+        yield from largest(x, y, terms)
+        yield from clip(y, -bound, bound, y)
+        yield call(np.subtract, x, y, terms)
+        yield call(np.exp, terms, terms)
+        yield from summed(terms, total)
+        yield call(np.log, total, logs)
+        yield call(np.add, y, logs, y)
 
     def backward(self, dy: Array, *, out: Slots, terms: Array, total: Array, share: Array) -> Calls:
         (dx,) = out

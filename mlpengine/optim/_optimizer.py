@@ -3,15 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypedDict, cast
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias, TypedDict, cast
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from mlpengine.backends.update import ParameterRange, Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
-from mlpengine.core.fields import Given, NonNegative, fitting, options_of
+from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, options_of
 from mlpengine.core.spec import Array, Call, Spec, call
 from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import variables
@@ -31,15 +30,25 @@ OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
 
 BOUND_AT_ONCE = 8
-"""Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
+"""Maximum number of gradient objects with cached calls; the oldest is dropped first."""
 
 
 _BOUND = ("_bound", "_formulas", "_numpy", "moments")
 """Attributes that a copy makes for itself."""
 
 
+LearningRate: TypeAlias = Annotated[NonNegative, "Learning rate."]
+WeightDecay: TypeAlias = Annotated[
+    NonNegative, "Decoupled decay of weights, times the learning rate."
+]
+Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the two moments."]
+"""Options that several optimizers have."""
+
+STEPS = Limits(at_least=0, whole=True)
+
+
 class HasParams(Protocol):
-    """A model: anything whose parameters are one flat vector."""
+    """A model: anything with parameters in one flat vector."""
 
     @property
     def params(self) -> Flat: ...
@@ -109,12 +118,7 @@ class Optimizer(ABC):
     read.
 
     Args:
-        lr: Learning rate.
-        weight_decay: Decoupled decay of weights, times the learning rate.
-        decay_biases: Whether weight decay acts on biases, too.
         schedule: a function from the number of completed steps to a factor of `lr`.
-        groups: Factors for groups of parameters, by name: weights, biases, alphas, embedding,
-            scaling; the others have factor 1.
         decay_schedule: a function from the number of completed steps to a factor of `weight_decay`.
         hyper: hyper-parameters that the formulas read, by name.
         signed: moments that are means of gradients, by name, each with the factor by which it
@@ -144,7 +148,7 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name, which may be read and written between steps."""
+    """Flat vectors by name; they may be read and written between steps."""
 
     current_lr: float
     """Learning rate of the last update, or of the first one if there is none yet."""
@@ -159,12 +163,16 @@ class Optimizer(ABC):
         self,
         model: HasParams,
         *,
-        lr: NonNegative,
-        weight_decay: NonNegative = 0.0,
-        decay_biases: bool = False,
+        lr: LearningRate,
+        weight_decay: WeightDecay = 0.0,
+        decay_biases: Annotated[bool, Given, "Whether weight decay acts on biases, too."] = False,
         schedule: Annotated[ScheduleLike | None, Given] = None,
         decay_schedule: Annotated[ScheduleLike | None, Given] = None,
-        groups: Mapping[str, Group] | None = None,
+        groups: Annotated[
+            Mapping[str, Group] | None,
+            "Factors for groups of parameters, by name: weights, biases, alphas, embedding, "
+            "scaling; the others have factor 1.",
+        ] = None,
         hyper: Annotated[Mapping[str, float] | None, Given] = None,
         signed: Annotated[Mapping[str, float] | None, Given] = None,
         squares: Annotated[Mapping[str, float] | None, Given] = None,
@@ -179,10 +187,9 @@ class Optimizer(ABC):
         self.params = model.params
         flat = self.params.flat
         largest = float(np.finfo(flat.dtype).max)
-        self.weight_decay: float = fitting(
-            f"{self._where}: weight_decay", Annotated[float, Ge(0), Le(largest)], weight_decay
-        )
-        self.groups = dict(self.fit("groups", groups) or {})
+        limits = Limits(at_least=0, at_most=largest)
+        self.weight_decay: float = limits.check(f"{self._where}: weight_decay", weight_decay)
+        self.groups = dict(groups or {})
         self.ranges = find_ranges(
             self._where,
             self.params,
@@ -214,7 +221,7 @@ class Optimizer(ABC):
         Raises: UsageError for a value that the type or its limits refuse.
         """
         option = next(of[name] for kind in type(self).__mro__ if name in (of := options_of(kind)))
-        return fitting(f"{type(self).__name__}: {name}", option.type, value, option.default)
+        return option.check(f"{type(self).__name__}: {name}", value)
 
     def _bind_buffers(self) -> None:
         """Allocate the workspace and bind the calls that use it, for a new optimizer or a copy."""
@@ -247,11 +254,11 @@ class Optimizer(ABC):
 
     @steps.setter
     def steps(self, value: int) -> None:
-        self._steps = fitting(f"{self._where}: steps", Annotated[int, Ge(0)], value)
+        self._steps = STEPS.check(f"{self._where}: steps", value)
 
     @property
     def lr(self) -> float:
-        """Base learning rate, which the schedule multiplies; zero is legal."""
+        """Base learning rate, multiplied by the schedule; zero is legal."""
         return self._lr
 
     @lr.setter
@@ -262,8 +269,8 @@ class Optimizer(ABC):
                     f"{self._where}: lr must be a number (got {quoted(value)}); write "
                     f"{self._where}(mlp, lr=0.001, schedule={quoted(value)})"
                 )
-            limits = Annotated[float, Ge(0), Le(self._largest_lr)]
-            value = fitting(f"{self._where}: lr", limits, value)
+            limits = Limits(at_least=0, at_most=self._largest_lr)
+            value = limits.check(f"{self._where}: lr", value)
         self._lr: float = value
 
     def scheduled_decay(self, step: int) -> float:
@@ -327,7 +334,7 @@ class Optimizer(ABC):
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` from `grads.flat`, which is only read."""
+        """Update the parameters of `model` from `grads.flat`, only read here."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -469,7 +476,7 @@ class Optimizer(ABC):
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`, which is kept referenced so that its id is not reused."""
+        """Bind the step for `grads`, kept referenced so that its id is not reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

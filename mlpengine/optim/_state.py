@@ -9,18 +9,21 @@ import numpy as np
 
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.spec import Array, Spec
+from mlpengine.core.wording import quoted
 
 State: TypeAlias = dict[str, Array | int | float]
 """The result of `state_dict`: copies of arrays, and plain numbers."""
 
 
 def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
-    """Return `given` if it could have come from the object whose state is `own`.
+    """Return `given` if it could have come from the object with the state `own`.
 
-    Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as those of
-    `numpy.savez`, return numbers as arrays without axes.
+    Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as
+    `numpy.savez` writes, return numbers as arrays without axes.
     Raises: CheckpointError.
     """
+    if not isinstance(given, Mapping):
+        raise CheckpointError(f"{where}: state must be a mapping (got {quoted(given)})")
     missing, unknown = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
     if missing or unknown:
         raise CheckpointError(

@@ -1,11 +1,21 @@
 """Adam, AdamW (Adam with weight decay by default), and NAdam (Adam with Nesterov momentum)."""
 
-from typing import Any, Unpack
+from typing import Annotated, Any, TypeAlias, Unpack
 
 from mlpengine import formula
-from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer, SharedOptions
+from mlpengine.core.fields import Given, NonNegative
+from mlpengine.optim._optimizer import (
+    Betas,
+    DecayOptions,
+    HasParams,
+    LearningRate,
+    Optimizer,
+    SharedOptions,
+    WeightDecay,
+)
 from mlpengine.optim.scalar_functions import power, sqrt
+
+Epsilon: TypeAlias = Annotated[NonNegative, "Added to the root of the second moment."]
 
 
 class Adam(Optimizer, name="adam"):
@@ -18,12 +28,8 @@ class Adam(Optimizer, name="adam"):
 
     Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2), to which gradients are
     added unscaled, so that a step takes ten calls.
-    Numbers: `rate` and `scaled_eps`, which combine all other factors:
+    Numbers: `rate` and `scaled_eps`; they combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
-
-    Args:
-        betas: Decay of the two moments.
-        eps: Added to the root of the second moment.
 
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
     """
@@ -34,9 +40,9 @@ class Adam(Optimizer, name="adam"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 1e-3,
-        betas: tuple[Fraction, Fraction] = (0.9, 0.999),
-        eps: NonNegative = 1e-8,
+        lr: LearningRate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: Epsilon = 1e-8,
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.betas: tuple[float, float] = self.fit("betas", betas)
@@ -88,10 +94,10 @@ class AdamW(Adam, name="adamw"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 1e-3,
-        betas: tuple[Fraction, Fraction] = (0.9, 0.999),
-        eps: NonNegative = 1e-8,
-        weight_decay: NonNegative = 0.01,
+        lr: LearningRate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: Epsilon = 1e-8,
+        weight_decay: WeightDecay = 0.01,
         **shared: Unpack[SharedOptions],
     ) -> None:
         super().__init__(model, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, **shared)
@@ -105,14 +111,9 @@ class NAdam(Optimizer, name="nadam"):
     m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m and
     params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
 
-    Moments: ``first`` and ``second``, as those of `Adam`.
+    Moments: ``first`` and ``second``, as in `Adam`.
     Numbers: the factors `rate` of the gradient and `ahead` of the first moment; `product`, M(t), is
     carried from step to step.
-
-    Args:
-        betas: Decay of the two moments.
-        eps: Added to the root of the second moment.
-        momentum_decay: How fast the momentum rises from half of betas[0] to all of it.
 
     Source: Dozat 2016, Incorporating Nesterov Momentum into Adam.
     """
@@ -123,10 +124,12 @@ class NAdam(Optimizer, name="nadam"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 2e-3,
-        betas: tuple[Fraction, Fraction] = (0.9, 0.999),
-        eps: NonNegative = 1e-8,
-        momentum_decay: NonNegative = 0.004,
+        lr: LearningRate = 2e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: Epsilon = 1e-8,
+        momentum_decay: Annotated[
+            NonNegative, Given, "How fast the momentum rises from half of betas[0] to all of it."
+        ] = 0.004,
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.betas: tuple[float, float] = self.fit("betas", betas)

@@ -18,12 +18,11 @@ from math import isfinite, sqrt
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-from annotated_types import Ge, Le
 
 from mlpengine.backends.update import Clipping
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import CheckpointError, ShapeError
-from mlpengine.core.fields import Positive, check_fields, fitting
+from mlpengine.core.fields import POSITIVE, Given, Limits, Positive, check_options
 from mlpengine.core.spec import Array, Call, call
 from mlpengine.core.wording import plural
 from mlpengine.optim._state import State, matching_state
@@ -48,7 +47,7 @@ class FlatViews(Protocol):
 
 
 class Clip(ABC):
-    """Base class of the clipping rules, which are dataclasses of their settings."""
+    """Base class of the clipping rules, dataclasses of their settings."""
 
     name: ClassVar[str] = ""
 
@@ -59,7 +58,7 @@ class Clip(ABC):
             cls.name, CLIPS[name] = name, cls
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_options(self)
 
     def fresh(self) -> Self:
         """Return the same rule without what it remembers, for another network."""
@@ -92,7 +91,7 @@ def clip_rule(clip_norm: float | Clip | None, where: str = "clip_norm") -> Clip 
     """
     if clip_norm is None or isinstance(clip_norm, Clip):
         return clip_norm
-    return NormClip(fitting(where, Positive, clip_norm, 1.0))
+    return NormClip(POSITIVE.check(where, clip_norm))
 
 
 def bind_clip(clip: Clip | None, params: Flat, grads: FlatViews) -> Apply:
@@ -138,13 +137,10 @@ class _ScaledByNorm(Clip):
 class NormClip(_ScaledByNorm, name="norm"):
     """Clip by global norm: grads *= min(1, max_norm / (norm + 1e-6)).
 
-    Args:
-        max_norm: Largest global norm.
-
     Source: Pascanu et al. 2013, arXiv 1211.5063, algorithm 1; the 1e-6 is PyTorch's.
     """
 
-    max_norm: Positive
+    max_norm: Annotated[Positive, "Largest global norm."]
 
     def describe(self, params: Flat) -> Clipping:
         return Clipping("norm", (self.max_norm,))
@@ -157,20 +153,22 @@ class NormClip(_ScaledByNorm, name="norm"):
 class PercentileClip(_ScaledByNorm, name="percentile"):
     """Clip by global norm, to a percentile of the norms so far (AutoClip).
 
-    The percentile is that of the last `history` norms before clipping, including the norm of this
+    It is the percentile of the last `history` norms before clipping, including the norm of this
     step, with linear interpolation as in `numpy.percentile`.
 
     State: ``norms``, oldest first.
 
-    Args:
-        percentile: Largest norm, as a percentile of recent norms.
-        history: Norms that are remembered, 16 bytes each.
-
     Source: Seetharaman et al. 2020, arXiv 2007.14469, section 3, which uses all norms.
     """
 
-    percentile: Annotated[float, Ge(0), Le(100)] = 90.0
-    history: Annotated[int, Ge(1), Le(1_000_000)] = 1000
+    percentile: Annotated[
+        float, Limits(at_least=0, at_most=100), "Largest norm, as a percentile of recent norms."
+    ] = 90.0
+    history: Annotated[
+        int,
+        Limits(at_least=1, at_most=1_000_000, whole=True),
+        "Norms that are remembered, 16 bytes each.",
+    ] = 1000
     _norms: Array = field(init=False, repr=False, compare=False)  # a ring
     _sorted: Array = field(init=False, repr=False, compare=False)
     _counts: Array = field(init=False, repr=False, compare=False)  # of norms; place of the oldest
@@ -181,7 +179,7 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         vars(self).update(memory, _counts=np.zeros(2, np.int64))
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for backends other than NumPy, which continue its history."""
+        """Return the rule for backends other than NumPy; they continue its history."""
         arrays = {"norms": self._norms, "sorted": self._sorted, "counts": self._counts}
         memory = {f"clip_{name}": array for name, array in arrays.items()}
         return Clipping("percentile", (self.percentile,), memory)
@@ -241,15 +239,13 @@ class AdaptiveClip(Clip, name="adaptive"):
     A unit is a row of a weight (one output, its fan-in); a bias, or anything of one dimension, is
     one unit, as in the authors' code.
 
-    Args:
-        ratio: Largest norm of a unit's gradient, as a share of the norm of its weights.
-        eps: Smallest norm of a unit's weights that counts.
-
     Source: Brock et al. 2021, arXiv 2102.06171, equation 3.
     """
 
-    ratio: Positive = 0.01
-    eps: Positive = 1e-3
+    ratio: Annotated[
+        Positive, "Largest norm of a unit's gradient, as a share of the norm of its weights."
+    ] = 0.01
+    eps: Annotated[Positive, Given, "Smallest norm of a unit's weights that counts."] = 1e-3
 
     def describe(self, params: Flat) -> Clipping:
         shapes = [_units(view).shape for view in params.views.values()]
@@ -320,7 +316,7 @@ class _BoundAdaptiveClip(Uncopyable):
         return before, self._norm()
 
     def _measure_carefully(self) -> None:
-        """Set the factors unit by unit, which is slow, for gradients whose squares overflow."""
+        """Set the factors unit by unit, slowly, for gradients with squares that overflow."""
         rows = (row for pair in self._pairs for row in zip(*pair, strict=True))
         for unit, (weights, gradient) in enumerate(rows):
             allowed = self._clip.ratio * max(self._clip.eps, GlobalNorm(weights)())

@@ -1,10 +1,10 @@
 """Lion."""
 
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from mlpengine import formula
-from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
+from mlpengine.core.fields import Fraction
+from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Optimizer
 
 
 class Lion(Optimizer, name="lion"):
@@ -13,12 +13,9 @@ class Lion(Optimizer, name="lion"):
     Then m = beta2 * m + (1 - beta2) * grads.  Every entry moves by `lr`, so a rate is 3 to 10 times
     smaller than Adam's, and a weight decay as many times larger.
 
-    Moments: ``first`` = m / (1 - beta2).  An entry whose gradients stay zero stops moving once its
+    Moments: ``first`` = m / (1 - beta2).  An entry with gradients of zero stops moving once its
     moment counts as zero (1e-25 in float32).
     Numbers: `share`, with which first * share + grads has the sign of the step.
-
-    Args:
-        betas: Share of the moment in the step, and its decay.
 
     Source: Chen et al. 2023, arXiv 2302.06675, algorithm 2.
     """
@@ -29,8 +26,10 @@ class Lion(Optimizer, name="lion"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 1e-4,
-        betas: tuple[Fraction, Fraction] = (0.9, 0.99),
+        lr: LearningRate = 1e-4,
+        betas: Annotated[
+            tuple[Fraction, Fraction], "Share of the moment in the step, and its decay."
+        ] = (0.9, 0.99),
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.betas: tuple[float, float] = self.fit("betas", betas)

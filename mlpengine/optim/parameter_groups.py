@@ -2,27 +2,29 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from mlpengine.backends.update import ParameterRange
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Checked, NonNegative
+from mlpengine.core.fields import NonNegative, check_options
 from mlpengine.core.wording import suggestion
 from mlpengine.tape.flat import Flat
 
 
 @dataclass(frozen=True)
-class Group(Checked):
+class Group:
     """Factors of the learning rate and the weight decay of a group of parameters.
 
     The decay of a step is the product of both, as in PyTorch's parameter groups.
-
-    Args:
-        lr: Factor of the learning rate.
-        weight_decay: Factor of the weight decay; by default 1 for weights, else 0.
     """
 
-    lr: NonNegative = 1.0
-    weight_decay: NonNegative | None = None
+    lr: Annotated[NonNegative, "Factor of the learning rate."] = 1.0
+    weight_decay: Annotated[
+        NonNegative | None, "Factor of the weight decay; by default 1 for weights, else 0."
+    ] = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 def check_group(where: str, name: str, members: Collection[str]) -> None:

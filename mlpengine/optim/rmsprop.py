@@ -1,10 +1,10 @@
 """RMSprop."""
 
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from mlpengine import formula
 from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
+from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Optimizer
 from mlpengine.optim.scalar_functions import sqrt
 
 
@@ -17,12 +17,7 @@ class RmsProp(Optimizer, name="rmsprop"):
 
     Moments: ``square`` = v / (1 - alpha) and, if there is momentum, ``velocity`` times
     sqrt(1 - alpha).
-    Numbers: `rate` = lr / sqrt(1 - alpha), which undoes both scales, and `scaled_eps`.
-
-    Args:
-        alpha: Decay of the mean square.
-        eps: Added to the root of the mean square.
-        momentum: Share of the last update kept.
+    Numbers: `rate` = lr / sqrt(1 - alpha), to undo both scales, and `scaled_eps`.
 
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """
@@ -33,10 +28,10 @@ class RmsProp(Optimizer, name="rmsprop"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 1e-3,
-        alpha: Fraction = 0.99,
-        eps: NonNegative = 1e-8,
-        momentum: Fraction = 0.0,
+        lr: LearningRate = 1e-3,
+        alpha: Annotated[Fraction, "Decay of the mean square."] = 0.99,
+        eps: Annotated[NonNegative, "Added to the root of the mean square."] = 1e-8,
+        momentum: Annotated[Fraction, "Share of the last update kept."] = 0.0,
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.alpha: float = self.fit("alpha", alpha)

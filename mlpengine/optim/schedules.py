@@ -3,7 +3,7 @@
 Every schedule is ``schedule(step) -> factor``; the first step is step 0.  Epochs are of
 `steps_per_epoch` steps, and of one step unless that is given.  With a warm-up of w steps the
 schedule starts after w steps, and before that its first factor is multiplied by a ramp,
-(step + 1) / (w + 1), which is not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
+(step + 1) / (w + 1), not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
 2.2).  Below, s = max(0, step - w), and a `total_steps` of N counts the warm-up: T = N - w.
 """
 
@@ -13,10 +13,8 @@ from dataclasses import dataclass, field, replace
 from math import cos, inf, log2, pi
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from annotated_types import Ge, Gt, Le, Lt
-
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Fraction, Given, NonNegative, Positive, check_fields
+from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, Positive, check_options
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.wording import suggestion
 from mlpengine.optim._state import State, matching_state
@@ -35,17 +33,17 @@ Falling: TypeAlias = Literal["constant", "flat_cosine", "cosine", "linear"]
 class Schedule(ABC):
     """Base class: the warm-up ramp times the schedule after it.
 
-    A schedule describes any run; `over` makes it that of one.
-
-    Args:
-        warmup_epochs: Epochs over which the learning rate first rises from near zero.
-        steps_per_epoch: Steps of an epoch.
+    A schedule describes any run; `over` returns the schedule of one run.
     """
 
     name: ClassVar[str] = ""
 
-    warmup_epochs: NonNegative = field(default=0.0, kw_only=True)
-    steps_per_epoch: Annotated[int, Ge(0), Given] = field(default=1, kw_only=True)
+    warmup_epochs: Annotated[
+        NonNegative, "Epochs over which the learning rate first rises from near zero."
+    ] = field(default=0.0, kw_only=True)
+    steps_per_epoch: Annotated[int, Limits(at_least=0, whole=True), Given, "Steps of an epoch."] = (
+        field(default=1, kw_only=True)
+    )
 
     def __init_subclass__(cls, *, name: str = "", **kwargs: object) -> None:
         """Register the class under the name that configs give it, if it has one."""
@@ -54,16 +52,7 @@ class Schedule(ABC):
             cls.name, SCHEDULES[name] = name, cls
 
     def __post_init__(self) -> None:
-        if any(
-            hasattr(value, "param_groups") or hasattr(value, "current_lr")
-            for value in vars(self).values()
-        ):
-            name = type(self).__name__
-            raise UsageError(
-                f"{name}: takes no optimizer, which takes the schedule; write "
-                f"Adam(mlp, schedule={name}({'1000' * hasattr(self, 'total_steps')}))"
-            )
-        check_fields(self)
+        check_options(self)
 
     def __call__(self, step: int) -> float:
         """Return the factor of the base learning rate after `step` steps."""
@@ -91,13 +80,14 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class _TimedSchedule(Schedule):
-    """Base class of schedules that end; after `total_steps` the factor is constant.
+    """Base class of schedules that end; after `total_steps` the factor is constant."""
 
-    Args:
-        total_steps: Steps of the training, with the warm-up; 0 before there is a run.
-    """
-
-    total_steps: Annotated[int, Ge(0), Given] = 0
+    total_steps: Annotated[
+        int,
+        Limits(at_least=0, whole=True),
+        Given,
+        "Steps of the training, with the warm-up; 0 before there is a run.",
+    ] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,15 +131,11 @@ class StepSchedule(Schedule, name="step"):
 
     Here `every` is the steps of `every_epochs`, at least 1.
 
-    Args:
-        every_epochs: Epochs between two drops.
-        factor: Factor of the learning rate at a drop.
-
     Source: He et al. 2016, arXiv 1512.03385, section 3.4.
     """
 
-    every_epochs: Positive = 10.0
-    factor: Positive = 0.1
+    every_epochs: Annotated[Positive, "Epochs between two drops."] = 10.0
+    factor: Annotated[Positive, "Factor of the learning rate at a drop."] = 0.1
 
     @cached_property
     def _every(self) -> int:
@@ -165,13 +151,12 @@ class ExponentialSchedule(Schedule, name="exponential"):
 
     The ratio is factor ** (1 / steps_per_epoch).
 
-    Args:
-        factor: Factor of the learning rate per epoch.
-
     Source: Darken and Moody 1990, "Note on learning rate schedules for stochastic optimization".
     """
 
-    factor: Annotated[float, Gt(0), Le(1)] = 0.95
+    factor: Annotated[
+        float, Limits(above=0, at_most=1), "Factor of the learning rate per epoch."
+    ] = 0.95
 
     @cached_property
     def _ratio(self) -> float:
@@ -185,13 +170,10 @@ class ExponentialSchedule(Schedule, name="exponential"):
 class LinearSchedule(_TimedSchedule, name="linear"):
     """A straight line down to `final`: 1 + (final - 1) * min(1, s / T).
 
-    Args:
-        final: Share of the base learning rate at the end.
-
     Source: Li et al. 2020, arXiv 1905.04753, section 2.
     """
 
-    final: NonNegative = 0.0
+    final: Annotated[NonNegative, "Share of the base learning rate at the end."] = 0.0
 
     def _factor(self, step: int) -> float:
         return 1.0 + (self.final - 1.0) * min(1.0, step / self._span)
@@ -201,13 +183,10 @@ class LinearSchedule(_TimedSchedule, name="linear"):
 class CosineSchedule(_TimedSchedule, name="cosine"):
     """Half a cosine wave down to `final`: final + (1 - final) * (1 + cos(pi * min(1, s / T))) / 2.
 
-    Args:
-        final: Share of the base learning rate at the end.
-
     Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
     """
 
-    final: NonNegative = 0.0
+    final: Annotated[NonNegative, "Share of the base learning rate at the end."] = 0.0
 
     def _factor(self, step: int) -> float:
         return _cosine(1.0, self.final, step / self._span)
@@ -215,7 +194,7 @@ class CosineSchedule(_TimedSchedule, name="cosine"):
 
 @dataclass(frozen=True)
 class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
-    """Flat for the first half, then half a cosine to zero, which it reaches at s = T.
+    """Flat for the first half, then half a cosine to zero, reached at s = T.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
     """
@@ -230,13 +209,14 @@ class CosLogSchedule(_TimedSchedule, name="coslog"):
 
     With t = min(1, s / T) the factor is (1 - cos(2 pi log2(1 + (2^cycles - 1) t))) / 2.
 
-    Args:
-        cycles: Number of waves; of more than 30, the first is shorter than any step.
-
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
     """
 
-    cycles: Annotated[int, Ge(1), Le(30)] = 4
+    cycles: Annotated[
+        int,
+        Limits(at_least=1, at_most=30, whole=True),
+        "Number of waves; of more than 30, the first is shorter than any step.",
+    ] = 4
 
     def _factor(self, step: int) -> float:
         waves = log2(1.0 + (2**self.cycles - 1) * min(1.0, step / self._span))
@@ -251,17 +231,14 @@ class OneCycleSchedule(_TimedSchedule, name="one_cycle"):
     ``max_lr`` is the base rate here, ``1 / div_factor`` is `initial` and
     ``1 / (div_factor * final_div_factor)`` is `final`.
 
-    Args:
-        rise: Share of the steps in which it rises.
-        initial: Share of the base learning rate at the start.
-        final: Share of the base learning rate at the end.
-
     Source: Smith and Topin 2018, arXiv 1708.07120, section 3, with cosines instead of lines.
     """
 
-    rise: Fraction = 0.3
-    initial: NonNegative = 1 / 25
-    final: NonNegative = 1 / 250_000
+    rise: Annotated[Fraction, "Share of the steps in which it rises."] = 0.3
+    initial: Annotated[NonNegative, Given, "Share of the base learning rate at the start."] = 1 / 25
+    final: Annotated[NonNegative, Given, "Share of the base learning rate at the end."] = (
+        1 / 250_000
+    )
 
     def _factor(self, step: int) -> float:
         last = self._span - 1.0
@@ -293,21 +270,22 @@ class PlateauSchedule(Schedule, name="plateau"):
     The fields do not change; the state is in `state_dict` and is saved with the optimizer's.  Use
     one for each optimizer.
 
-    Args:
-        patience: Epochs without a better value before a drop.
-        factor: Factor of the learning rate at a drop.
-        threshold: Smallest improvement that counts, as a share of the best value.
-        cooldown: Epochs after a drop that do not count.
-        min_factor: Smallest factor of the learning rate.
-
     Source: PyTorch's ReduceLROnPlateau, mode min, with a threshold that also works below zero.
     """
 
-    patience: Annotated[int, Ge(0)] = 10
-    factor: Annotated[float, Gt(0), Lt(1)] = 0.1
-    threshold: Fraction = 1e-4
-    cooldown: Annotated[int, Ge(0)] = 0
-    min_factor: NonNegative = 0.0
+    patience: Annotated[
+        int, Limits(at_least=0, whole=True), "Epochs without a better value before a drop."
+    ] = 10
+    factor: Annotated[float, Limits(above=0, below=1), "Factor of the learning rate at a drop."] = (
+        0.1
+    )
+    threshold: Annotated[
+        Fraction, Given, "Smallest improvement that counts, as a share of the best value."
+    ] = 1e-4
+    cooldown: Annotated[
+        int, Limits(at_least=0, whole=True), Given, "Epochs after a drop that do not count."
+    ] = 0
+    min_factor: Annotated[NonNegative, Given, "Smallest factor of the learning rate."] = 0.0
     _state: _PlateauState = field(
         default_factory=_PlateauState, init=False, repr=False, compare=False
     )

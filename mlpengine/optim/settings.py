@@ -2,19 +2,21 @@
 
 from dataclasses import field, make_dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, get_args
 
-from mlpengine.core.fields import Checked, options_of, summary
+from mlpengine.core.fields import check_options, one_of, options_of
 from mlpengine.optim._optimizer import HasParams, Optimizer
 from mlpengine.optim.schedules import SCHEDULES, Falling, ScheduleLike
 
-DECAY_SENTENCE = "Weight decay over the epochs: constant, or falling to zero."
+DecaySchedule: TypeAlias = Annotated[
+    Falling, "Weight decay over the epochs: constant, or falling to zero."
+]
 
 
-class OptimizerSettings(Checked):
-    """The options of an optimizer, which its constructor declares; `kind` is its class.
+class OptimizerSettings:
+    """The options of an optimizer, declared by its constructor; `kind` is its class.
 
-    Those of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.
+    The options of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.
     """
 
     kind: ClassVar[type[Optimizer]]
@@ -24,6 +26,11 @@ class OptimizerSettings(Checked):
 
         def __init__(self, **options: Any) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
+
+    def __post_init__(self) -> None:
+        check_options(self, self.kind.__name__)
+        where = f"{self.kind.__name__}: decay_schedule"
+        one_of(where, self.decay_schedule, get_args(Falling))
 
     def make(
         self,
@@ -53,7 +60,6 @@ class OptimizerSettings(Checked):
 def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
     """Return the class of the options of an optimizer, each a field."""
     options = [one for one in options_of(kind).values() if not one.given]
-    lines = [f"    {one.name}: {one.description}" for one in options]
     made: Any = make_dataclass(
         f"{kind.__name__}Settings",
         [
@@ -61,16 +67,10 @@ def settings_class(kind: type[Optimizer]) -> type[OptimizerSettings]:
                 (one.name, one.type, field(default_factory=partial(_same, one.default)))
                 for one in options
             ),
-            ("decay_schedule", Falling, field(default="constant")),
+            ("decay_schedule", DecaySchedule, field(default="constant")),
         ],
         bases=(OptimizerSettings,),
-        namespace={
-            "kind": kind,
-            "name": kind.name,
-            "__doc__": "\n".join(
-                [summary(kind), "", "Args:", *lines, f"    decay_schedule: {DECAY_SENTENCE}"]
-            ),
-        },
+        namespace={"kind": kind, "name": kind.name, "__doc__": kind.__doc__},
         frozen=True,
         kw_only=True,
     )

@@ -1,10 +1,10 @@
 """Stochastic gradient descent."""
 
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Fraction, NonNegative
-from mlpengine.optim._optimizer import DecayOptions, HasParams, Optimizer
+from mlpengine.core.fields import Fraction
+from mlpengine.optim._optimizer import DecayOptions, HasParams, LearningRate, Optimizer
 
 
 class Sgd(Optimizer, name="sgd"):
@@ -16,10 +16,6 @@ class Sgd(Optimizer, name="sgd"):
     Moments: ``velocity``, if there is momentum; with Nesterov it is stored times `momentum`.
     Numbers: `rate`, the learning rate.
 
-    Args:
-        momentum: Share of the last update kept.
-        nesterov: Look ahead along the momentum.
-
     Source: Sutskever et al. 2013, sections 2 and 3.
     """
 
@@ -29,9 +25,9 @@ class Sgd(Optimizer, name="sgd"):
         self,
         model: HasParams,
         *,
-        lr: NonNegative = 0.01,
-        momentum: Fraction = 0.0,
-        nesterov: bool = False,
+        lr: LearningRate = 0.01,
+        momentum: Annotated[Fraction, "Share of the last update kept."] = 0.0,
+        nesterov: Annotated[bool, "Look ahead along the momentum."] = False,
         **shared: Unpack[DecayOptions],
     ) -> None:
         self.momentum: float = self.fit("momentum", momentum)

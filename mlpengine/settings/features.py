@@ -1,76 +1,98 @@
 """How the columns of a table become the features of a network."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from annotated_types import Ge, Gt, Le, Len, Lt
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from mlpengine.core.fields import Checked, Count
+from mlpengine.core.fields import Count, Limits
+from mlpengine.settings.base import STRICT, Flag, Texts, rule
 
 TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
 Scaling: TypeAlias = Literal["standard", "minmax", "robust", "none"]
 FeatureClipping: TypeAlias = Literal["smooth", "none"]
 Encoding: TypeAlias = Literal["piecewise", "none"]
 Filling: TypeAlias = (
-    Literal["mean", "median", "indicator", "error"] | Annotated[float, Gt(-1e38), Lt(1e38)]
+    Literal["mean", "median", "indicator", "error"]
+    | Annotated[float, Limits(above=-1e38, below=1e38)]
 )
-Standardizing: TypeAlias = bool | Literal["mean"]
+Standardizing: TypeAlias = Flag | Literal["mean"]
 TargetTransform: TypeAlias = Literal["none", "log", "auto"]
 
 BINS = 12
 """Quantile bins of a column by default."""
 
+MAX_COMPUTED = 1000
+"""Largest number of computed columns."""
 
-@dataclass(frozen=True)
-class FeatureSettings(Checked):
-    """How the columns of a table become the features of a network.
 
-    Args:
-        target: Column to predict, or several; shipped data sets have a default.
-        task: What to predict; auto: inferred from the target.
-        drop: Columns to leave out.
-        categorical: Columns of numbers that are names, not quantities.
-        features: Further columns, name: formula of the others.
-        where: Rows to use: a formula, such as price > 0 and carat < 3.
-        weight: Column of sample weights.
-        class_weights: balanced: rare classes count more in the loss.
-        standardize: Scaling of features, fitted on the training rows.
-        clip: smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling; or none.
-        encoding: piecewise: numbers and dates also get features by quantile bins; or none.
-        bins: Quantile bins of a column, with encoding: piecewise.
-        standardize_target: Train on standardized targets (poisson, gamma: divided by their mean),
-            or on targets divided by their mean.
-        transform_target: What networks learn of a positive target: log: its logarithm, which
-            predictions bring back, in the range of the training targets; none: itself; auto: log
-            where a small model predicts skewed targets better by it.
-        bound_predictions: Whether predictions of numbers stay in the range of the training targets.
-        missing: What stands in for a missing number.
-        min_count: Rows a text must occur in to get a feature.
-        max_levels: The most frequent texts of a column get a feature each; the others share one.
-    """
+@dataclass(frozen=True, config=STRICT)
+class FeatureSettings:
+    """How the columns of a table become the features of a network."""
 
-    target: tuple[str, ...] = ()
-    task: Literal["auto"] | TaskName = "auto"
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    features: Annotated[dict[str, str], Len(0, 1000)] = field(default_factory=dict)
-    where: str | None = None
-    weight: str | None = None
-    class_weights: Literal["balanced", "none"] = "none"
-    standardize: Scaling = "standard"
-    clip: FeatureClipping = "smooth"
-    encoding: Encoding = "none"
-    bins: Annotated[int, Ge(2), Le(1000)] = BINS
-    standardize_target: Standardizing = True
-    transform_target: TargetTransform = "none"
-    bound_predictions: bool = False
-    missing: Filling = "mean"
-    min_count: Count = 3
-    max_levels: Annotated[int, Ge(1), Le(1000)] | None = 250
+    target: Texts = Field(
+        default=(),
+        description="Column to predict, or several; shipped data sets have a default.",
+    )
+    task: Literal["auto", TaskName] = Field(
+        default="auto", description="What to predict; auto: inferred from the target."
+    )
+    drop: Texts = Field(default=(), description="Columns to leave out.")
+    categorical: Texts = Field(
+        default=(), description="Columns of numbers that are names, not quantities."
+    )
+    features: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=MAX_COMPUTED,
+        description="Further columns, name: formula of the others.",
+    )
+    where: str | None = Field(
+        default=None, description="Rows to use: a formula, such as price > 0 and carat < 3."
+    )
+    weight: str | None = Field(default=None, description="Column of sample weights.")
+    class_weights: Literal["balanced", "none"] = Field(
+        default="none", description="balanced: rare classes count more in the loss."
+    )
+    standardize: Scaling = Field(
+        default="standard", description="Scaling of features, fitted on the training rows."
+    )
+    clip: FeatureClipping = Field(
+        default="smooth",
+        description="smooth: x / sqrt(1 + (x/3)^2) after standard and robust scaling; or none.",
+    )
+    encoding: Encoding = Field(
+        default="none",
+        description="piecewise: numbers and dates also get features by quantile bins; or none.",
+    )
+    bins: Annotated[int, Limits(at_least=2, at_most=1000, whole=True)] = Field(
+        default=BINS, description="Quantile bins of a column, with encoding: piecewise."
+    )
+    standardize_target: Standardizing = Field(
+        default=True,
+        description="Train on standardized targets (poisson, gamma: divided by their mean), or on "
+        "targets divided by their mean.",
+    )
+    transform_target: TargetTransform = Field(
+        default="none",
+        description="What networks learn of a positive target: log: its logarithm, which "
+        "predictions bring back, in the range of the training targets; none: itself; auto: log "
+        "where a small model predicts skewed targets better by it.",
+    )
+    bound_predictions: Flag = Field(
+        default=False,
+        description="Whether predictions of numbers stay in the range of the training targets.",
+    )
+    missing: Filling = Field(default="mean", description="What stands in for a missing number.")
+    min_count: Count = Field(default=3, description="Rows a text must occur in to get a feature.")
+    max_levels: Annotated[int, Limits(at_least=1, at_most=1000, whole=True)] | None = Field(
+        default=250,
+        description="The most frequent texts of a column get a feature each; the others share one.",
+    )
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield a column that has two roles."""
+    @model_validator(mode="after")
+    def _one_role(self) -> Self:
         used = [*self.target, *self.drop, *([self.weight] if self.weight else [])]
         if twice := sorted({name for name in used if used.count(name) > 1}):
-            yield "target", f"target, weight and drop: a column can have one role ({twice})"
+            text = f"target, weight and drop: a column can have one role ({twice})"
+            raise rule(text, "target")
+        return self

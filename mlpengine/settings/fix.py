@@ -5,9 +5,9 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import fitting, options_of
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer, Schedule
+from mlpengine.settings.base import fitting, options_of
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings
@@ -37,7 +37,8 @@ class Fix:
     value: Any
 
     def __post_init__(self) -> None:
-        options, where = options_of(self.of), f"{self.of.__name__}: {self.name}"
+        options = options_of(self.of)
+        where = f"{self.of.__name__}: {self.name}"
         if self.name not in options:
             raise UsageError(f"{where}: there is no such option")
         fitting(where, options[self.name].type, self.value)

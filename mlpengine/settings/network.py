@@ -1,20 +1,29 @@
 """The network between the features and the target."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from annotated_types import Ge, Le, Len
+from pydantic import Field, InstanceOf, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic.json_schema import SkipJsonSchema
 
-from mlpengine.core.fields import Checked, Count, Fraction, OneOf, options_of
+from mlpengine.core.fields import Count, Fraction, Limits
 from mlpengine.nn import ACTIVATIONS, INITIALIZERS, Front
 from mlpengine.nn.mlp import Parametrization
 from mlpengine.nn.residual import MAX_BLOCKS
 from mlpengine.ops import FormulaActivation, GradOp
 from mlpengine.optim.schedules import Falling
+from mlpengine.settings.base import STRICT, Flag, Names, one_or_more, options_of, rule
+from mlpengine.settings.families import FrontOption
 
 NetworkName: TypeAlias = Literal["mlp", "residual"]
 """The names of `mlpengine.nn.NETWORKS`."""
+
+ActivationName: TypeAlias = Annotated[str, Names(ACTIVATIONS, FormulaActivation)]
+"""The name of an activation, or a formula of x."""
+
+MAX_LAYERS = 1000
+"""Largest number of hidden layers."""
 
 OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "mlp": ("hidden", "learned_activation", "parametrization"),
@@ -23,57 +32,76 @@ OWN_OPTIONS: dict[str, tuple[str, ...]] = {
 """The options that only one network has."""
 
 
-@dataclass(frozen=True)
-class NetworkSettings(Checked):
-    """The network between the features and the target.
+@dataclass(frozen=True, config=STRICT)
+class NetworkSettings:
+    """The network between the features and the target."""
 
-    Args:
-        network: mlp: dense layers; residual: blocks of layer norm and two dense layers, each added
-            to what it reads.
-        hidden: Sizes of hidden layers (mlp); 16 means [16].
-        blocks: Number of blocks (residual).
-        width: Size of what blocks read and add to (residual).
-        expansion: Size between the two layers of a block, as a multiple of the width (residual).
-        activation: After every hidden layer, or one for each; a name, or a formula of x.
-        learned_activation: x + alpha (f(x) - x) for f, one learned alpha for each unit (mlp).
-        front: Embedding of numbers, and a scaling layer.
-        parametrization: neural_tangent: products are divided by the root of a layer's inputs (mlp).
-        dropout: Share of hidden units dropped while training, in steps of 1/256, or a list with
-            one for each layer; of residual within blocks.
-        residual_dropout: Share dropped of what blocks add (residual).
-        dropout_schedule: Dropout over the epochs: constant, or falling to zero.
-        initializer: How weights start; by default what suits the activation.
-    """
-
-    network: NetworkName = "mlp"
-    hidden: Annotated[tuple[Count, ...], Len(0, 1000)] = (64, 64)
-    blocks: Annotated[int, Ge(1), Le(MAX_BLOCKS)] = 2
-    width: Count = 128
-    expansion: Count = 2
+    network: NetworkName = Field(
+        default="mlp",
+        description="mlp: dense layers; residual: blocks of layer norm and two dense layers, each "
+        "added to what it reads.",
+    )
+    hidden: Annotated[tuple[Count, ...], one_or_more(Count), Field(max_length=MAX_LAYERS)] = Field(
+        default=(64, 64), description="Sizes of hidden layers (mlp); 16 means [16]."
+    )
+    blocks: Annotated[int, Limits(at_least=1, at_most=MAX_BLOCKS, whole=True)] = Field(
+        default=2, description="Number of blocks (residual)."
+    )
+    width: Count = Field(default=128, description="Size of what blocks read and add to (residual).")
+    expansion: Count = Field(
+        default=2,
+        description="Size between the two layers of a block, as a multiple of the width "
+        "(residual).",
+    )
     activation: Annotated[
-        tuple[Annotated[str, OneOf(ACTIVATIONS, FormulaActivation)] | GradOp, ...], Len(1)
-    ] = ("relu",)
-    learned_activation: bool = False
-    front: Front = field(default_factory=Front)
-    parametrization: Parametrization = "standard"
-    dropout: Annotated[tuple[Fraction, ...], Len(1)] = (0.0,)
-    residual_dropout: Fraction = 0.0
-    dropout_schedule: Falling = "constant"
-    initializer: Annotated[str, OneOf(INITIALIZERS)] | None = None
+        tuple[ActivationName | SkipJsonSchema[InstanceOf[GradOp]], ...],
+        one_or_more(ActivationName),
+        Field(min_length=1),
+    ] = Field(
+        default=("relu",),
+        description="After every hidden layer, or one for each; a name, or a formula of x.",
+    )
+    learned_activation: Flag = Field(
+        default=False,
+        description="x + alpha (f(x) - x) for f, one learned alpha for each unit (mlp).",
+    )
+    front: FrontOption = Field(
+        default_factory=Front, description="Embedding of numbers, and a scaling layer."
+    )
+    parametrization: Parametrization = Field(
+        default="standard",
+        description="neural_tangent: products are divided by the root of a layer's inputs (mlp).",
+    )
+    dropout: Annotated[tuple[Fraction, ...], one_or_more(Fraction), Field(min_length=1)] = Field(
+        default=(0.0,),
+        description="Share of hidden units dropped while training, in steps of 1/256, or a list "
+        "with one for each layer; of residual within blocks.",
+    )
+    residual_dropout: Fraction = Field(
+        default=0.0, description="Share dropped of what blocks add (residual)."
+    )
+    dropout_schedule: Falling = Field(
+        default="constant",
+        description="Dropout over the epochs: constant, or falling to zero.",
+    )
+    initializer: Annotated[str, Names(INITIALIZERS)] | None = Field(
+        default=None, description="How weights start; by default what suits the activation."
+    )
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield options of another network, and where layers are not as many as activations."""
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Refuse options of another network, and layers that are not as many as activations."""
         for name, option in options_of(NetworkSettings).items():
-            value, default = getattr(self, name), option.default
-            default = [*default] if isinstance(value, list) else default
-            if value != default and not options_for(self.network, {name: value}):
-                yield name, f"{self.network} does not have this; leave it out"
-        if self.network != "mlp":
-            return
-        layers = len(self.hidden)
-        for name, given in (("activation", self.activation), ("dropout", self.dropout)):
-            if len(given) not in (1, layers):
-                yield name, f"give one {name}, or one for each layer ({len(given)} for {layers})"
+            value = getattr(self, name)
+            if value != option.default and not options_for(self.network, {name: value}):
+                raise rule(f"{self.network} does not have this; leave it out", name)
+        if self.network == "mlp":
+            layers = len(self.hidden)
+            for name, given in (("activation", self.activation), ("dropout", self.dropout)):
+                if len(given) not in (1, layers):
+                    text = f"give one {name}, or one for each layer ({len(given)} for {layers})"
+                    raise rule(text, name)
+        return self
 
     def of(self, network: NetworkName) -> "NetworkSettings":
         """Return the settings for another network, without the options that it does not have."""

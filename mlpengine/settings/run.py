@@ -1,11 +1,12 @@
 """Everything that describes a run, except the files that it reads and writes."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from annotated_types import Ge, Lt
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-from mlpengine.core.fields import Checked, Count, OneOf
+from mlpengine.core.fields import Count, Limits
+from mlpengine.settings.base import STRICT, Names, one_or_more
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings
@@ -14,36 +15,40 @@ from mlpengine.settings.training import TrainingSettings
 VERDICTS: dict[str, None] = {}
 """The names of all verdicts; `mlpengine.diagnostics.add_rule` fills it."""
 
+VerdictName: TypeAlias = Annotated[str, Names(VERDICTS)]
 
-@dataclass(frozen=True)
-class DiagnosticsSettings(Checked):
-    """Measurements of gradients, updates and units during training.
-
-    Args:
-        every: Steps between two samples; auto: as many as cost under 2 %.
-        silence: Names of verdicts to leave out.
-    """
-
-    every: Literal["auto"] | Count = "auto"
-    silence: tuple[Annotated[str, OneOf(VERDICTS)], ...] = ()
+Seed: TypeAlias = Annotated[
+    int,
+    Limits(at_least=0, below=2**63, whole=True),
+    Field(description="Seed of the split, the initial weights, the order of rows and dropout."),
+]
 
 
-@dataclass(frozen=True)
-class RunSettings(Checked):
-    """Everything that describes a run, except the files that it reads and writes.
+@dataclass(frozen=True, config=STRICT)
+class DiagnosticsSettings:
+    """Measurements of gradients, updates and units during training."""
 
-    Args:
-        features: How columns become features.
-        network: The network.
-        training: Length and details of training.
-        split: Shares of rows.
-        diagnostics: false, true, or its settings.
-        seed: Seed of the split, the initial weights, the order of rows and dropout.
-    """
+    every: Literal["auto"] | Count = Field(
+        default="auto", description="Steps between two samples; auto: as many as cost under 2 %."
+    )
+    silence: Annotated[tuple[VerdictName, ...], one_or_more(VerdictName)] = Field(
+        default=(), description="Names of verdicts to leave out."
+    )
 
-    features: FeatureSettings = field(default_factory=FeatureSettings)
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    split: SplitSettings = field(default_factory=SplitSettings)
-    diagnostics: DiagnosticsSettings | None = field(default_factory=DiagnosticsSettings)
-    seed: Annotated[int, Ge(0), Lt(2**63)] = 0
+
+@dataclass(frozen=True, config=STRICT)
+class RunSettings:
+    """Everything that describes a run, except the files that it reads and writes."""
+
+    features: FeatureSettings = Field(
+        default_factory=FeatureSettings, description="How columns become features."
+    )
+    network: NetworkSettings = Field(default_factory=NetworkSettings, description="The network.")
+    training: TrainingSettings = Field(
+        default_factory=TrainingSettings, description="Length and details of training."
+    )
+    split: SplitSettings = Field(default_factory=SplitSettings, description="Shares of rows.")
+    diagnostics: DiagnosticsSettings | None = Field(
+        default_factory=DiagnosticsSettings, description="false, true, or its settings."
+    )
+    seed: Seed = 0

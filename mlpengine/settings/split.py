@@ -1,34 +1,36 @@
 """How the rows of a table are divided."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Self
 
-from mlpengine.core.fields import Checked, Fraction
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from mlpengine.core.fields import Fraction
+from mlpengine.settings.base import STRICT, Flag, rule
 
 VALIDATION = 0.15
 """Share of rows for validation, unless given or replaced by folds or rows of their own."""
 
 
-@dataclass(frozen=True)
-class SplitSettings(Checked):
-    """How rows are divided; those in no other part are training rows.
+@dataclass(frozen=True, config=STRICT)
+class SplitSettings:
+    """How rows are divided; those in no other part are training rows."""
 
-    Args:
-        validation: Share of rows that choose the best epoch; by default 0.15, with folds none.
-        test: Share of rows held out for the final score.
-        stratify: Keep each class's share (classification).
-        group: Column whose equal values stay together.
-        time: Column to order by: the newest rows are the test. No feature; of dates the hour,
-            weekday and season are.
-    """
+    validation: Fraction | None = Field(
+        default=None,
+        description="Share of rows that choose the best epoch; by default 0.15, with folds none.",
+    )
+    test: Fraction = Field(default=0.15, description="Share of rows held out for the final score.")
+    stratify: Flag = Field(default=True, description="Keep each class's share (classification).")
+    group: str | None = Field(default=None, description="Column whose equal values stay together.")
+    time: str | None = Field(
+        default=None,
+        description="Column to order by: the newest rows are the test. No feature; of dates the "
+        "hour, weekday and season are.",
+    )
 
-    validation: Fraction | None = None
-    test: Fraction = 0.15
-    stratify: bool = True
-    group: str | None = None
-    time: str | None = None
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield that there are two ways to divide."""
+    @model_validator(mode="after")
+    def _one_division(self) -> Self:
         if self.group and self.time:
-            yield "time", "give group or time, not both"
+            raise rule("give group or time, not both", "time")
+        return self

@@ -1,24 +1,30 @@
 """How a network is trained."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self, TypeAlias
 
-from annotated_types import Ge, Le
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from mlpengine.backends import BackendName
-from mlpengine.core.fields import Checked, Count, NonNegative, Positive
-from mlpengine.ops import Loss
-from mlpengine.optim import (
-    Adam,
-    Clip,
-    ConstantSchedule,
-    OptimizerSettings,
-    Schedule,
-    settings_class,
-)
+from mlpengine.core.fields import Count, Limits, NonNegative, Positive
+from mlpengine.optim import Adam, Clip, ConstantSchedule, settings_class
 from mlpengine.optim.clipping import clip_rule
-from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.settings.base import (
+    STRICT,
+    Flag,
+    Texts,
+    WholeNumber,
+    one_or_more,
+    rule,
+    switch,
+)
+from mlpengine.settings.families import (
+    ClipOption,
+    LossOption,
+    OptimizerOption,
+    ScheduleOption,
+)
 from mlpengine.tape.rematerialization import Rematerialization
 
 Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
@@ -32,7 +38,7 @@ Action: TypeAlias = Literal["stop", "skip"]
 MAX_NETWORKS = 1_000
 """Largest number of networks that are trained together."""
 
-Several: TypeAlias = Annotated[int, Ge(2), Le(MAX_NETWORKS)]
+Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
 
 
 def linear_last(kinds: Iterable[Kind]) -> list[Kind]:
@@ -45,92 +51,109 @@ def trained(kinds: Iterable[Kind]) -> list[Kind]:
     return [kind for kind in kinds if kind != LINEAR]
 
 
-@dataclass(frozen=True)
-class EarlyStopping(Checked):
-    """When to end before the last epoch.
+@dataclass(frozen=True, config=STRICT)
+class EarlyStopping:
+    """When to end before the last epoch."""
 
-    Args:
-        patience: Epochs without a better value before stopping.
-        monitor: The validation metric to watch: any that training.metrics may name.
-        min_delta: Smallest improvement that counts.
-    """
+    patience: Count = Field(
+        default=20, description="Epochs without a better value before stopping."
+    )
+    monitor: str = Field(
+        default="loss",
+        description="The validation metric to watch: any that training.metrics may name.",
+    )
+    min_delta: NonNegative = Field(default=0.0, description="Smallest improvement that counts.")
 
-    patience: Count = 20
-    monitor: str = "loss"
-    min_delta: NonNegative = 0.0
 
+@dataclass(frozen=True, config=STRICT)
+class TrainingOptions:
+    """Length and details of training."""
 
-@dataclass(frozen=True)
-class TrainingSettings(Checked):
-    """How a network is trained.
+    folds: Several | None = Field(
+        default=None,
+        description="Number of networks, each trained without one fold of the rows; the other "
+        "folds choose its best epoch; the prediction is their mean.",
+    )
+    seeds: Several | None = Field(
+        default=None,
+        description="Number of networks that differ only in their seeds; the prediction is their "
+        "mean.",
+    )
+    kinds: Annotated[tuple[Kind, ...], one_or_more(Kind)] = Field(
+        default=(),
+        description="Kinds of networks, one of each kind per fold (ignored without folds). plain "
+        "reads numbers, piecewise also their quantile bins, periodic also their cosines; linear is "
+        "a linear model. The mean weights the kinds by what is best out of fold.",
+    )
+    calibration: Literal["temperature", "none"] = Field(
+        default="none",
+        description="temperature: divide logits by a number that is fitted out of fold or, without "
+        "folds, on validation rows.",
+    )
+    refit: Flag = Field(
+        default=False,
+        description="true: train once more on training and validation rows, up to the best epoch.",
+    )
+    epochs: Count = Field(default=100, description="Passes over the training rows, at most.")
+    batch_size: Count = Field(default=32, description="Rows per step.")
+    drop_last: Flag = Field(
+        default=False, description="Whether an epoch leaves out rows that do not fill a batch."
+    )
+    metrics: Texts = Field(
+        default=(),
+        description="Further metrics after every epoch: any that evaluate shows, or, of numbers, "
+        "pinball_LEVEL such as pinball_0.9.",
+    )
+    freeze: Annotated[tuple[WholeNumber, ...], one_or_more(int)] = Field(
+        default=(), description="Layers that are not trained: 0 is the first, -1 the last."
+    )
+    shards: Count = Field(
+        default=1,
+        description="Parts of a batch whose gradients are added: a power of two, and a multiple of "
+        "the ranks under mpiexec.",
+    )
+    clip_norm: Positive | ClipOption | None = Field(
+        default=None,
+        description="Largest global gradient norm, or another rule for large gradients.",
+    )
+    on_nonfinite: Action = Field(
+        default="stop", description="What to do at a step whose loss or gradient is not finite."
+    )
+    nonfinite_limit: Count = Field(default=10, description="Steps that may be skipped in a run.")
+    early_stopping: Annotated[EarlyStopping | None, switch(EarlyStopping)] = Field(
+        default=None, description="When to end before the last epoch: false, true, or its settings."
+    )
+    threads: Literal["auto"] | Count = Field(
+        default="auto",
+        description="Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.",
+    )
+    backend: BackendName = Field(
+        default="auto",
+        description="What runs the steps; auto: compiled code in runs of much arithmetic, else "
+        "NumPy.",
+    )
+    rematerialization: Rematerialization = Field(
+        default="keep",
+        description="Keep activations for backward, or compute cheap ones again (balanced).",
+    )
+    dtype: Literal["float32", "float64"] = Field(
+        default="float32", description="Type of all numbers."
+    )
 
-    Args:
-        loss: What training minimizes; by default cross-entropy for classes, BCE for several labels,
-            MSE for numbers.
-        optimizer: How weights change.
-        schedule: How lr changes.
-        folds: Number of networks, each trained without one fold of the rows; the other folds choose
-            its best epoch; the prediction is their mean.
-        seeds: Number of networks that differ only in their seeds; the prediction is their mean.
-        kinds: Kinds of networks, one of each kind per fold (ignored without folds). plain reads
-            numbers, piecewise also their quantile bins, periodic also their cosines; linear is a
-            linear model. The mean weights the kinds by what is best out of fold.
-        calibration: temperature: divide logits by a number that is fitted out of fold or, without
-            folds, on validation rows.
-        refit: true: train once more on training and validation rows, up to the best epoch.
-        epochs: Passes over the training rows, at most.
-        batch_size: Rows per step.
-        drop_last: Whether an epoch leaves out rows that do not fill a batch.
-        metrics: Further metrics after every epoch: any that evaluate shows, or, of numbers,
-            pinball_LEVEL such as pinball_0.9.
-        freeze: Layers that are not trained: 0 is the first, -1 the last.
-        shards: Parts of a batch whose gradients are added: a power of two, and a multiple of the
-            ranks under mpiexec.
-        clip_norm: Largest global gradient norm, or another rule for large gradients.
-        on_nonfinite: What to do at a step whose loss or gradient is not finite.
-        nonfinite_limit: Steps that may be skipped in a run.
-        early_stopping: When to end before the last epoch: false, true, or its settings.
-        threads: Threads of BLAS or compiled steps; auto: 1 for BLAS, else all cores that pay.
-        backend: What runs the steps; auto: compiled code in runs of much arithmetic, else NumPy.
-        rematerialization: Keep activations for backward, or compute cheap ones again (balanced).
-        dtype: Type of all numbers.
-    """
-
-    loss: Loss | None = None
-    optimizer: OptimizerSettings = field(default_factory=settings_class(Adam))
-    schedule: Schedule | ScheduleLike = field(default_factory=ConstantSchedule)
-    folds: Several | None = None
-    seeds: Several | None = None
-    kinds: tuple[Kind, ...] = ()
-    calibration: Literal["temperature", "none"] = "none"
-    refit: bool = False
-    epochs: Count = 100
-    batch_size: Count = 32
-    drop_last: bool = False
-    metrics: tuple[str, ...] = ()
-    freeze: tuple[int, ...] = ()
-    shards: Count = 1
-    clip_norm: Positive | Clip | None = None
-    on_nonfinite: Action = "stop"
-    nonfinite_limit: Count = 10
-    early_stopping: EarlyStopping | None = None
-    threads: Literal["auto"] | Count = "auto"
-    backend: BackendName = "auto"
-    rematerialization: Rematerialization = "keep"
-    dtype: Literal["float32", "float64"] = "float32"
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield options that exclude each other."""
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        """Refuse options that exclude each other."""
         if self.folds and self.seeds:
-            yield "seeds", "give folds or seeds, not both"
+            raise rule("give folds or seeds, not both", "seeds")
         if self.kinds and len(set(self.kinds)) < len(self.kinds):
-            yield "kinds", "each kind must be given once"
+            raise rule("each kind must be given once", "kinds")
         if len(self.kinds) == 1:
-            yield "kinds", f"give two kinds or more (got {self.kinds[0]!r})"
+            raise rule(f"give two kinds or more (got {self.kinds[0]!r})", "kinds")
         if self.refit and (self.folds or self.seeds):
-            yield "refit", "needs one network (with folds, all rows train already)"
+            raise rule("needs one network (with folds, all rows train already)", "refit")
         if self.refit and self.calibration != "none":
-            yield "refit", "no rows are left for a temperature: leave one out"
+            raise rule("no rows are left for a temperature: leave one out", "refit")
+        return self
 
     @property
     def fold_kinds(self) -> list[Kind]:
@@ -147,3 +170,12 @@ class TrainingSettings(Checked):
         """A clipping rule without history, for one network."""
         rule = clip_rule(self.clip_norm)
         return rule and rule.fresh()
+
+
+@dataclass(frozen=True, config=STRICT)
+class TrainingSettings(TrainingOptions):
+    """How a network is trained."""
+
+    loss: LossOption = None
+    optimizer: OptimizerOption = Field(default_factory=settings_class(Adam))
+    schedule: ScheduleOption = Field(default_factory=ConstantSchedule)

@@ -21,7 +21,7 @@ from mlpengine.core.errors import (
     ShapeError,
     UsageError,
 )
-from mlpengine.core.fields import Count, fitting
+from mlpengine.core.fields import COUNT
 from mlpengine.core.named import row_specs
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.system import call_in_forks
@@ -124,8 +124,8 @@ class TrainingStep:
         shards: int = 1,
         ranks: Ranks | None = None,
     ) -> None:
-        self.batch_size: int = fitting("training step: batch_size", Count, batch_size)
-        self.threads: int = fitting("training step: threads", Count, threads)
+        self.batch_size: int = COUNT.check("training step: batch_size", batch_size)
+        self.threads: int = COUNT.check("training step: threads", threads)
         self.mlp, self.loss = mlp, checks.loss_of(mlp, loss, loss_weights)
         self.optimizer = checks.optimizer_of(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)

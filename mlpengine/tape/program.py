@@ -10,6 +10,7 @@ from mlpengine.core.buffers import refuse_second_call, unmasked, write_into, zer
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, ArrayLike, Spec
+from mlpengine.core.wording import quoted
 from mlpengine.tape.backward import BackwardPlan
 from mlpengine.tape.binding import Backward, Forward, Instruction
 from mlpengine.tape.flat import Flat
@@ -69,6 +70,8 @@ class Program:
         gradients: Mapping[str, Array] | None = None,
         check_finite: bool = False,
     ) -> None:
+        if not isinstance(tape, Tape):
+            raise TapeError(f"program: tape must be a Tape (got {quoted(tape)})")
         if not tape.nodes:
             raise TapeError("program: the tape is empty")
         self.params = tape.params
@@ -113,7 +116,7 @@ class Program:
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Return the nodes of this program's tape, which may be `tape` at another batch size."""
         nodes = tuple(nodes)
-        if any(n.tape is not tape for n in nodes):
+        if any(getattr(n, "tape", None) is not tape for n in nodes):
             raise TapeError(f"program: nodes must be on the program's tape (got {nodes})")
         return tuple(self.tape.nodes[n.index] for n in nodes)
 

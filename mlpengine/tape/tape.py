@@ -1,6 +1,6 @@
 """Recording of ops on nodes: shapes are checked, no array is computed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import NoneType
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, Spec
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import quoted, suggestion
 from mlpengine.ops import BatchNorm, Dropout, GradOp, Normal, Philox, RunningStatistics
 from mlpengine.tape.expression import Expression
 from mlpengine.tape.flat import Flat
@@ -182,6 +182,7 @@ class Tape:
         A loss may contain it, as a gradient penalty does, and it has gradients itself.
         Raises: TapeError if `y` does not depend on `xs`, or an op between has no such rule.
         """
+        self._need_nodes("gradient", [y, *xs])
         slopes = record_gradient(y, xs)
         return slopes[0] if len(xs) == 1 else tuple(slopes)
 
@@ -221,9 +222,9 @@ class Tape:
 
         Raises: ShapeError or DtypeError from the op; TapeError for a node of another tape.
         """
-        for x in operands:
-            if x is not None and x.tape is not self:
-                raise TapeError(f"{op.name}: operands must be on one tape ({x!r} is on another)")
+        if not isinstance(op, GradOp):
+            raise TapeError(f"apply: op must be an op such as Relu() (got {quoted(op)})")
+        self._need_nodes(op.name, [x for x in operands if x is not None])
         padded = padded_operands(op, operands)
         inferred = op.infer(*(None if x is None else x.spec for x in padded))
         wants = any(x is not None and x.wants_grad for x in padded)
@@ -233,6 +234,13 @@ class Tape:
         )
         self.records.append(Record(op, padded, outputs))
         return outputs if isinstance(inferred, tuple) else outputs[0]
+
+    def _need_nodes(self, where: str, given: Iterable[object]) -> None:
+        """Raise TapeError unless these are nodes of this tape."""
+        for x in given:
+            if not isinstance(x, Node) or x.tape is not self:
+                what = f"{x!r} is on another" if isinstance(x, Node) else f"got {quoted(x)}"
+                raise TapeError(f"{where}: operands must be nodes on one tape ({what})")
 
     @property
     def params(self) -> Flat:

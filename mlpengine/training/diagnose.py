@@ -44,6 +44,8 @@ FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
 """Greatest number of values among which the most extreme one is searched, and of outputs that
 recalls are computed from."""
+SQUARES = ("mse", "mae", "huber", "log_cosh")
+"""Losses of the distance from a target."""
 SAMPLES_AT_ONCE = 20
 """Number of samples that are written in one call."""
 
@@ -243,7 +245,7 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
         "feature_sizes": feature_sizes(_joined(train.x[:: -(-len(train) // FEATURE_ROWS)])),
         "weight_scale": weight_scale(step.mlp),
     }
-    if isinstance(loss, Loss) and loss.is_distance:
+    if loss.name in SQUARES:
         y, _ = parts[0]
         arguments["target_rms"] = float(np.sqrt(np.mean(np.square(y, dtype=np.float64))))
         arguments["target_range"] = float(y.min()), float(y.max())
@@ -261,8 +263,7 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
     known, rows = NO_EXTREME, train.x
     if isinstance(rows, np.ndarray | NamedRows) and len(rows) * len(sizes) <= FACT_VALUES:
         known = extreme_feature(_joined(rows), sizes)
-    is_distance = isinstance(loss, Loss) and loss.is_distance
-    if is_distance and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
+    if loss.name in SQUARES and len(train.y) * train.y.shape[-1] <= FACT_VALUES:
         known = max(known, extreme_target(train.y[:]), key=lambda extreme: extreme.times)
     return known
 

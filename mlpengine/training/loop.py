@@ -12,7 +12,7 @@ import numpy as np
 
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import NumericalError, UsageError
-from mlpengine.core.fields import Count, fitting
+from mlpengine.core.fields import COUNT
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import html_table, plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
@@ -196,8 +196,8 @@ class Loop(Uncopyable):
         check_stopping(
             each[0], self.task, early_stopping, validated=bool(validation) or folds is not None
         )
-        self.train, self.epochs = train, fitting("loop: epochs", Count, epochs)
-        self.threads, self.step = fitting("loop: threads", Count, threads), each[0]
+        self.train, self.epochs = train, COUNT.check("loop: epochs", epochs)
+        self.threads, self.step = COUNT.check("loop: threads", threads), each[0]
         size, parts = 1, [validation]
         if folds is not None:
             size = int(folds.max()) + 1
@@ -222,7 +222,7 @@ class Loop(Uncopyable):
                 rows=None if folds is None else np.flatnonzero(folds != k % size),
                 seed=seeds[k],
                 on_nonfinite=on_nonfinite,
-                nonfinite_limit=fitting("loop: nonfinite_limit", Count, nonfinite_limit),
+                nonfinite_limit=COUNT.check("loop: nonfinite_limit", nonfinite_limit),
                 drop_last=drop_last,
             )
             for k, step in enumerate(each)

@@ -14,6 +14,7 @@ from mlpengine.config.space import load_sweep
 from mlpengine.core.errors import UsageError
 from mlpengine.estimators import MlpRegressor
 from mlpengine.settings import TrainingSettings
+from mlpengine.settings.base import made
 from mlpengine_cli.main import run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
@@ -58,8 +59,8 @@ def main() -> None:
         assert code == 2, answer
         assert text in answer, answer
     load_sweep(Path("swept.yaml"))
-    with pytest.raises(UsageError, match="lr_factor must be a finite number, above zero"):
-        TrainingSettings(lr_factor=0)
+    with pytest.raises(UsageError, match="lr_factor must be greater than 0"):
+        made(TrainingSettings, "training", lr_factor=0)
 
     # a run, an interrupted one, `fit`, and an estimator: as with half the learning rate
     half = trained("half", "optimizer.lr=0.0005")

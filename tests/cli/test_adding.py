@@ -9,19 +9,18 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pytest
-from annotated_types import Gt, Le
 from jsonschema import Draft202012Validator
 
 import mlpengine as package
 from mlpengine.config import json_schema, load_config
-from mlpengine.config.options import FAMILIES
 from mlpengine.core.errors import ConfigError
-from mlpengine.core.fields import Fraction, NonNegative, Positive
+from mlpengine.core.fields import Fraction, Limits, NonNegative, Positive
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import EntryLoss
 from mlpengine.ops.op import REGISTRY
 from mlpengine.optim import Optimizer, Schedule, settings_class
 from mlpengine.optim.clipping import _ScaledByNorm
+from mlpengine.settings.families import CLIP, LOSS, OPTIMIZER, SCHEDULE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from reference_pages import config as reference
@@ -33,16 +32,16 @@ SMALL = (
 )
 
 
+Rate = Annotated[NonNegative, "Learning rate."]
+Push = Annotated[Fraction, "Share of the last step kept."]
+
+
 def heavy_ball() -> type:
     class HeavyBall(Optimizer, name="heavy_ball"):
-        """Gradient descent with a heavy ball.
-
-        Args:
-            push: Share of the last step kept.
-        """
+        """Gradient descent with a heavy ball."""
 
         def __init__(
-            self, model: Any, *, lr: NonNegative = 0.02, push: Fraction = 0.25, **shared: Any
+            self, model: Any, *, lr: Rate = 0.02, push: Push = 0.25, **shared: Any
         ) -> None:
             super().__init__(model, lr=lr, hyper={"push": push}, signed={"ball": push}, **shared)
 
@@ -59,13 +58,9 @@ def heavy_ball() -> type:
 def halved() -> type:
     @dataclass(frozen=True)
     class Halved(Schedule, name="halved"):
-        """Halved once, after so many epochs.
+        """Halved once, after so many epochs."""
 
-        Args:
-            after: Epochs at the whole rate.
-        """
-
-        after: Positive = 1.0
+        after: Annotated[Positive, "Epochs at the whole rate."] = 1.0
 
         def _factor(self, step: int) -> float:
             return 0.5 if step >= self.after * self.steps_per_epoch else 1.0
@@ -76,15 +71,11 @@ def halved() -> type:
 def power_loss() -> type:
     @dataclass(frozen=True)
     class Power(EntryLoss, name="power"):
-        """A power of the absolute error.
-
-        Args:
-            exponent: Of the error.
-        """
+        """A power of the absolute error."""
 
         tasks: ClassVar = ("regression",)
 
-        exponent: Annotated[float, Gt(1), Le(4)] = 1.5
+        exponent: Annotated[float, Limits(above=1, at_most=4), "Power of the error."] = 1.5
 
         def formula(self, y: Any, t: Any) -> Any:
             return abs(y - t) ** self.exponent
@@ -95,13 +86,9 @@ def power_loss() -> type:
 def sign_clip() -> type:
     @dataclass(frozen=True)
     class Shrink(_ScaledByNorm, name="shrink"):
-        """Multiply every gradient by the same factor.
+        """Multiply every gradient by the same factor."""
 
-        Args:
-            share: The factor.
-        """
-
-        share: Annotated[float, Gt(0), Le(1)] = 0.5
+        share: Annotated[float, Limits(above=0, at_most=1), "The factor."] = 0.5
 
         def _coefficient(self, norm: float) -> float:
             return self.share
@@ -120,7 +107,7 @@ ADDED = {
 @pytest.fixture(autouse=True)
 def _known_again():
     """Forget what a test has added."""
-    registries = [REGISTRY, *(registry for registry, _ in FAMILIES.values())]
+    registries = [REGISTRY, *(one.registry for one in (CLIP, LOSS, OPTIMIZER, SCHEDULE))]
     before = [dict(registry) for registry in registries]
     yield
     for registry, known in zip(registries, before, strict=True):
@@ -142,7 +129,7 @@ def test_what_is_added_before_the_first_config_is_known_too():
         from mlpengine.config import schema
         from mlpengine.optim import Sgd
 
-        schema.Config.model_json_schema()
+        schema.json_schema()
 
         class HeavyBall(Sgd, name="heavy_ball"):
             pass
@@ -226,6 +213,6 @@ def test_what_is_forgotten_is_unknown(tmp_path):
     path.write_text("data: {source: digits}\noptimizer: heavy_ball\n")
     optimizer = load_config(path).config.settings.training.optimizer
     assert optimizer == settings_class(type(optimizer).kind)()
-    FAMILIES[type(optimizer).__mro__[1]][0].pop("heavy_ball")
+    OPTIMIZER.registry.pop("heavy_ball")
     with pytest.raises(ConfigError, match="optimizer: must be one of 'adam'"):
         load_config(path)

@@ -10,6 +10,7 @@ from odd_tables import ODD
 
 from mlpengine import fit, load
 from mlpengine.config import load_config
+from mlpengine.config.sections import plain
 
 QUICK = ("training.epochs=2", "training.folds=null", "report=false", "diagnostics=false")
 
@@ -71,7 +72,7 @@ def test_fit_reads_an_odd_table_as_train_does(tmp_path, mlpengine):
     (tmp_path / "odd.csv").write_bytes(odd.content)
     mlpengine("init", "odd.csv", "--target", "y")
     mlpengine("train", "odd.yaml", "-o", "run", settings=QUICK)
-    keys = load_config("odd.yaml").config.model_dump()
+    keys = plain(load_config("odd.yaml").config)
     for unused in ("name", "report", "diagnostics"):
         keys.pop(unused)
     keys["training"] |= {"epochs": 2, "folds": None}

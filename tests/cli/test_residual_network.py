@@ -121,15 +121,6 @@ def test_options_of_another_network_are_refused(setting, text, table, mlpengine)
     assert text in told.err
 
 
-def test_a_base_and_a_preset_leave_out_what_the_network_lacks(table, mlpengine):
-    Path("base.yaml").write_text("data: {source: rows.csv, target: y}\nmodel: {hidden: [8]}\n")
-    Path("c.yaml").write_text("base: base.yaml\nmodel: {network: residual, blocks: 1}\n")
-    preset = ["--set", "model.preset=realmlp", "--set", "data.task=regression"]
-    for more in ([], preset):
-        told = mlpengine("check", "c.yaml", *more)
-        assert told.code == 0, told.err
-
-
 def test_estimators_take_the_network_by_its_name():
     x = np.random.default_rng(0).standard_normal((90, 3))
     y = x[:, 0] * x[:, 1]

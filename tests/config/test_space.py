@@ -36,7 +36,10 @@ MISTAKES = {
     "high end": (space("model.dropout: {range: [0, 1]}"), "must be less than 1.0 (got 1.0)"),
     "fraction": (space("training.batch_size: {range: [8, 16]}"), "a whole number (got 8.0)"),
     "one choice": (space("model.hidden: {choice: [[8], [0]]}"), "hidden[0]: must be at least 1"),
-    "choice of a list": (space("model.hidden: {choice: [x]}"), "hidden: must be a list (got 'x')"),
+    "choice of a list": (
+        space("model.hidden: {choice: [x]}"),
+        "hidden: must be a whole number (got 'x')",
+    ),
     "grid": (space(LR, "  sampler: grid"), "optimizer.lr: a grid takes choice or int"),
     "seed": (space("seed: {int: [0, 9]}"), "space.seed: is the same in all trials"),
     "split": (space("data.split.test: {choice: [0.1]}"), "data.split.test: is the same in all"),

@@ -145,7 +145,7 @@ mlpengine.fit(COLUMNS, target="price", epoch=2)
     fit: epoch may be training.epochs | got 2 | write training={'epochs': 2}
 # an estimator's sizes as text
 MlpClassifier(hidden="64,32").fit(X, Y)
-    MlpClassifier: hidden must be a whole number of at least 1 | '64,32' | write hidden=[64, 32]
+    MlpClassifier: hidden must be a whole number | '64,32'
 # a norm below zero
 mlp.gradients(8).clip_global_norm_params(-1)
     clip_global_norm_params: max_norm must be at least 0 | got -1
@@ -250,7 +250,7 @@ step(X.reshape(8, 2, 2), Y)
     training step: x must be (rows, 4) | (8, 2, 2) | write np.reshape(x, (len(x), -1))
 # PyTorch's scheduler
 CosineSchedule(adam, 100)
-    CosineSchedule: takes no optimizer | write Adam(mlp, schedule=CosineSchedule(1000))
+    CosineSchedule: total_steps must be a whole number of at least 0 | got Adam(
 # a schedule for a rate
 Adam(mlp, lr=CosineSchedule(100))
     Adam: lr must be a number | CosineSchedule(...)
@@ -260,7 +260,7 @@ adam.schedule = "cosine"; adam.step(mlp, grads)
     Adam: schedule must be callable | 'cosine' | such as CosineSchedule(1000)
 # one beta
 Adam(mlp, betas=0.9)
-    Adam: betas must be 2 values | got 0.9 | write betas=(0.9, 0.999)
+    Adam: betas must be 2 numbers | got 0.9
 # fewer targets of an estimator
 MlpClassifier().fit(X, Y[:-1])
     MlpClassifier: y must have a target for each row of X | got 7 for 8 rows

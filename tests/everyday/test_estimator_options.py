@@ -182,7 +182,7 @@ def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
 
 WRONG = {
     "schedule": ({"schedule": "cosin"}, f"one of {', '.join(SCHEDULES)}, or"),
-    "backend": ({"backend": "cuda"}, "backend must be one of auto, numpy, numexpr, compiled"),
+    "backend": ({"backend": "cuda"}, "backend must be one of 'auto', 'numpy'"),
     "optimizer": ({"optimizer": "adamm"}, f"one of {', '.join(OPTIMIZERS)} (got"),
     "loss": (
         {"loss": "mae"},
@@ -190,7 +190,7 @@ WRONG = {
     ),
     "activation": (
         {"activation": "rulu"},
-        "MlpClassifier: activation must be one of identity, elu",
+        "MlpClassifier: activation must be one of 'identity', 'elu'",
     ),
     "preset": ({"preset": "big"}, "preset: must be one of plain, realmlp"),
     "dropout": (
@@ -206,41 +206,41 @@ WRONG = {
     ),
     "no weight": ({"class_weight": {"rare": np.nan}}, "'rare' must be a finite number, at least 0"),
     "only zeros": ({"class_weight": {"rare": 0, "usual": 0}}, "some row must have a weight above"),
-    "no epochs": ({"epochs": 0}, "MlpClassifier: epochs must be a whole number of at least 1"),
+    "no epochs": ({"epochs": 0}, "MlpClassifier: epochs must be at least 1"),
     "no batch": (
         {"batch_size": 0},
-        "MlpClassifier: batch_size must be a whole number of at least 1",
+        "MlpClassifier: batch_size must be at least 1",
     ),
     "no patience": (
         {"patience": 0},
-        "MlpClassifier: patience must be a whole number of at least 1",
+        "MlpClassifier: patience must be at least 1",
     ),
-    "half a fold": ({"folds": 2.5}, "MlpClassifier: folds must be a whole number of at least 2"),
+    "half a fold": ({"folds": 2.5}, "MlpClassifier: folds must be a whole number"),
     "half a unit": (
         {"hidden": [2.5]},
-        "MlpClassifier: hidden[0] must be a whole number of at least 1 (got 2.5)",
+        "MlpClassifier: hidden must be a whole number (got [2.5])",
     ),
     "threads": (
         {"threads": 0},
-        "MlpClassifier: threads must be auto or a whole number of at least 1",
+        "MlpClassifier: threads must be one of 'auto' or at least 1 (got 0)",
     ),
     "shards": (
         {"shards": 2.0},
-        "MlpClassifier: shards must be a whole number of at least 1 (got 2.0)",
+        "MlpClassifier: shards must be a whole number (got 2.0)",
     ),
-    "min_delta": ({"min_delta": np.nan}, "MlpClassifier: min_delta must be a finite number"),
+    "min_delta": ({"min_delta": np.nan}, "MlpClassifier: min_delta must be at least 0"),
     "all held out": (
         {"validation_fraction": 1},
-        "validation_fraction must be a finite number, at least 0 and less",
+        "validation_fraction must be less than 1",
     ),
     "early_stopping": ({"early_stopping": "no"}, "early_stopping must be True, False or None"),
     "activations": (
         {"activation": 1},
-        "MlpClassifier: activation must be a text or GradOp (got 1)",
+        "MlpClassifier: activation must be text (got 1)",
     ),
     "a rate of text": (
         {"dropout": "some"},
-        "MlpClassifier: dropout must be a finite number, at least 0",
+        "MlpClassifier: dropout must be a number",
     ),
 }
 

@@ -28,7 +28,9 @@ def write() -> None:
             ["train", "config.yaml", "--out", "run", "-q"],
             ["predict", "run", "rows.csv", "--out", str(RUN / "predictions.csv")],
         ):
-            subprocess.run([sys.executable, "-m", "cli.main", *command], cwd=folder, check=True)
+            subprocess.run(
+                [sys.executable, "-m", "mlpengine_cli.main", *command], cwd=folder, check=True
+            )
         for kept in ("model.safetensors", "metrics.csv"):
             shutil.copy(folder / "run" / kept, RUN)
         text = (folder / "run" / "config.resolved.yaml").read_text()

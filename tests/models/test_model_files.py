@@ -16,16 +16,16 @@ from traced import traced
 import mlpengine.data.features.saved_state
 from mlpengine import Mlp
 from mlpengine.core.errors import CheckpointError, MlpEngineError
-from mlpengine.core.structure import conform
 from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.saved_state import ClassState, NumbersState, NumberState
 from mlpengine.data.tables import Column, Table
 from mlpengine.export import FORMATS
 from mlpengine.models.model import Model
 from mlpengine.models.task import make_split
-from mlpengine.nn.mlp import Architecture
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import METADATA_KEY
 from mlpengine.ops import LeakyRelu
+from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import Checkpoints
 from mlpengine.training.loading import load
 from mlpengine_cli.evaluate import measure_parts
@@ -210,16 +210,18 @@ def test_arrays_of_other_dtypes(dtype, tmp_path):
     ("value", "kind", "message"),
     [
         (1.0, int, "x: must be a whole number (got 1.0)"),
-        (True, float, "x: must be a finite number (got True)"),
+        (True, float, "x: must be a number (got True)"),
         (10**400, float, "must be a finite number"),
-        ("\ud800", str, "must be text"),
+        (float("nan"), float, "must be a finite number"),
+        ("\ud800", str, "x: must be JSON of valid text"),
         ([1, "a"], list[int], "x[1]: must be a whole number (got 'a')"),
-        ([1], tuple[int, int], "x: must be a list of 2"),
+        ([1], tuple[int, int], "x: must be a list of at least 2"),
         ({"a": "b"}, dict[str, int], "x.a: must be a whole number"),
-        ("c", Literal["a", "b"], "x: must be one of a, b (got 'c')"),
+        ("c", Literal["a", "b"], "x: must be one of 'a' or 'b' (got 'c')"),
         (1.5, str | None, "x: must be text"),
         ({"alpha": 0.1, "beta": 2}, LeakyRelu, "x: has unknown keys ('beta')"),
-        ({"mlp": {}}, dict[str, Architecture], "x.mlp: lacks ('activations', 'dropout', "),
+        ({"a": {}}, dict[str, NumbersState], "x.a: lacks ('center', 'clip', 'edges', "),
+        ({"task": "x"}, ClassState | NumberState | None, "x.task: must be one of"),
     ],
 )
 def test_structure(value, kind, message):

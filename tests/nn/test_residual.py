@@ -89,7 +89,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
         ({"width": 7}, "first.weight must be"),
         ({"blocks": 10**9}, "blocks must be a whole number from 1 to 1,000"),
         ({"activation": {"name": "linear"}}, "must be an op on one operand"),
-        ({"front": {"sigma": "wide"}}, "front.sigma"),
+        ({"front": {"sigma": "wide"}}, "front: sigma must be a finite"),
         ({"unknown": 1}, "must take the settings of the file"),
     ],
 )

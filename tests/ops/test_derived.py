@@ -25,7 +25,6 @@ from mlpengine.backends.compiled.printing import CTarget, print_statements
 from mlpengine.backends.compiled.statements import lets
 from mlpengine.backends.numexpr import fused
 from mlpengine.backends.rules import find_rule
-from mlpengine.config.schema import ModelSection
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import call
 from mlpengine.estimators import MlpRegressor
@@ -63,6 +62,7 @@ from mlpengine.ops import (
     ScalarMul,
     elementwise_op,
 )
+from mlpengine.settings import NetworkSettings
 
 INF, NAN = np.inf, np.nan
 
@@ -539,7 +539,7 @@ def test_an_activation_is_one_class_in_every_place(toy, tmp_path):
     expected = hidden @ mlp.weights[1].T + mlp.biases[1]
     np.testing.assert_allclose(mlp.predict(x), expected, rtol=1e-5, atol=1e-6)
     assert "toy" in ACTIVATIONS
-    assert ModelSection(hidden=[4], activation="toy").activation == ["toy"]
+    assert NetworkSettings(hidden=[4], activation="toy").activation == ("toy",)
     assert tape.toy(tape.from_inner(x)).inner().shape == x.shape
     assert find_rule(toy(), "backward").writes == ("dx",)
     assert mlp.compile(5)(x) == pytest.approx(expected, rel=1e-5, abs=1e-6)

@@ -7,20 +7,21 @@ from typing import Annotated, Any, get_args, get_origin
 
 import click
 import pytest
-from annotated_types import Ge, Gt, Le, Lt
 
 from mlpengine import Mlp, TrainingStep
 from mlpengine.config import json_schema, load_config
-from mlpengine.config.options import FAMILIES, plain_options, section_of
-from mlpengine.config.schema import Config, sections_of
+from mlpengine.config.problems import key_paths
+from mlpengine.config.reader import dotted
+from mlpengine.config.schema import Config, reader
+from mlpengine.config.sections import plain, sections_of
 from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.core.errors import UsageError
-from mlpengine.core.fields import Option, descriptions, fitting, options_of
+from mlpengine.core.fields import Limits, Option
 from mlpengine.data.features.options import Options
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.estimators._parameters import ESTIMATOR_PARAMETERS, PARAMETERS
 from mlpengine.nn import Front
-from mlpengine.optim import Group, Optimizer
+from mlpengine.optim import Group
 from mlpengine.settings import (
     DiagnosticsSettings,
     EarlyStopping,
@@ -30,6 +31,8 @@ from mlpengine.settings import (
     SplitSettings,
     TrainingSettings,
 )
+from mlpengine.settings.base import fitting, options_of
+from mlpengine.settings.families import CLIP, LOSS, OPTIMIZER, SCHEDULE, model_of
 from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -40,7 +43,8 @@ SETTINGS = [
     *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
     *(RunSettings, EarlyStopping, Front, Group),
 ]
-MEMBERS = [of(kind) for registry, of in FAMILIES.values() for kind in registry.values()]
+FAMILIES = (CLIP, LOSS, OPTIMIZER, SCHEDULE)
+MEMBERS = [one.of(kind) for one in FAMILIES for kind in one.registry.values()]
 DECLARING = [*SETTINGS, *MEMBERS]
 
 FILES_ONLY = {
@@ -56,7 +60,6 @@ FILES_ONLY = {
         ),
         *("text_encoding", "na_values", "date_format", "split", "stream"),
     },
-    "ModelSection": {"preset"},
     "TrainingSection": {"checkpoint"},
 }
 """Keys of sections that no setting of a run is: files, and what is done with them."""
@@ -104,13 +107,16 @@ def differing(
 def own_limits(kind: Any) -> dict[str, float]:
     """Return the limits of a number as a schema calls them, from its annotation."""
     found: dict[str, float] = {}
-    names = {Ge: "minimum", Gt: "exclusiveMinimum", Le: "maximum", Lt: "exclusiveMaximum"}
     if get_origin(kind) is Annotated:
         for limit in get_args(kind)[1:]:
-            if type(limit) in names:
-                name = {"minimum": "ge", "maximum": "le"}.get(names[type(limit)])
-                value = getattr(limit, name or {Gt: "gt", Lt: "lt"}[type(limit)])
-                found[names[type(limit)]] = value
+            if isinstance(limit, Limits):
+                bounds = {
+                    "minimum": limit.at_least,
+                    "exclusiveMinimum": limit.above,
+                    "maximum": limit.at_most,
+                    "exclusiveMaximum": limit.below,
+                }
+                found |= {name: bound for name, bound in bounds.items() if bound is not None}
         found |= own_limits(get_args(kind)[0])
     for one in get_args(kind) if get_origin(kind) is not Annotated else ():
         found |= own_limits(one)
@@ -137,11 +143,8 @@ def layout_errors(option: Option, entry: dict[str, Any]) -> Iterator[str]:
         yield f"{option.name}: {entry.get('description')} != {option.description}"
     if own_limits(option.type) != shown_limits(entry):
         yield f"{option.name}: {shown_limits(entry)} != {own_limits(option.type)}"
-    required = option.default is MISSING
-    default = None if required else plain_options(option.default)
-    if required == ("default" in entry) or (
-        entry.get("default") != default and entry.get("default") != {"name": "auto"}
-    ):
+    default = None if option.default is MISSING else plain(option.default)
+    if "default" in entry and entry["default"] != default:
         yield f"{option.name}: {entry.get('default')} != {default}"
 
 
@@ -151,34 +154,36 @@ def test_each_option_has_a_meaning_and_a_default_that_it_takes(kind):
         assert option.description.endswith((".", "7.", "5")), f"{name}: {option.description!r}"
         if option.default is not MISSING:
             fitting(name, option.type, option.default)
-    unknown = descriptions(kind).keys() - options_of(kind).keys() - {"schedule", "hyper"}
-    assert not {n for n in unknown if not issubclass(kind, Optimizer)} - {"signed", "squares"}
 
 
 def test_sections_of_configs_show_the_options_of_their_classes():
     schema = json_schema()
     sections = {**schema["$defs"], "Config": schema}
     shown = 0
-    for registry, of in FAMILIES.values():
-        for name, kind in registry.items():
-            section = section_of(of(kind), name=name)
-            entries = dict(sections[section.__name__]["properties"])
-            assert entries.pop("name")["const"] == name
-            options = {o.key: o for o in options_of(of(kind)).values() if not o.given}
-            assert entries.keys() == options.keys()
-            assert not [
-                text for key, one in options.items() for text in layout_errors(one, entries[key])
-            ]
-            shown += len(options)
+    for family in FAMILIES:
+        title = family.joint_model.__name__
+        entries = dict(sections[title]["properties"])
+        assert {*entries.pop("name")["enum"]} == {*family.names}
+        known = set()
+        for name in {*family.names} - {family.none}:
+            options = options_of(family.of(family.registry[name]))
+            for one in options.values():
+                if not one.given:
+                    known.add(one.key)
+                    assert one.description[:-1] in entries[one.key]["description"]
+                    bounds = shown_limits(entries[one.key])
+                    assert bounds.keys() >= own_limits(one.type).keys()
+        assert entries.keys() == known
+        shown += len(known)
     settings = {
         "DataSection": FeatureSettings,
-        "SplitSection": SplitSettings,
-        "ModelSection": NetworkSettings,
+        "SplitSettings": SplitSettings,
+        "NetworkSettings": NetworkSettings,
         "TrainingSection": TrainingSettings,
-        "DiagnosticsSection": DiagnosticsSettings,
-        "FrontSection": Front,
-        "EarlyStoppingSection": EarlyStopping,
-        "GroupSection": Group,
+        "DiagnosticsSettings": DiagnosticsSettings,
+        "Front": Front,
+        "EarlyStopping": EarlyStopping,
+        "Group": Group,
     }
     top = {"loss", "optimizer", "schedule"}
     for name, kind in settings.items():
@@ -192,11 +197,11 @@ def test_sections_of_configs_show_the_options_of_their_classes():
         shown += len(options)
     seed = options_of(RunSettings)["seed"]
     assert not [*layout_errors(seed, schema["properties"]["seed"])]
-    assert shown > 100
+    assert shown > 80
 
 
 def test_the_defaults_of_a_config_are_those_of_the_settings():
-    config = Config.model_validate({"data": {"source": "digits"}})
+    config = reader().validate_python({"data": {"source": "digits"}})
     run = config.settings
     assert run.split.validation == 0.15
     for name in ("features", "network", "training", "diagnostics", "seed"):
@@ -228,17 +233,14 @@ def test_recipes_are_settings_that_a_config_gives_back(preset, task, tmp_path):
         run = recipe(preset, task, rows)
         sections = sections_of(run)
         sections["data"] = {"source": "digits", "task": task, **sections.get("data", {})}
-        given = Config.model_validate(sections).settings
+        given = reader().validate_python(sections).settings
         assert given.network == run.network
         assert given.training == run.training
         assert given.features.standardize == run.features.standardize
 
 
 def keys(model: Any = Config, start: str = "") -> Iterator[str]:
-    from mlpengine.config.problems import _paths
-    from mlpengine.config.reader import dotted
-
-    yield from map(dotted, _paths(model))
+    yield from map(dotted, key_paths(model))
 
 
 def test_sweeps_and_fixes_name_keys_that_there_are():
@@ -280,13 +282,9 @@ def test_a_second_default_a_limit_of_its_own_and_another_text_are_noticed():
 def test_an_option_without_a_meaning_is_noticed():
     @dataclass(frozen=True)
     class Silent:
-        """Nothing is said.
+        """Nothing is said of one option."""
 
-        Args:
-            told: What it is.
-        """
-
-        told: int = 1
+        told: Annotated[int, "What it is."] = 1
         untold: int = 1
 
     assert [o.name for o in options_of(Silent).values() if not o.description] == ["untold"]
@@ -295,18 +293,19 @@ def test_an_option_without_a_meaning_is_noticed():
 def test_values_beyond_limits_are_refused_by_class_and_config_alike(tmp_path):
     path = tmp_path / "c.yaml"
     refused = 0
-    for registry, of in FAMILIES.values():
-        for name, kind in registry.items():
-            for option in options_of(of(kind)).values():
+    for family in FAMILIES:
+        for name, kind in family.registry.items():
+            of = family.of(kind)
+            for option in options_of(of).values():
                 limits = own_limits(option.type)
                 low = limits.get("minimum", limits.get("exclusiveMinimum"))
-                if option.given or low is None or get_origin(option.type) is tuple:
+                if low is None or isinstance(option.default, tuple):
                     continue
                 with pytest.raises(UsageError, match=option.name):
-                    of(kind)(**{option.name: low - 1})
-                section = section_of(of(kind), name=name)
-                with pytest.raises(ValueError, match="greater than"):
-                    section.model_validate({"name": name, option.key: low - 1})
+                    of(**{option.name: low - 1})
+                if not option.given:
+                    with pytest.raises(ValueError, match="greater than"):
+                        model_of(of, name).model_validate({"name": name, option.key: low - 1})
                 refused += 1
     assert refused > 30
     path.write_text("data: {source: digits}\ntraining: {epochs: 0}\n")

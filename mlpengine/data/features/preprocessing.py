@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import DataError, FormulaError, UsageError
-from mlpengine.core.fields import options_of
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, quoted, suggestion
 from mlpengine.data.features.categories import Category, write_one_hots
@@ -43,6 +42,7 @@ from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.stored import stored_file
 from mlpengine.data.tables.table import Column, Table
 from mlpengine.formula import Expr
+from mlpengine.settings.base import made, options_of
 from mlpengine.settings.features import TaskName
 
 
@@ -71,15 +71,16 @@ class Preprocessor:
     """
 
     def __init__(self, target: str | Sequence[str] = (), **options: Any) -> None:
-        if unknown := options.keys() - options_of(Options):
-            name, known = min(unknown), options_of(Options)
+        known = options_of(Options)
+        if unknown := options.keys() - known:
+            name = min(unknown)
             said = suggestion(name, known) or f"; it has {', '.join(known)}"
             raise UsageError(
                 f"Preprocessor: has no option {name!r} (got {quoted(options[name])}){said}; write "
                 "Preprocessor(target='price', drop=['id'])"
             )
         try:
-            self.options = Options(target, **options)  # type: ignore[arg-type]
+            self.options: Options = made(Options, "Preprocessor", target=target, **options)
         except UsageError as error:
             raise DataError(str(error)) from None
         self.kinds: dict[str, FeatureKind] = {}

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.structure import conform
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import FormulaColumn
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.sources import DATE_PARTS, LIMIT
 from mlpengine.data.features.summary import SummaryState, check_summary
 from mlpengine.data.features.targets import Label
+from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
 """Of the state: no other one can be read."""

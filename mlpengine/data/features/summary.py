@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from mlpengine.core.errors import CheckpointError
 from mlpengine.core.rows import evenly_spaced

@@ -4,12 +4,15 @@ import codecs
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+
+from pydantic import Field
 
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.wording import suggestion
 from mlpengine.data.tables.cells import MISSING
+from mlpengine.settings.base import Texts
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
 DecimalMark: TypeAlias = Literal[".", ","]
@@ -36,30 +39,45 @@ _TOKEN = re.compile("|".join(_TOKENS))
 
 
 @dataclass(frozen=True)
-class CsvDialect:
+class TextOptions:
+    """How numbers, dates and gaps are written in a text table."""
+
+    delimiter: Annotated[
+        Delimiter | None, Field(description="Delimiter of CSV; by default inferred from the file.")
+    ] = None
+    decimal: Annotated[
+        DecimalMark | None,
+        Field(description="Decimal mark; by default 1.5 and 1,5 are both read."),
+    ] = None
+    thousands: Annotated[
+        Thousands | None,
+        Field(description="Mark between groups of three digits, if there is one."),
+    ] = None
+    text_encoding: Annotated[
+        str, Field(description="Encoding of the file, such as cp1252 or utf-16.")
+    ] = "utf-8"
+    na_values: Annotated[
+        Texts,
+        Field(description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."),
+    ] = ()
+    date_format: Annotated[
+        str | dict[str, str] | None,
+        Field(
+            description="Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, "
+            "dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class CsvDialect(TextOptions):
     """How to read the cells of CSV, and of text columns in memory.
 
     A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
     Without `decimal`, a column in which 1,234 could be either is refused.
 
-    Args:
-        delimiter: Delimiter of CSV; by default inferred from the file.
-        decimal: Decimal mark; by default 1.5 and 1,5 are both read.
-        thousands: Mark between groups of three digits, if there is one.
-        text_encoding: Encoding of the file, such as cp1252 or utf-16.
-        na_values: Spellings of a missing cell besides NA, N/A, NaN, null, None, ?.
-        date_format: Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy,
-            dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ.
-
     Raises: DataError for a value that is none of these.
     """
-
-    delimiter: Delimiter | None = None
-    decimal: DecimalMark | None = None
-    thousands: Thousands | None = None
-    text_encoding: str = "utf-8"
-    na_values: tuple[str, ...] = ()
-    date_format: str | dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         _one_of("delimiter", self.delimiter, DELIMITERS)
@@ -88,7 +106,7 @@ class CsvDialect:
 
     @cached_property
     def _date_patterns(self) -> dict[str, re.Pattern[str]]:
-        """What dates match, by column, or under an empty name for all."""
+        """Patterns of dates, by column, or under an empty name for all."""
         if self.date_format is None:
             return {}
         if isinstance(self.date_format, dict):
@@ -142,7 +160,7 @@ def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
 
 
 DEFAULT = CsvDialect()
-"""What a file alone determines."""
+"""Everything is inferred from the file."""
 
 
 class CsvOptions(NamedTuple):

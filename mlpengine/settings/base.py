@@ -1,0 +1,196 @@
+"""How settings are declared: dataclasses of pydantic, short forms of values, and their checks."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING
+from functools import cache
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, PydanticUndefined
+from pydantic_core.core_schema import no_info_after_validator_function
+
+import mlpengine.core.fields as engine
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Limits, Option
+from mlpengine.core.wording import suggestion
+
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
+"""No unknown keys, no infinities; validators are built when a value is first read.
+
+Numbers and flags are strict by their types (`Flag`, `mlpengine.core.fields.Limits`).
+"""
+
+Flag: TypeAlias = Annotated[bool, Strict()]
+WholeNumber: TypeAlias = Annotated[int, Limits(whole=True)]
+
+
+def rule(text: str, *at: str) -> PydanticCustomError:
+    """Return the error of a rule between fields, to be shown at the key path `at`."""
+    return PydanticCustomError("rule", "{text}", {"text": text, "at": at})
+
+
+def _in_a_list(value: Any) -> Any:
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple | dict) else (value,)
+
+
+def one_or_more(item: Any) -> BeforeValidator:
+    """Return the annotation of a tuple for which a file may have one item alone, or nothing."""
+    return BeforeValidator(_in_a_list, json_schema_input_type=item | list[item] | None)
+
+
+Texts: TypeAlias = Annotated[tuple[str, ...], one_or_more(str)]
+
+
+class Names:
+    """Annotation of a text that is one of `names`, or one that `others` does not refuse.
+
+    `names` may be a registry; one that nothing has filled yet, as the module that does is not
+    imported, refuses nothing.  `others` raises UsageError for a text that is wrong.
+    """
+
+    def __init__(
+        self, names: Collection[str], others: Callable[[str], object] | None = None
+    ) -> None:
+        self.names, self.others = names, others
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Check the text after its type."""
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Let editors complete the names."""
+        names = {"enum": list(self.names)}
+        return {"anyOf": [names, {"type": "string"}]} if self.others else names
+
+    def _check(self, text: str) -> str:
+        if text in self.names or not self.names:
+            return text
+        if self.others is None or text.replace("-", "_").isidentifier():
+            listed = ", ".join(map(repr, self.names))
+            raise PydanticCustomError("unknown_name", "one of {expected}", {"expected": listed})
+        try:
+            self.others(text)
+        except UsageError as error:
+            raise rule(str(error)) from None
+        return text
+
+
+def _switched(value: Any) -> Any:
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
+def switch(kind: Any) -> BeforeValidator:
+    """Return the annotation of optional settings: false is None, true their defaults."""
+    return BeforeValidator(_switched, json_schema_input_type=kind | bool | None)
+
+
+EXPECTED: Mapping[str, str] = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "model_type": "a mapping of keys",
+    "dataclass_type": "a mapping of keys",
+    "dict_type": "a mapping of keys",
+    "mapping_type": "a mapping of keys",
+    "finite_number": "a finite number",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+    "literal_error": "one of {expected}",
+    "unknown_name": "one of {expected}",
+    "json_invalid": "JSON of valid text",
+    "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
+}
+"""What a value must be, by the type of pydantic's error."""
+
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""The errors of pydantic for a key that there is not."""
+
+
+def options_of(kind: Any) -> Mapping[str, Option]:
+    """Return the options of settings, or of a class of the engine, by name."""
+    declared = getattr(kind, "__pydantic_fields__", None)
+    if declared is None:
+        return engine.options_of(kind)
+    options = {}
+    for name, one in declared.items():
+        default = one.get_default(call_default_factory=True)
+        of: Any = Annotated[one.rebuild_annotation(), one.description or ""]
+        options[name] = Option(name, of, MISSING if default is PydanticUndefined else default)
+    return options
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def fitting(where: str, kind: Any, value: Any) -> Any:
+    """Return a value in the form of a type, such as `Option.type`: a tuple for a list.
+
+    Raises: UsageError, led by `where`, for a value that the type or its limits refuse.
+    """
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UsageError(_in_words(where, error.errors(include_url=False), value)) from None
+
+
+@contextmanager
+def refusals(where: str) -> Iterator[None]:
+    """Raise a UsageError, led by `where`, in place of an error of pydantic in the context."""
+    try:
+        yield
+    except ValidationError as error:
+        issues = error.errors(include_url=False)
+        first = issues[0]
+        at = [*first["loc"], *first.get("ctx", {}).get("at", ())][:1]
+        alike = [one for one in issues if [*one["loc"]][:1] == at] or issues[:1]
+        place = ": ".join([where, *map(str, at)])
+        raise UsageError(_in_words(place, alike, first["input"])) from None
+
+
+def made(kind: Callable[..., Any], where: str, /, **values: Any) -> Any:
+    """Return settings with these values.
+
+    Raises: UsageError, led by `where`, for the first value that they refuse.
+    """
+    with refusals(where):
+        return kind(**values)
+
+
+def _in_words(where: str, issues: Sequence[ErrorDetails], value: Any) -> str:
+    """Return what a value must be, by all that pydantic says about it."""
+    texts: dict[str, None] = {}
+    names: list[str] = []
+    for issue in issues:
+        context: Mapping[str, Any] = issue.get("ctx", {})
+        if issue["type"] == "rule":
+            return f"{where}: {context['text']}"
+        if issue["type"] != "is_instance_of":
+            texts[EXPECTED.get(issue["type"], issue["msg"]).format(**context)] = None
+    for text in texts:
+        names += text.split("'")[1::2]
+    near = suggestion(value, names) if isinstance(value, str) else ""
+    return f"{where} must be {' or '.join(texts)} (got {value!r}){near}"

@@ -1,0 +1,289 @@
+"""Options whose values are objects of the engine: a loss, an optimizer, a front.
+
+A file has a name alone (``optimizer: adam``), a mapping with the name (``{name: adam, lr: 1e-3}``),
+or one without it, which takes the default's.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, is_dataclass
+from functools import cache
+from inspect import getdoc
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    create_model,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
+
+from mlpengine.core.errors import UsageError
+from mlpengine.core.fields import Option, options_of
+from mlpengine.nn import Front
+from mlpengine.ops import LOSSES, Loss
+from mlpengine.optim import (
+    CLIPS,
+    OPTIMIZERS,
+    SCHEDULES,
+    Clip,
+    OptimizerSettings,
+    Schedule,
+    settings_class,
+)
+from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.settings.base import STRICT, Flag, one_or_more, rule
+
+
+def keys_of(kind: Any) -> list[tuple[str, Option]]:
+    """Return the options of a class of the engine that a file has, by their names in the class."""
+    return [(name, one) for name, one in options_of(kind).items() if not one.given]
+
+
+@cache
+def model_of(kind: Any, name: str = "") -> type[BaseModel]:
+    """Return the model of a mapping with the options of a class, and its `name`, if it has one."""
+    fields: Any = {"name": (Literal[name], Field(default=name))} if name else {}
+    for _, option in keys_of(kind):
+        default = ... if option.default is MISSING else option.default
+        described = Field(default=default, description=option.description)
+        fields[option.key] = (_type_of(option), described)
+    title = kind.__name__.removesuffix("Settings")
+    about = (getdoc(kind) or "").partition("\n\n")[0]
+    return create_model(title, __config__=STRICT, __doc__=about, **fields)
+
+
+def _type_of(option: Option) -> Any:
+    """Return the type of an option as a file has it: flags are strict, and mappings of objects."""
+    if isinstance(option.default, bool):
+        return Flag
+    base = get_args(option.type)[0] if get_origin(option.type) is Annotated else option.type
+    if get_origin(base) is tuple and get_args(base)[1:] == (Ellipsis,):
+        return Annotated[base, one_or_more(get_args(base)[0])]
+    for one in get_args(base):
+        inner: Any = get_args(one)[-1] if get_origin(one) is Mapping else None
+        if isinstance(inner, type) and is_dataclass(inner):
+            read: Any = Annotated[Any, Of(inner)]
+            return Union[Mapping[str, read], None]  # noqa: UP007 - of a computed type
+    return option.type
+
+
+def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
+    """Return the object of a class for a mapping of its options.
+
+    Raises: ValidationError, or the error of a rule of the class at its key.
+    """
+    values = model_of(kind, name).model_validate(mapping)
+    try:
+        return kind(**{name: getattr(values, one.key) for name, one in keys_of(kind)})
+    except UsageError as error:
+        keys = [one.key for _, one in keys_of(kind)]
+        raise _at_its_key(str(error), keys) from None
+
+
+def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
+    """Return the error of a rule of a class; its text begins with the class or the key."""
+    for told in (text, text.partition(": ")[2]):
+        key, _, rest = told.partition(" ")
+        if key.removesuffix(":") in keys:
+            return rule(rest, key.removesuffix(":"))
+    return rule(text)
+
+
+class Of:
+    """Annotation of an option whose value is an object of one class of the engine."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def complete(self, value: Any) -> Any:
+        """Return the mapping that a value stands for."""
+        return value
+
+    def member(self, mapping: Mapping[str, Any]) -> type[BaseModel]:
+        """Return the model of a mapping."""
+        return model_of(self.kind)
+
+    def read(self, value: Any) -> Any:
+        """Return the object that a value of a file stands for."""
+        if isinstance(value, self.kind):
+            return value
+        if not isinstance(value, dict):
+            raise PydanticCustomError("model_type", "a mapping of keys")
+        return build(self.kind, value)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Read a value by the model of its class, the only one that is built."""
+        return no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema of the mapping."""
+        return handler(_named_schema(model_of(self.kind)))
+
+
+class Family(Of):
+    """Annotation of an option whose value is an object of a class with a name.
+
+    Without a name it is that of `default`, or ``formula`` if the mapping has such a key; `none` is
+    the name of None.  `takes` are further values that Python, but no file, may have, and
+    `without` names of classes that a file has in another form.
+    """
+
+    def __init__(
+        self,
+        kind: type,
+        registry: Mapping[str, Any],
+        default: str,
+        *,
+        none: str = "",
+        of: Callable[[Any], Any] = lambda kind: kind,
+        takes: Callable[[Any], bool] = lambda value: False,
+        without: Collection[str] = (),
+    ) -> None:
+        super().__init__(kind)
+        self.registry, self.default, self.none = registry, default, none
+        self.of, self.takes, self.without = of, takes, without
+
+    @property
+    def names(self) -> list[str]:
+        """The names that a file may have."""
+        known = [name for name in self.registry if name not in self.without]
+        return [self.none, *known] if self.none else known
+
+    @property
+    def members(self) -> list[type[BaseModel]]:
+        """The models of mappings, by name."""
+        return [self.member({"name": name}) for name in self.names if name != self.none]
+
+    def complete(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and "name" not in value:
+            return {"name": "formula" if "formula" in value else self.default, **value}
+        return value
+
+    def member(self, mapping: Mapping[str, Any]) -> type[BaseModel]:
+        name = mapping.get("name")
+        if not isinstance(name, str) or name not in self.registry:
+            name = next(iter(self.registry))
+        return model_of(self.of(self.registry[name]), name)
+
+    def read(self, value: Any) -> Any:
+        if isinstance(value, self.kind) or self.takes(value) or (value is None and self.none):
+            return value
+        whole = self.complete(value)
+        if not isinstance(whole, dict):
+            raise PydanticCustomError("model_type", "a mapping of keys")
+        name = whole["name"]
+        if name == self.none and len(whole) == 1:
+            return None
+        if not isinstance(name, str) or name not in self.names or name == self.none:
+            expected = ", ".join(map(repr, self.names))
+            raise PydanticCustomError("unknown_name", "one of {expected}", {"expected": expected})
+        return build(self.of(self.registry[name]), whole, name)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema of names, but for those that need settings, and of mappings."""
+        needy = [
+            name
+            for name in self.registry
+            if any(one.is_required() for one in self.member({"name": name}).model_fields.values())
+        ]
+        short = [name for name in self.names if name not in needy]
+        named = {"enum": sorted(short, key=self.default.__ne__)}
+        return {"anyOf": [handler(_named_schema(self.joint_model)), named]}
+
+    @property
+    def joint_model(self) -> type[BaseModel]:
+        """The options of all names in one model, which the schema shows; each tells its names."""
+        options: dict[str, dict[str, Option]] = {}
+        for name in self.names:
+            if name != self.none:
+                for _, one in keys_of(self.of(self.registry[name])):
+                    options.setdefault(one.key, {})[name] = one
+        named = Field(default=self.default, description=f"One of {', '.join(self.names)}.")
+        fields: Any = {"name": (Literal[*self.names], named)}
+        for key, of_names in options.items():
+            every = len(of_names) == len(self.names) - bool(self.none)
+            texts = _by_value({name: one.description for name, one in of_names.items()})
+            about = texts[0][0] if every and len(texts) == 1 else ""
+            about = about or " ".join(f"{text[:-1]} ({names})." for text, names in texts)
+            defaults = _by_value({name: one.default for name, one in of_names.items()})
+            if len(defaults) > 1:
+                about += f" By default {', '.join(f'{one} ({names})' for one, names in defaults)}."
+            default = defaults[0][0] if len(defaults) == 1 else None
+            types = dict.fromkeys(_without_texts(_type_of(one)) for one in of_names.values())
+            described = Field(
+                default=None if default is MISSING else default,
+                description=about,
+                json_schema_extra=_without_default if default is None else None,
+            )
+            fields[key] = (Union[*types], described)
+        return create_model(
+            self.kind.__name__.removesuffix("Settings"), __config__=STRICT, **fields
+        )
+
+
+def _named_schema(model: type[BaseModel]) -> Any:
+    """Return the schema of a model with its name, by which a section of the JSON Schema has it."""
+    named: Any = {**TypeAdapter(model).core_schema, "ref": f"{model.__name__}:section"}
+    return definitions_schema(named, [])
+
+
+def _without_default(entry: dict[str, Any]) -> None:
+    """Leave the default of an option to its description, where names have different ones."""
+    entry.pop("default", None)
+
+
+def _by_value(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """Return the different values, each with the names that have it."""
+    names: dict[Any, list[str]] = {}
+    for name, value in values.items():
+        names.setdefault(value, []).append(name)
+    return [(value, ", ".join(those)) for value, those in names.items()]
+
+
+def _without_texts(kind: Any) -> Any:
+    """Return a type without its description."""
+    if get_origin(kind) is not Annotated:
+        return kind
+    base, *marks = get_args(kind)
+    marks = [one for one in marks if not isinstance(one, str)]
+    return Annotated[base, *marks] if marks else base
+
+
+CLIP = Family(Clip, CLIPS, "percentile", without=("norm",))
+"""The rules besides a largest norm, which is a number."""
+
+LOSS = Family(Loss, LOSSES, "auto", none="auto")
+OPTIMIZER = Family(OptimizerSettings, OPTIMIZERS, "adam", of=settings_class)
+SCHEDULE = Family(Schedule, SCHEDULES, "constant", takes=callable)
+
+ClipOption: TypeAlias = Annotated[Clip, CLIP]
+FrontOption: TypeAlias = Annotated[Front, Of(Front)]
+LossOption: TypeAlias = Annotated[
+    Loss | None,
+    LOSS,
+    Field(
+        description="What training minimizes; by default cross-entropy for classes, BCE for "
+        "several labels, MSE for numbers."
+    ),
+]
+OptimizerOption: TypeAlias = Annotated[
+    OptimizerSettings, OPTIMIZER, Field(description="How weights change.")
+]
+ScheduleOption: TypeAlias = Annotated[
+    Schedule | ScheduleLike, SCHEDULE, Field(description="How lr changes.")
+]
+
+FAMILIES = (Clip, Loss, OptimizerSettings, Schedule)
+"""The base classes of objects that have a name in files."""
