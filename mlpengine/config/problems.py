@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from mlpengine.config.reader import Document, KeyPath, dotted
 from mlpengine.config.schema import Config
 from mlpengine.core.fields import Option
-from mlpengine.core.wording import nearest, suggestion
+from mlpengine.core.wording import suggestion
 from mlpengine.settings.base import EXPECTED, UNKNOWN, options_of
 from mlpengine.settings.families import Family, Of
 
@@ -179,12 +179,6 @@ def path_of(key: int | str, near: KeyPath = ()) -> KeyPath | None:
     """
     paths = [path for path in key_paths(Config) if path[-1] == key]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
-
-
-def near_path(key: str) -> KeyPath | None:
-    """Return the path of the key whose name is nearest, or None."""
-    near = nearest(key, (str(path[-1]) for path in key_paths(Config)))
-    return path_of(near) if near else None
 
 
 def key_paths(kind: Any, start: KeyPath = ()) -> Iterator[KeyPath]:

@@ -200,9 +200,6 @@ class Config:
             yield wanted and not any_rows, text, "training", key
 
 
-KEYS = tuple(one.name for one in fields(Config))
-
-
 @cache
 def reader() -> TypeAdapter[Config]:
     """Return what checks the plain values of a config; it is built at the first call."""
