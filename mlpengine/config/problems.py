@@ -94,7 +94,7 @@ VALUE_EXAMPLES = {
     ("model",): "{hidden: [64, 64]}",
     ("sweep", "space"): "{log: [0.0001, 0.1]}",
 }
-"""What a section may be, by the beginning of its path."""
+"""Right values of sections, by the beginning of their paths."""
 
 
 def _as_mapping(path: KeyPath, value: list[Any]) -> str:
@@ -201,7 +201,7 @@ def _option_at(path: KeyPath, data: Any) -> Option | None:
 
 
 def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
-    """Return the options of the section at `path`, of a named option those of its name."""
+    """Return the options of the section at `path`; a named option has its own for each name."""
     options = options_of(Config)
     keys = iter(path)
     for key in keys:

@@ -149,7 +149,7 @@ class Config:
 
     @property
     def settings(self) -> RunSettings:
-        """What the config says of the run itself."""
+        """The settings of the run itself."""
         training = {one.name: getattr(self.training, one.name) for one in fields(TrainingOptions)}
         training |= {name: getattr(self, name) for name in TOP_SECTIONS}
         features = {one.name: getattr(self.data, one.name) for one in fields(FeatureSettings)}

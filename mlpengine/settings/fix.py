@@ -1,4 +1,4 @@
-"""What a verdict asks for: a value for an option, and the key of that option in configs."""
+"""The request of a verdict: a value for an option, and the key of that option in configs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
