@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from mlpengine.config.reader import Document, KeyPath, dotted
 from mlpengine.config.schema import Config
 from mlpengine.core.fields import Option
-from mlpengine.core.wording import suggestion
+from mlpengine.core.wording import nearest, suggestion
 from mlpengine.settings.base import EXPECTED, UNKNOWN, options_of
 from mlpengine.settings.families import Family, Of
 
@@ -159,6 +159,9 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
     elsewhere, known = path_of(key, path), f" (valid here: {', '.join(valid)})"
+    if not parent and not elsewhere and not suggestion(key, valid):
+        near = nearest(key, (str(one[-1]) for one in key_paths(Config)))
+        elsewhere = path_of(near) if near else None
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key{suggestion(key, valid) or known}"
