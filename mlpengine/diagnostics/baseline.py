@@ -13,7 +13,7 @@ from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
 
 AT_ONCE = 1 << 17
-"""Outputs of a constant prediction that are in memory at once: 1 MB, which stays in a cache."""
+"""Outputs of a constant prediction that are in memory at once: 1 MB, to stay in a cache."""
 
 
 def feature_sizes(x: Array) -> Array:
@@ -25,7 +25,7 @@ def feature_sizes(x: Array) -> Array:
 
 
 class ExtremeValue(NamedTuple):
-    """A value whose magnitude is `times` the fifth largest of its column, -1 for a target."""
+    """A value of `times` the fifth largest magnitude of its column, -1 for a target."""
 
     row: int
     column: int
@@ -40,7 +40,7 @@ FIFTH = 5
 def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features (rows, in_dim) of about unit size.
 
-    `sizes` (in_dim,) are those of `feature_sizes`; a column of smaller values counts as of size 1.
+    `sizes` (in_dim,) are from `feature_sizes`; a column of smaller values counts as of size 1.
     """
     known = NO_EXTREME
     if len(x) < 2 * FIFTH:
@@ -91,7 +91,7 @@ def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of the best constant prediction, which a network that learns goes below.
+    """Return the loss of the best constant prediction; a network that learns goes below it.
 
     Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
     """

@@ -111,6 +111,13 @@ class DeviceStep:
         return offsets
 
     @property
+    def trained_entries(self) -> Array:
+        """The places of trained parameters among all, in the order of the state."""
+        names = [name for i in self.trained for name in self.mlp.layers[i].names]
+        places = [self.mlp.params.places[name] for name in names]
+        return np.concatenate([np.arange(place.start, place.stop) for place in places])
+
+    @property
     def parameters(self) -> int:
         """Number of trained parameters."""
         return sum(self.mlp.weights[i].size + self.mlp.biases[i].size for i in self.trained)

@@ -21,7 +21,7 @@ class Dropout(GradOp, name="dropout"):
     each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
     `layer` and of the entry's place, on every backend.  In a forward pass, layer 0 is the first to
     draw and takes the generator on to its next step.  Evaluation records no dropout at all.
-    Where `rng` is scheduled, p is a share of `rate`, rounded alike, which may become 0.
+    Where `rng` is scheduled, p is a share of `rate`, rounded alike; it may become 0.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.

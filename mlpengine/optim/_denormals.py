@@ -1,12 +1,12 @@
-"""Flushing of moments, which keeps them out of the denormal range.
+"""Flushing of moments, to keep them out of the denormal range.
 
 A moment without further gradients decays by beta at every step.  In float32 and at 0.9 it falls
 below the smallest normal number after about 850 steps and stays there, where arithmetic is many
 times slower; NumPy cannot make the processor flush such numbers to zero.  So every few steps
 
 * a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
-* a *square* moment (a mean of squares, which only decay makes smaller) is raised to `floor`, which
-  is also its initial value.
+* a *square* moment (a mean of squares; only decay makes it smaller) is raised to `floor`, also
+  its initial value.
 
 Between two flushes an entry decays by at most `MAX_DECAY`.  Threshold and floor are far enough
 above the denormals that neither a decayed entry nor the difference of two nearly equal ones is
@@ -44,7 +44,7 @@ def threshold(dtype: np.dtype[np.floating]) -> float:
 
 
 def floor(dtype: np.dtype[np.floating]) -> float:
-    """Return the minimum of a square moment after a flush, which is also its initial value."""
+    """Return the minimum of a square moment after a flush, also its initial value."""
     return float(np.finfo(dtype).tiny) / MAX_DECAY
 
 

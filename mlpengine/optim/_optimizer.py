@@ -30,7 +30,7 @@ OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
 
 BOUND_AT_ONCE = 8
-"""Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
+"""Maximum number of gradient objects with cached calls; the oldest is dropped first."""
 
 
 _BOUND = ("_bound", "_formulas", "_numpy", "moments")
@@ -48,7 +48,7 @@ STEPS = Limits(at_least=0, whole=True)
 
 
 class HasParams(Protocol):
-    """A model: anything whose parameters are one flat vector."""
+    """A model: anything with parameters in one flat vector."""
 
     @property
     def params(self) -> Flat: ...
@@ -148,7 +148,7 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name, which may be read and written between steps."""
+    """Flat vectors by name; they may be read and written between steps."""
 
     current_lr: float
     """Learning rate of the last update, or of the first one if there is none yet."""
@@ -258,7 +258,7 @@ class Optimizer(ABC):
 
     @property
     def lr(self) -> float:
-        """Base learning rate, which the schedule multiplies; zero is legal."""
+        """Base learning rate, multiplied by the schedule; zero is legal."""
         return self._lr
 
     @lr.setter
@@ -334,7 +334,7 @@ class Optimizer(ABC):
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` from `grads.flat`, which is only read."""
+        """Update the parameters of `model` from `grads.flat`, only read here."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -476,7 +476,7 @@ class Optimizer(ABC):
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`, which is kept referenced so that its id is not reused."""
+        """Bind the step for `grads`, kept referenced so that its id is not reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

@@ -546,14 +546,6 @@ def test_schema(at, tmp_path):
     assert json.loads((tmp_path / "s.json").read_text()) == json_schema()
 
 
-def test_dry_run_writes_nothing(at, trained):
-    before = sorted(trained.rglob("*"))
-    found = json.loads(at("train", "flowers.yaml", "--dry-run", "--json").out)
-    assert found["steps"] == found["steps_per_epoch"] * found["epochs"]
-    assert "nothing was written" in at("train", "flowers.yaml", "--dry-run").out
-    assert sorted(trained.rglob("*")) == before
-
-
 def test_profile_accounts_for_all_time(at):
     found = at("train", "flowers.yaml", "--profile", "-q", "--epochs", 2, "--set", "report=false")
     rows = {line[:30].strip(): line[30:].split() for line in found.err.splitlines()}

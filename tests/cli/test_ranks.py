@@ -186,7 +186,7 @@ MISUSE = {
         "backend must be the same on all ranks",
         "rank 1 has compiled numpy",
     ],
-    "train small.yaml --dry-run": ["--dry-run", "one process"],
+    "train small.yaml --profile": ["--profile", "one process"],
     "train --resume nowhere": ["nowhere: there is no such run"],
 }
 

@@ -250,7 +250,7 @@ step(X.reshape(8, 2, 2), Y)
     training step: x must be (rows, 4) | (8, 2, 2) | write np.reshape(x, (len(x), -1))
 # PyTorch's scheduler
 CosineSchedule(adam, 100)
-    CosineSchedule: takes no optimizer | write Adam(mlp, schedule=CosineSchedule(1000))
+    CosineSchedule: total_steps must be a whole number of at least 0 | got Adam(
 # a schedule for a rate
 Adam(mlp, lr=CosineSchedule(100))
     Adam: lr must be a number | CosineSchedule(...)
