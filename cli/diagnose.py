@@ -36,9 +36,9 @@ from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
 from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models.model import Model
 from mlpengine.training.diagnose import diagnostic_inputs, measure_recalls, measure_yardsticks
+from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import resolved_config
-from mlpengine.training.samples import read_diagnostics
 from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, FILE_PATH, overrides_like

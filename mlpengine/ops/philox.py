@@ -129,7 +129,7 @@ def scaled_limit(rate: float, share: float) -> int:
     return min(round(rate * share * BYTE_VALUES), BYTE_VALUES - 1)
 
 
-def lines_of(shape: Sequence[int]) -> int:
+def lines_per_row(shape: Sequence[int]) -> int:
     """Return how many rows, along the last axis, each row of a batch has in an array."""
     return prod(shape[1:-1])
 

@@ -10,7 +10,7 @@ from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
-from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_of
+from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_per_row
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Dropout(GradOp, name="dropout"):
     def forward(self, x: Array, *, out: Array, mask: Array, draws: Array) -> Calls:
         if self.layer == 0:
             yield self.rng.advance
-        yield from self.rng.draw(self.layer, draws, lines_of(draws.shape))
+        yield from self.rng.draw(self.layer, draws, lines_per_row(draws.shape))
         limit, scale = np.array(self.limit, np.uint8), constant_like(self.scale, mask)
         if self.rng.scheduled:
             scale = np.empty((), mask.dtype)
@@ -124,7 +124,7 @@ class Normal(GradOp, name="normal"):
     ) -> Calls:
         if self.layer == 0:
             yield self.rng.advance
-        yield from self.rng.draw(self.layer, draws, lines_of(mean.shape))
+        yield from self.rng.draw(self.layer, draws, lines_per_row(mean.shape))
         radius, angle, product = polar
         pairs, columns = radius.shape[1], z.reshape(len(radius), z.shape[-1])
         first, second = draws.view(np.uint32)[:, :pairs], draws.view(np.uint32)[:, pairs:]

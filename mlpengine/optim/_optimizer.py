@@ -15,8 +15,8 @@ from mlpengine.core.spec import Array, Call, Spec, call
 from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
-    floor,
     flush_interval,
+    smallest_square,
     threshold,
 )
 from mlpengine.optim._state import State, matching_state
@@ -44,7 +44,7 @@ WeightDecay: TypeAlias = Annotated[
 Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the two moments."]
 """Options that several optimizers have."""
 
-STEPS = Limits(at_least=0, whole=True)
+STEP_LIMITS = Limits(at_least=0, whole=True)
 
 
 class HasParams(Protocol):
@@ -207,7 +207,7 @@ class Optimizer(ABC):
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
-            self.moments[name].fill(floor(flat.dtype))
+            self.moments[name].fill(smallest_square(flat.dtype))
         self._squares = tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
@@ -254,7 +254,7 @@ class Optimizer(ABC):
 
     @steps.setter
     def steps(self, value: int) -> None:
-        self._steps = STEPS.check(f"{self._where}: steps", value)
+        self._steps = STEP_LIMITS.check(f"{self._where}: steps", value)
 
     @property
     def lr(self) -> float:
@@ -471,7 +471,7 @@ class Optimizer(ABC):
             self.decay_schedule is not None,
             self.ranges,
             self.flush_every,
-            floors={name: floor(dtype) for name in self._squares},
+            floors={name: smallest_square(dtype) for name in self._squares},
             threshold=threshold(dtype),
         )
 

@@ -112,7 +112,7 @@ def test_init_on_stdout(at):
 
 def test_init_of_a_shipped_data_set(mlpengine, tmp_path):
     assert mlpengine("init", "penguins").code == 0
-    assert load_config(tmp_path / "penguins.yaml").config.data.target == ["species"]
+    assert load_config(tmp_path / "penguins.yaml").config.data.target == ("species",)
 
 
 @pytest.mark.usefixtures("two_folds")
@@ -121,7 +121,7 @@ def test_init_quotes_names_that_yaml_would_misread(mlpengine, tmp_path):
     (tmp_path / "odd.csv").write_text("no: 1,yes,a # b\n" + rows + "\n")
     assert mlpengine("init", "odd.csv", "--target", "yes", "-o", "c.yaml").code == 0
     data = load_config(tmp_path / "c.yaml").config.data
-    assert (data.target, data.drop) == (["yes"], ["no: 1"])
+    assert (data.target, data.drop) == (("yes",), ("no: 1",))
     assert mlpengine("train", "c.yaml", "-q", "--epochs", 1, "--set", "report=false").code == 0
 
 

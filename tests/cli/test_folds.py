@@ -422,7 +422,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
     if target == "y":
         return
-    single = ["training.folds=null", "model.front.embedding=false", "data.encoding=none"]
+    single = ["training.folds=null", "model.front.embedding=none", "data.encoding=none"]
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
     assert mlpengine("export", "runs/c", "--format", "c").code == 0
     for command in ("summary", "explain"):
@@ -437,7 +437,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     [
         (["training.kinds=[plain, plain]"], "each kind must be given once"),
         (["data.encoding=none"], "piecewise needs data.encoding: piecewise; or leave it out"),
-        (["model.front.embedding=false"], "periodic needs model.front.embedding; or leave it out"),
+        (["model.front.embedding=none"], "periodic needs model.front.embedding; or leave it out"),
         (["training.kinds=[plain]"], "training.kinds"),
     ],
 )

@@ -13,7 +13,7 @@ from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.units import MIN_WINDOW_ROWS, UnitWindow
 from mlpengine.models.task import Classification, Split
-from mlpengine.step.state import pack, unpack
+from mlpengine.step.packing import pack, unpack
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop
 
