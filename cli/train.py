@@ -41,6 +41,7 @@ Examples:
   mlpengine train configs/digits.yaml
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
   mlpengine train configs/digits.yaml --out runs/first --set seed=7 --json
+  mlpengine train configs/digits.yaml --fix
   mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
@@ -75,6 +76,11 @@ Examples:
     "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
 )
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
+)
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
 @QUIET_OPTION
@@ -87,6 +93,7 @@ def command(
     settings: tuple[str, ...],
     epochs: int | None,
     mpi: bool,
+    fix: bool,
     profile: bool,
     verbose: bool,
     quiet: bool,
@@ -112,8 +119,10 @@ def command(
             )
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
-        if ranks and profile:
-            raise UsageError("--profile: needs one process (got mpiexec)")
+        if ranks and (profile or fix):
+            raise UsageError("--profile, --fix: need one process (got mpiexec)")
+        if fix and resume is not None:
+            raise UsageError("--fix: needs a new run (got --resume)")
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
@@ -129,6 +138,8 @@ def command(
         refits = data.file.config.training.refit
         if refits and ranks:
             raise UsageError("training.refit: needs one process (got mpiexec)")
+        if refits and fix:
+            raise UsageError("training.refit: cannot be combined with --fix")
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
@@ -139,7 +150,9 @@ def command(
             callbacks = progress(quiet, verbose)
             session = on_all(ranks, lambda: begin.session(data, trainer, callbacks, opened))
             shown = Shown(profile, quiet, as_json)
-            if refits:
+            if fix:
+                run_and_fix(begin, session, state, progress(quiet, verbose), shown)
+            elif refits:
                 run_and_refit(begin, session, state, progress(quiet, verbose), shown)
             else:
                 run_session(session, state, ranks, shown)
@@ -309,6 +322,41 @@ def run_session(session: Session, state: Stopping, ranks: Ranks | None, shown: S
         say(profiler.table(), err=True)
 
 
+def run_and_fix(
+    begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
+) -> None:
+    """Run a session, and once more with the settings that its verdicts ask for; compare both.
+
+    A first run that failed is run again, too, if its verdicts ask for settings.  With JSON the
+    output has a line for each run and one for the comparison.
+    """
+    from mlpengine.config.fixed_config import fix_overrides
+
+    from .compare import comparison
+
+    first, failure = session.directory.path, None
+    try:
+        run_session(session, state, None, shown)
+    except NumericalError as error:
+        failure = error
+    fixes = [] if state.code else fix_overrides(session.verdicts())
+    if failure and not fixes:
+        raise failure
+    if failure:
+        say(f"failed   {failure}", err=True)
+    if not fixes:
+        if not shown.quiet and not state.code:
+            say("fix      no verdict asks for a setting", err=True)
+        return
+    other = first.with_name(f"{first.name}-fixed")
+    run_again(begin._replace(out=other), "fix      ", fixes, state, callbacks, shown)
+    if failure or state.code:
+        return
+    data, lines = comparison(shortest(first), shortest(other))
+    with suppress(BrokenPipeError):
+        say(json.dumps(data) if shown.as_json else "\n".join(["", *lines]))
+
+
 def run_and_refit(
     begin: Start, session: Session, state: Stopping, callbacks: list[Progress], shown: Shown
 ) -> None:
@@ -318,17 +366,26 @@ def run_and_refit(
     if state.code or not session.loop.best_epoch:
         return
     overrides = refit_overrides(session.loop.best_epoch)
-    if not shown.quiet:
-        texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
-        say(f"\nrefit    {' '.join(texts)}", err=True)
-    again = begin._replace(
-        overrides=[*begin.overrides, *overrides],
+    begin = begin._replace(
         out=first.with_name(f"{first.name}-refit"),
         model=load(first / START_MODEL) if (first / START_MODEL).is_file() else None,
-        checkpoint=None,
-        epochs=None,
-        directory=None,
     )
+    run_again(begin, "\nrefit    ", overrides, state, callbacks, shown)
+
+
+def run_again(
+    begin: Start,
+    title: str,
+    overrides: list[Override],
+    state: Stopping,
+    callbacks: list[Progress],
+    shown: Shown,
+) -> None:
+    """Run a config once more with other settings, in the directory `begin.out`."""
+    if not shown.quiet:
+        texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
+        say(f"{title}{' '.join(texts)}", err=True)
+    again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
     with ExitStack() as opened:
         run_session(again.session(*again.load(), callbacks, opened), state, None, shown)
 

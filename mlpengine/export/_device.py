@@ -122,11 +122,10 @@ class DeviceStep:
         """Number of trained parameters."""
         return sum(self.mlp.weights[i].size + self.mlp.biases[i].size for i in self.trained)
 
-    def layer_values(self, layers: Collection[int], mlp: Mlp | None = None) -> Array:
+    def layer_values(self, layers: Collection[int]) -> Array:
         """Return weights and biases of some layers, one after another."""
-        mlp = mlp or self.mlp
-        parts = [a.ravel() for i in layers for a in (mlp.weights[i], mlp.biases[i])]
-        return np.concatenate(parts) if parts else np.empty(0)
+        pairs = [(self.mlp.weights[i], self.mlp.biases[i]) for i in layers]
+        return np.concatenate([np.empty(0), *(a.ravel() for pair in pairs for a in pair)])
 
     @cached_property
     def optimizer(self) -> Optimizer:

@@ -24,15 +24,19 @@ from mlpengine.step.step import TrainingStep
 TEST_STEPS = 100
 """Steps of the self-test."""
 
-CLOSE = 1e-5, 1e-12
-"""The largest difference of two steps from Python's, in float and in double; see `CURVE`."""
+CLOSE = 3e-5, 1e-12
+"""The largest difference of the first two steps from Python's, in float and in double."""
 
 SEEDS = 50
 """Seeds of made-up rows that are tried."""
 
 CURVE = 3e-2, 1e-9
-"""The same of all losses: of their root mean square difference, relative to their own.  XXX
-"""
+"""The same of all losses: of their root mean square difference, relative to their own.
+
+``benchmarks/device.py --bounds`` chose both in November 2026, with GCC 12 on x86-64: 230 random
+networks and 18 trained models of penguins and diabetes differ by at most 3.7e-6 in the first two
+steps (median 2e-7), and by at most 2.2e-3 in the losses (median 2e-7, all but three below 1e-5).
+The bounds are about ten times the largest difference."""
 
 GROWTH = 1e3
 """Training diverges where a loss is so many times the largest at the initial weights."""

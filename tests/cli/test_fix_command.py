@@ -1,4 +1,4 @@
-"""`diagnose --fix`, silenced verdicts, and verdicts before a run."""
+"""`diagnose --fix` and `train --fix`, silenced verdicts, and verdicts before a run."""
 
 import json
 from pathlib import Path
@@ -21,20 +21,39 @@ def dropped(tmp_path):
 
 
 def test_training_once_more_with_the_fix_is_better(mlpengine, dropped):
-    first = mlpengine("train", dropped, "--json", "-q", "--out", "first")
-    assert "dropout_high" in first.out
-    assert mlpengine("diagnose", "first", "--fix", "better.yaml").code == 0
-    second = mlpengine("train", "better.yaml", "--json", "-q", "--out", "second")
-    assert "dropout_high" not in second.out
-    comparison = json.loads(mlpengine("compare", "first", "second", "--json").out)
-    assert comparison["settings"]["model.dropout"] == [[0.9], [0.1]]
-    assert comparison["better"].endswith("second")
+    result = mlpengine("train", dropped, "--fix", "--json")
+    assert result.code == 0, result.err
+    assert "fix      model.dropout=0.1" in result.err
+    first, second, comparison = map(json.loads, result.out.splitlines())
+    assert "dropout_high" in {v["name"] for v in first["verdicts"]}
+    assert "dropout_high" not in {v["name"] for v in second["verdicts"]}
+    assert Path(second["run_dir"]).name == "broken-fixed"
+    assert comparison["settings"] == {"model.dropout": [[0.9], [0.1]]}
+    assert comparison["better"].endswith("broken-fixed")
     assert comparison["difference"] > 0.2
+
+
+def test_a_failed_run_is_trained_once_more(mlpengine, dropped):
+    broken = ("--set", "optimizer={name: sgd, lr: 1e30}", "--set", "model.dropout=0")
+    result = mlpengine("train", dropped, "--fix", "--json", "-q", *broken)
+    assert "failed   step " in result.err
+    assert mlpengine("train", dropped, "-q", *broken).code == 1
+
+
+def test_without_a_fix_there_is_one_run(mlpengine, dropped):
+    result = mlpengine(
+        "train", dropped, "--fix", "--json", "--set", "diagnostics.silence=dropout_high"
+    )
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 1
+    assert "dropout_high" not in result.out
+    assert "no verdict asks for a setting" in result.err
 
 
 @pytest.mark.parametrize(
     ("args", "text"),
     [
+        (["train", "--resume", "run", "--fix"], "--fix: needs a new run"),
         (["diagnose", "broken.yaml", "--fix", "broken.yaml"], "--fix: must be a new file"),
         (
             ["train", "broken.yaml", "--set", "diagnostics.silence=dropout"],
