@@ -172,7 +172,7 @@ def main() -> None:
         for name, make in TABLES.items():
             path = Path(folder) / f"{name}.csv"
             write(path, rows, make)
-            write(Path(small_beside(str(path))), 1_000, make)
+            write(Path(small_beside(str(path))), 5_000, make)
             compare(path, rows, rounds)
             if find_spec("pyarrow"):
                 from pyarrow import csv, parquet

@@ -1,120 +1,132 @@
 """`mlpengine export --format c-train`: training on a device."""
 
-import json
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from mlpengine.config import load_config
 from mlpengine.core.errors import UsageError
-from mlpengine.export.device import MakeOptimizer, Package, Real, export_training
+from mlpengine.export.device import MakeOptimizer, Package, export_training
 from mlpengine.models.model import Model
 from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
 from mlpengine.training.run_directory import RESOLVED
 
-from .streams import say
+FORMAT = "c-train"
 
-DEVICE_FORMAT = "c-train"
+_OPTIONS = (
+    click.option(
+        "--optimizer",
+        type=click.Choice(sorted([*OPTIMIZERS, "momentum"])),
+        help="c-train: by default that of the run, with its settings; else sgd.",
+    ),
+    click.option(
+        "--lr",
+        type=float,
+        metavar="X",
+        help="c-train: the learning rate, which the device may change.",
+    ),
+    click.option(
+        "--clip-norm",
+        type=float,
+        metavar="X",
+        help="c-train: maximum norm of the gradients, 0 for none.",
+    ),
+    click.option(
+        "--batch",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="c-train: rows of a step; 1 by default.",
+    ),
+    click.option(
+        "--freeze", metavar="LAYERS", help="c-train: layers that are not trained, such as 0,1."
+    ),
+    click.option(
+        "--libm",
+        type=click.Choice(["system", "none"]),
+        help="c-train: none writes exp, log and tanh into the file; system calls math.h.",
+    ),
+    click.option(
+        "--real",
+        type=click.Choice(["float", "double"]),
+        help="c-train: the type of all numbers; by default that of the run.",
+    ),
+)
 
-OPTIMIZER_NAMES = sorted([*OPTIMIZERS, "momentum"])
-"""What --optimizer takes: those of configs, and SGD with a momentum of 0.9."""
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that only this format takes."""
+    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
-@dataclass(frozen=True)
-class DeviceOptions:
-    """The options of the command that only `DEVICE_FORMAT` takes; None where one is not given."""
-
-    optimizer: str | None
-    lr: float | None
-    clip_norm: float | None
-    batch: int | None
-    freeze: str | None
-    libm: Literal["system", "none"] | None
-    real: Real | None
-
-    def refuse(self, form: str) -> None:
-        """Raise UsageError if one is given for another format."""
-        given = [name for name, value in asdict(self).items() if value is not None]
-        if given:
-            option = f"--{given[0].replace('_', '-')}"
-            raise UsageError(
-                f"export: {option} is for --format {DEVICE_FORMAT} (the format is {form})"
-            )
+def written(path: Path) -> str:
+    """Return what is said of a file."""
+    return f"wrote {path} ({path.stat().st_size:,} bytes)"
 
 
 def write(
-    run: Path,
-    model: Model,
-    path: Path,
-    options: DeviceOptions,
-    package: Package | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Write source, header and self-test, or a library; say what they need on a device."""
+    run: Path, model: Model, path: Path, given: Mapping[str, Any], package: Package | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Write source, header and self-test, or a library.
+
+    Return what to say of them, for programs and for people.
+    """
     if path.suffix != ".c" and package is None:
         raise UsageError(f"{path}: the name must end in .c")
-    config = run / RESOLVED if run.is_dir() else None
-    make, clip_norm = _settings(config if config and config.is_file() else None, options)
-    written = export_training(
+    make, clip_norm = _settings(run / RESOLVED if run.is_dir() else None, given)
+    files = export_training(
         model,
         path,
         optimizer=make,
         clip_norm=clip_norm,
-        batch_size=options.batch or 1,
-        freeze=None if options.freeze is None else _layers(options.freeze),
-        libm=options.libm != "none",
-        real=options.real,
+        batch_size=given["batch"] or 1,
+        freeze=_layers(given["freeze"]),
+        libm=given["libm"] != "none",
+        real=given["real"],
         package=package,
     )
-    if as_json:
-        click.echo(json.dumps({"format": DEVICE_FORMAT, **asdict(written)}, default=str))
-        return
-    for file in (written.source, written.header, written.test, *written.others):
-        say(f"wrote {file} ({file.stat().st_size:,} bytes)")
-    say(written.title)
-    say(f"bytes: {written.state:,} of RAM for a state, {written.scratch:,} of stack")
+    needs = f"bytes: {files.state:,} of RAM for a state, {files.scratch:,} of stack"
+    paths = (files.source, files.header, files.test, *files.others)
+    return {"format": FORMAT, **asdict(files)}, [*map(written, paths), files.title, needs]
 
 
-def _layers(text: str) -> list[int]:
+def _layers(text: str | None) -> list[int] | None:
     try:
-        return [int(part) for part in text.split(",") if part.strip()]
+        return None if text is None else [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise UsageError(
             f"export: --freeze takes numbers of layers, such as 0,1 (got {text!r})"
         ) from None
 
 
-def _settings(config: Path | None, options: DeviceOptions) -> tuple[MakeOptimizer, float | None]:
+def _settings(config: Path | None, given: Mapping[str, Any]) -> tuple[MakeOptimizer, float | None]:
     """Return the optimizer and the clipping of the run, changed by the options."""
     kind: type[Optimizer] = Sgd
     settings: dict[str, Any] = {}
-    clip_norm = options.clip_norm
-    if config is not None:
-        given = load_config(config).config.settings.training
-        optimizer = given.optimizer
-        if options.optimizer is None and (
-            optimizer.groups or optimizer.decay_schedule != "constant"
-        ):
+    chosen, clip_norm = given["optimizer"], given["clip_norm"]
+    if config is not None and config.is_file():
+        training = load_config(config).config.settings.training
+        optimizer = training.optimizer
+        if chosen is None and (optimizer.groups or optimizer.decay_schedule != "constant"):
             raise UsageError(
                 "export: c-train has no parameter groups and no decay schedule, which the run's "
                 "optimizer has; give --optimizer"
             )
         settings, kind = vars(optimizer).copy(), optimizer.kind
         del settings["groups"], settings["decay_schedule"]
-        if clip_norm is None and (clip := given.clip) is not None:
+        if clip_norm is None and (clip := training.clip) is not None:
             if not isinstance(clip, NormClip):
                 raise UsageError(
                     "export: c-train clips by the global norm alone; give --clip-norm, 0 for none"
                 )
             clip_norm = clip.max_norm
-    if options.optimizer is not None:
-        momentum = options.optimizer == "momentum"
-        kind = Sgd if momentum else OPTIMIZERS[options.optimizer]
+    if chosen is not None:
+        momentum = chosen == "momentum"
+        kind = Sgd if momentum else OPTIMIZERS[chosen]
         settings = {"momentum": 0.9} if momentum else {}
-    if options.lr is not None:
-        settings["lr"] = options.lr
+    if given["lr"] is not None:
+        settings["lr"] = given["lr"]
     return partial(kind, **settings), clip_norm or None

@@ -1,7 +1,9 @@
 """`mlpengine diagnose`: check a config before a long run, or explain how a run went."""
 
 import json
+from math import inf
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import click
@@ -33,13 +35,16 @@ from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.models.model import Model
 from mlpengine.training.diagnose import diagnostic_inputs, measure_baselines, measure_recalls
+from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import resolved_config
-from mlpengine.training.samples import read_diagnostics
+from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, FILE_PATH, overrides_like
-from .profiling import dry_run
 from .streams import say
+
+TRIED_STEPS = 20
+"""Steps that are timed; the fastest is the estimate."""
 
 EPILOG = """\b
 Examples:
@@ -119,7 +124,7 @@ def _before(
     rows, silenced = Rows(part.x, part.y, part.weights), data.file.silenced
     with trainer.pinned():
         with restored(step):
-            estimate = dry_run(data, trainer)
+            estimate = _estimate(trainer)
         checks = list(preflight(step.mlp, step.loss, rows))
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
@@ -128,13 +133,12 @@ def _before(
     reported = without(_columns(data), silenced)
     reported += without(verdicts(diagnostics), silenced)
     names = {verdict.name for verdict in reported}
-    members = len(trainer.members)
-    expected = certain(diagnostics, estimate["steps"] // members)
+    expected = certain(diagnostics, estimate["steps"] // len(trainer.members))
     reported += [v for v in without(expected, silenced) if v.name not in names]
     sure = [v.name for v in reported if v.name in CERTAIN]
     report = {
         "good": all(c.good for c in checks) and not reported,
-        "estimate": {key: estimate[key] for key in ("bytes", "seconds", "steps")},
+        "estimate": estimate,
         "lr": finite(curve.suggestion),
         "checks": [c.as_dict() for c in checks],
         "lr_curve": finite({"lr": curve.rates, "loss": curve.losses}),
@@ -158,6 +162,29 @@ def _before(
     if sure:
         lines.append(f"certain before a run: {', '.join(sure)}")
     return report, lines, reported
+
+
+def _estimate(trainer: Trainer) -> dict[str, Any]:
+    """Make a few steps; return the bytes of a step, and seconds and steps of the whole run.
+
+    Raises: NumericalError if a step fails.
+    """
+    loop, members = trainer.loop(), len(trainer.members)
+    first, step, spent = loop.members[0], loop.step, inf
+    bound = step.bound(step.batch_size)
+    indices = first.batches.order[: step.batch_size]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(TRIED_STEPS):
+            began = perf_counter()
+            first.fill(bound, indices)
+            step.run(bound)
+            spent = min(spent, perf_counter() - began)
+    steps = len(first.batches) * loop.epochs
+    return {
+        "bytes": bound.scratch.planned_bytes,
+        "seconds": spent * steps * -(-members // trainer.threads),
+        "steps": steps * members,
+    }
 
 
 def _columns(data: LoadedData) -> list[Verdict]:

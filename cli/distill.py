@@ -1,13 +1,13 @@
 """`mlpengine distill`: from a run of several networks to a run of one that predicts the same."""
 
 import json
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from mlpengine.config import ConfigFile, Override, load_config, parse_override
+from mlpengine.config import ConfigFile, load_config, parse_override
 from mlpengine.config.build import load_data, trainer_of
 from mlpengine.config.distilling import Teacher, student_config
 from mlpengine.config.load import with_overrides
@@ -35,34 +35,16 @@ from .train import Shown, run_session
 EPILOG = """\b
 Examples:
   mlpengine distill runs/price -o runs/price-small
-  mlpengine distill runs/price --hidden 32
-  mlpengine distill runs/price --hidden 32,16 --made 200000
+  mlpengine distill runs/price --set 'model.hidden=[32, 16]' --made 200000
   mlpengine distill runs/price --set training.epochs=40
   mlpengine export runs/price-student --format c-train -o price.c
 """
-
-
-def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> list[int] | None:
-    """Return the sizes of layers, such as [64, 64] for 64,64."""
-    if text is None:
-        return None
-    with suppress(ValueError):
-        sizes = [int(part) for part in text.split(",")]
-        if min(sizes) > 0:
-            return sizes
-    raise click.BadParameter(f"write sizes of hidden layers, such as 64,64 (got {text!r})")
 
 
 @click.command("distill", epilog=EPILOG)
 @MODEL_ARGUMENT
 @click.option(
     "-o", "--out", type=DIRECTORY_PATH, help="Run directory; by default runs/<name>-student."
-)
-@click.option(
-    "--hidden",
-    callback=_sizes,
-    metavar="SIZES",
-    help="Sizes of the hidden layers; by default 64,64.",
 )
 @click.option(
     "--made",
@@ -76,7 +58,6 @@ def _sizes(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
 def command(
     run: Path,
     out: Path | None,
-    hidden: list[int] | None,
     made: int | None,
     settings: tuple[str, ...],
     quiet: bool,
@@ -98,8 +79,6 @@ def command(
     source = read_source(file, fitted=teacher.preprocessor)
     known = read_tables(file, source, teacher.preprocessor)
     overrides = [parse_override(text) for text in settings]
-    if hidden is not None:
-        overrides.append(Override("--hidden", ("model", "hidden"), json.dumps(hidden)))
     student = student_config(file, teacher, known.rows["train"], GIVEN_CONFIG)
     student = with_overrides(student, overrides)
     _check_overrides(file, student)
@@ -166,7 +145,7 @@ def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Table
         if network.network == "mlp":
             size = f"hidden layers of {'-'.join(map(str, network.hidden))} have"
             units = max(1, min(16, (own - outputs - 1) // (inputs + 1 + outputs)))
-            advice = f"--hidden {units}, say"
+            advice = f"--set model.hidden=[{units}], say"
         raise UsageError(
             f"{run}: is one network of {plural(own, 'parameter')}, so there is nothing to distill "
             f"unless into a smaller one ({size} {parameters:,}); write {advice}"

@@ -1,6 +1,7 @@
 """`mlpengine export`: a trained model in a format that other programs read."""
 
 import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mlpengine.core.files import is_run, keep_input, missing, not_a_run
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.wording import printable
 from mlpengine.data.tables import Table
-from mlpengine.export import FORMATS, Exported, Package, export, format_of
+from mlpengine.export import Exported, Package, export, format_of
 from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.report import write_page
 from mlpengine.report.form import form_page
@@ -64,7 +65,7 @@ EXPORT_NAMES = {
     "c": "network.c",
     "js": "model.mjs",
     PAGE_FORMAT: "model.html",
-    device.DEVICE_FORMAT: "training.c",
+    device.FORMAT: "training.c",
 }
 """Default names in a run directory, where model.safetensors is the model itself."""
 
@@ -77,7 +78,7 @@ HELD_OUT_ROWS = 500
 @click.option(
     "--format",
     "form",
-    type=click.Choice(sorted([*FORMATS, device.DEVICE_FORMAT, PAGE_FORMAT])),
+    type=click.Choice(sorted(EXPORT_NAMES)),
     help="By default that of the suffix of --out, or onnx without --out.",
 )
 @click.option(
@@ -86,39 +87,7 @@ HELD_OUT_ROWS = 500
     type=click.Path(path_type=Path),
     help="The file; by default beside the model.",
 )
-@click.option(
-    "--optimizer",
-    type=click.Choice(device.OPTIMIZER_NAMES),
-    help="c-train: by default that of the run, with its settings; else sgd.",
-)
-@click.option(
-    "--lr", type=float, metavar="X", help="c-train: the learning rate, which the device may change."
-)
-@click.option(
-    "--clip-norm",
-    type=float,
-    metavar="X",
-    help="c-train: maximum norm of the gradients, 0 for none.",
-)
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="c-train: rows of a step; 1 by default.",
-)
-@click.option(
-    "--freeze", metavar="LAYERS", help="c-train: layers that are not trained, such as 0,1."
-)
-@click.option(
-    "--libm",
-    type=click.Choice(["system", "none"]),
-    help="c-train: none writes exp, log and tanh into the file; system calls math.h.",
-)
-@click.option(
-    "--real",
-    type=click.Choice(["float", "double"]),
-    help="c-train: the type of all numbers; by default that of the run.",
-)
+@device.options
 @click.option(
     "--package",
     type=click.Choice(["arduino", "platformio"]),
@@ -137,7 +106,7 @@ def command(
     name: str | None,
     package: Package | None,
     as_json: bool,
-    **options: Any,
+    **training: Any,
 ) -> None:
     """Write the model of RUN, a run directory or a model file, in another format.
 
@@ -157,61 +126,64 @@ def command(
     keep_input(path, source, "the model")
     if package is not None and out is None:
         path = path.with_suffix("")
-    if form == PAGE_FORMAT or (form is None and path.suffix == ".html"):
+    if form is None and path.suffix == ".html":
         form = PAGE_FORMAT
-    elif form != device.DEVICE_FORMAT:
+    elif form not in (PAGE_FORMAT, device.FORMAT):
         form = format_of(path, form)
-    _refuse(form, name=name, package=package)
-    given = device.DeviceOptions(**options)
-    if form == device.DEVICE_FORMAT:
-        device.write(run, Model.load(source), path, given, package, as_json=as_json)
-        return
-    given.refuse(form)
+    _refuse(form, training, name=name, package=package)
     model = Model.load(source)
-    if form == PAGE_FORMAT:
-        _write_form(model, path, as_json=as_json)
-        return
-    rows = held_out_rows(run, model) if form == "js" else None
-    exported = export(model, path, form, name=name, package=package, rows=rows)
-    if as_json:
+    if form == device.FORMAT:
+        shown, lines = device.write(run, model, path, training, package)
+    elif form == PAGE_FORMAT:
+        shown, lines = _write_form(model, path)
+    else:
+        rows = held_out_rows(run, model) if form == "js" else None
+        exported = export(model, path, form, name=name, package=package, rows=rows)
         fields = ("format", "inputs", "outputs", "difference")
-        shown = {name: getattr(exported, name) for name in fields}
-        click.echo(json.dumps({"path": str(path), **shown}))
+        shown = {"path": path, **{field: getattr(exported, field) for field in fields}}
+        lines = [*map(device.written, exported.paths), *_facts(exported)]
+    if as_json:
+        click.echo(json.dumps(shown, default=str))
         return
-    _say_exported(exported)
+    for line in lines:
+        say(line)
 
 
-def _refuse(form: str, *, name: str | None, package: Package | None) -> None:
-    """Raise UsageError for options of C with another format."""
-    if name is not None and form != "c":
-        raise UsageError(f"export: --name is for --format c (the format is {form})")
-    if package is not None and form not in ("c", device.DEVICE_FORMAT):
-        raise UsageError(f"export: --package is for --format c and c-train (the format is {form})")
+def _refuse(
+    form: str, training: Mapping[str, Any], *, name: str | None, package: Package | None
+) -> None:
+    """Raise UsageError for options of another format."""
+    given = [option for option, value in training.items() if value is not None]
+    for option, takes in (
+        *((option, [device.FORMAT]) for option in given),
+        *([("name", ["c"])] if name is not None else []),
+        *([("package", ["c", device.FORMAT])] if package is not None else []),
+    ):
+        if form not in takes:
+            raise UsageError(
+                f"export: --{option.replace('_', '-')} is for --format {' and '.join(takes)} "
+                f"(the format is {form})"
+            )
 
 
-def _say_exported(exported: Exported) -> None:
-    """Say what was written, and what a comparison showed."""
-    for file in exported.paths:
-        say(f"wrote {file} ({file.stat().st_size:,} bytes)")
+def _facts(exported: Exported) -> Iterator[str]:
+    """Yield what a file holds, and what a comparison showed."""
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
-            say(f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items()))
+            yield f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items())
     if exported.difference is not None:
         on = f" on {exported.compared}" if exported.compared else ""
-        say(f"compared with our own predictions{on}: largest difference {exported.difference:.2g}")
+        yield f"compared with our own predictions{on}: largest difference {exported.difference:.2g}"
     elif exported.compared:
-        say(f"not compared with our own predictions: {exported.compared}")
+        yield f"not compared with our own predictions: {exported.compared}"
 
 
-def _write_form(model: Model, path: Path, *, as_json: bool) -> None:
-    """Write the page that predicts."""
+def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Write the page that predicts; return what to say of it, for programs and for people."""
     if path.suffix != ".html":
         raise UsageError(f"{path}: the name must end in .html")
     write_page(path, form_page(model))
-    if as_json:
-        click.echo(json.dumps({"path": str(path), "format": PAGE_FORMAT}))
-    else:
-        say(f"wrote {path} ({path.stat().st_size:,} bytes)")
+    return {"path": path, "format": PAGE_FORMAT}, [device.written(path)]
 
 
 def held_out_rows(run: Path, model: Model) -> Table | None:

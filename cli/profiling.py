@@ -1,19 +1,11 @@
-"""The time of the parts of a run, and a dry run that writes nothing."""
+"""The time of the parts of a run."""
 
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from mlpengine.config.build import LoadedData
-from mlpengine.training.trainer import Trainer
-
 if TYPE_CHECKING:
     from .session import Session
-
-DRY_RUN_STEPS = 20
-"""Steps of a dry run; the fastest is the estimate."""
 
 STEP_ROW, GATHERING = "training step", "  of it gathering its rows"
 
@@ -63,37 +55,3 @@ class Profiler:
         ]
         writing = perf_counter() - self._saved
         return "\n".join([*lines, f"{'page, after that':<30}{writing:>9.3f} s"])
-
-
-def dry_run(data: LoadedData, trainer: Trainer) -> dict[str, Any]:
-    """Make a few steps and return the memory and time that the whole run would need.
-
-    Raises: NumericalError if a step fails.
-    """
-    members = len(trainer.members)
-    loop = trainer.loop()
-    first, step = loop.members[0], loop.step
-    spent = float("inf")
-    bound = step.bound(step.batch_size)
-    indices = first.batches.order[: step.batch_size]
-    with trainer.pinned(), np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(DRY_RUN_STEPS):
-            began = perf_counter()
-            first.fill(bound, indices)
-            step.run(bound)
-            spent = min(spent, perf_counter() - began)
-    steps = len(first.batches)
-    return {
-        "parameters": sum(len(mlp.params) for mlp in trainer.networks),
-        "members": members,
-        "rows": data.tables.rows,
-        "features": trainer.networks[0].sizes[0],
-        "batch_size": step.batch_size,
-        "steps_per_epoch": steps,
-        "epochs": loop.epochs,
-        "steps": steps * loop.epochs * members,
-        "bytes": bound.scratch.planned_bytes,
-        "seconds_per_step": spent,
-        "seconds": spent * steps * loop.epochs * -(-members // trainer.threads),
-        "threads": trainer.threads,
-    }

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,9 @@ ROW_LIMIT, BODY_LIMIT = 10_000, 8_000_000
 SMALL_BODY = 1 << 14
 """Bytes of a body that is answered at once; larger ones have a thread, one after another, so that
 small ones do not wait for them."""
+
+CELLS_TOLD, NAMES_COMPARED = 20, 100
+"""Cells that an error names, and names of a row that are compared with one that is missing."""
 
 PAGE = Path(__file__).with_name("service.html")
 
@@ -103,12 +107,13 @@ class Answers:
         if len(path) == 1 or missing == len(self.example):
             form = "must be an object of cells by column, or a list of such rows, for example"
             return HTTPException(422, f"row {row}: {form} {json.dumps(self.example)}")
-        texts = []
-        for fault in faults:
+        texts, others = [], set[str]()
+        for fault in [one for one in faults if one["type"] == "missing"][:1]:
+            others = set(islice(fault["input"].keys() - self.example.keys(), NAMES_COMPARED))
+        for fault in faults[:CELLS_TOLD]:
             column, cell = str(fault["loc"][1]), fault["input"]
             shown = f" (got {json.dumps(cell):.60})" if not isinstance(cell, dict | list) else ""
-            if fault["type"] == "missing":
-                shown = suggestion(column, cell.keys() - self.example.keys())
+            shown = suggestion(column, others) if fault["type"] == "missing" else shown
             texts.append(f"column {column!r}: {fault['msg']}{shown}")
         return HTTPException(422, f"row {row}, {'; '.join(texts)}")
 

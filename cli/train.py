@@ -21,7 +21,7 @@ from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, DIRECTORY_PATH, QUIET_OPTION, overrides_like
 from .outcome import outcome_data, shortest
-from .profiling import Profiler, dry_run
+from .profiling import Profiler
 from .progress import Progress, progress
 from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
 from .run_page import write_run_page
@@ -40,10 +40,9 @@ EPILOG = """\b
 Examples:
   mlpengine train configs/digits.yaml
   mlpengine train configs/digits.yaml --set optimizer.lr=3e-3 --set 'model.hidden=[64, 32]'
-  mlpengine train configs/digits.yaml --out runs/first --seed 7 --json
+  mlpengine train configs/digits.yaml --out runs/first --set seed=7 --json
   mlpengine train configs/digits.yaml --fix
-  mlpengine train configs/digits.yaml --refit
-  mlpengine train configs/digits.yaml --dry-run
+  mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
   mlpengine train --from runs/first --set data.source=new.csv --set training.epochs=20
@@ -76,25 +75,12 @@ Examples:
 @click.option(
     "--epochs", type=click.IntRange(1), metavar="N", help="Short for --set training.epochs=N."
 )
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Short for --set seed=N.")
-@click.option(
-    "--seeds",
-    type=click.IntRange(2),
-    metavar="N",
-    help="Short for --set training.seeds=N: mean and spread.",
-)
 @click.option("--mpi", is_flag=True, help="Train on the ranks of a launcher other than mpiexec.")
 @click.option(
     "--fix",
     is_flag=True,
     help="Train once more with the settings that the verdicts ask for, and compare the two runs.",
 )
-@click.option(
-    "--refit",
-    is_flag=True,
-    help="Short for --set training.refit=true: train once more on training and validation rows.",
-)
-@click.option("--dry-run", is_flag=True, help="Read everything, try a few steps, write nothing.")
 @click.option("--profile", is_flag=True, help="Show where the time went, on stderr.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each layer's numbers after each epoch.")
 @QUIET_OPTION
@@ -106,12 +92,8 @@ def command(
     origin: Path | None,
     settings: tuple[str, ...],
     epochs: int | None,
-    seed: int | None,
-    seeds: int | None,
     mpi: bool,
     fix: bool,
-    refit: bool,
-    dry_run: bool,
     profile: bool,
     verbose: bool,
     quiet: bool,
@@ -131,21 +113,19 @@ def command(
     quiet = quiet or not root
 
     def start() -> Start:
-        other = (config, out, origin, seed, seeds)
-        if resume is not None and (settings or dry_run or any(one is not None for one in other)):
+        if resume is not None and any([config, out, origin, settings]):
             raise UsageError(
                 "--resume: a run keeps its settings; leave CONFIG out, and give --epochs or none"
             )
         if resume is None and config is None and origin is None:
             raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
-        if ranks and (dry_run or profile or fix or refit):
-            raise UsageError("--dry-run, --profile, --fix, --refit: need one process (got mpiexec)")
-        for name, given in (("--fix", fix), ("--refit", refit)):
-            if given and (resume is not None or dry_run):
-                raise UsageError(f"{name}: needs a new run (got --resume or --dry-run)")
-        overrides = given_overrides(settings, epochs, seed, seeds)
-        if refit:
-            overrides.append(Override("--refit", ("training", "refit"), "true"))
+        if ranks and (profile or fix):
+            raise UsageError("--profile, --fix: need one process (got mpiexec)")
+        if fix and resume is not None:
+            raise UsageError("--fix: needs a new run (got --resume)")
+        overrides = [parse_override(text) for text in settings]
+        if epochs is not None:
+            overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
         model = None if origin is None else load(origin)
         own = [] if config or resume else [OWN_TARGETS]
         return Start(config or resume or _config_of(origin), [*own, *overrides], out, model)
@@ -156,12 +136,10 @@ def command(
             begin = reopened(resume, epochs, ranks, opened)
         data, trainer = on_each(ranks, lambda: begin.load(ranks))
         refits = data.file.config.training.refit
-        if refits and (ranks or fix):
-            other = "mpiexec" if ranks else "--fix"
-            raise UsageError(f"training.refit: cannot be combined with {other}")
-        if dry_run:
-            say(dry_run_report(data, trainer, as_json))
-            return
+        if refits and ranks:
+            raise UsageError("training.refit: needs one process (got mpiexec)")
+        if refits and fix:
+            raise UsageError("training.refit: cannot be combined with --fix")
         if ranks:
             on_all(ranks, lambda: require_equal_ranks(ranks, data, trainer))
         if ranks and not root:
@@ -183,16 +161,6 @@ def command(
 
 OWN_TARGETS = Override("--from", ("data", "transfer_set"), "null")
 """Trains a student further on the targets of rows that its teacher has not labeled."""
-
-
-def given_overrides(
-    settings: Sequence[str], epochs: int | None, seed: int | None, seeds: int | None
-) -> list[Override]:
-    """Return the settings of the command line that replace those of the config."""
-    short = {("training", "epochs"): epochs, ("seed",): seed, ("training", "seeds"): seeds}
-    given = {path: str(number) for path, number in short.items() if number is not None}
-    overrides = [Override(f"--{path[-1]}", path, text) for path, text in given.items()]
-    return [*map(parse_override, settings), *overrides]
 
 
 def _config_of(run: Path | None) -> Path:
@@ -380,8 +348,8 @@ def run_and_fix(
         if not shown.quiet and not state.code:
             say("fix      no verdict asks for a setting", err=True)
         return
-    begin = begin._replace(out=first.with_name(f"{first.name}-fixed"))
-    other = run_again(begin, "fix      ", fixes, state, callbacks, shown)
+    other = first.with_name(f"{first.name}-fixed")
+    run_again(begin._replace(out=other), "fix      ", fixes, state, callbacks, shown)
     if failure or state.code:
         return
     data, lines = comparison(shortest(first), shortest(other))
@@ -397,9 +365,11 @@ def run_and_refit(
     run_session(session, state, None, shown)
     if state.code or not session.loop.best_epoch:
         return
-    model = load(first / START_MODEL) if (first / START_MODEL).is_file() else None
-    begin = begin._replace(out=first.with_name(f"{first.name}-refit"), model=model)
     overrides = refit_overrides(session.loop.best_epoch)
+    begin = begin._replace(
+        out=first.with_name(f"{first.name}-refit"),
+        model=load(first / START_MODEL) if (first / START_MODEL).is_file() else None,
+    )
     run_again(begin, "\nrefit    ", overrides, state, callbacks, shown)
 
 
@@ -410,16 +380,14 @@ def run_again(
     state: Stopping,
     callbacks: list[Progress],
     shown: Shown,
-) -> Path:
-    """Run a session once more with other settings; return its directory."""
+) -> None:
+    """Run a config once more with other settings, in the directory `begin.out`."""
     if not shown.quiet:
         texts = (f"{'.'.join(one.path)}={one.text}" for one in overrides)
         say(f"{title}{' '.join(texts)}", err=True)
     again = Start(begin.config, [*begin.overrides, *overrides], begin.out, begin.model)
     with ExitStack() as opened:
-        session = again.session(*again.load(), callbacks, opened)
-        run_session(session, state, None, shown)
-    return session.directory.path
+        run_session(again.session(*again.load(), callbacks, opened), state, None, shown)
 
 
 def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) -> str:
@@ -448,19 +416,3 @@ def opening(data: LoadedData, trainer: Trainer, session: Session | None = None) 
             more = f"--resume {shortest(session.directory.path)} --epochs {2 * done}"
             lines.append(f"complete no epoch is left; to raise training.epochs: train {more}")
     return "\n".join(lines)
-
-
-def dry_run_report(data: LoadedData, trainer: Trainer, as_json: bool) -> str:
-    """Return the steps, memory and time that a dry run estimates."""
-    estimate = dry_run(data, trainer)
-    if as_json:
-        return json.dumps(estimate)
-    return (
-        f"{opening(data, trainer)}\n"
-        f"steps    {estimate['steps_per_epoch']:,} an epoch, {estimate['steps']:,} in all\n"
-        f"memory   {estimate['bytes']:,} bytes planned for a step of "
-        f"{plural(estimate['batch_size'], 'row')}\n"
-        f"time     about {estimate['seconds']:.3g} s for {plural(estimate['epochs'], 'epoch')} "
-        f"({estimate['seconds_per_step'] * 1e6:.0f} microseconds a step)\n"
-        "nothing was written"
-    )

@@ -12,7 +12,7 @@ from mlpengine.formula import Expr
 
 
 class ParameterRange(NamedTuple):
-    """A range of the flat vector whose parameters are updated alike.
+    """A range of the flat vector, of parameters that are updated alike.
 
     `lr` and `weight_decay` are factors of the step's learning rate and weight decay.
     """
@@ -28,8 +28,8 @@ class Clipping:
     """The result of `Clip.describe`.
 
     Attributes:
-        rule: one of those of ``clip.h``; ``norm`` with an infinite maximum does not clip.
-        numbers: its settings, up to two, which may differ between calls of one program.
+        rule: one of the rules of ``clip.h``; ``norm`` with an infinite maximum does not clip.
+        numbers: its settings, up to two; they may differ between calls of one program.
         arrays: its memory, and constants, by their names in C.
     """
 
@@ -49,8 +49,8 @@ class Update(NamedTuple):
         moments: flat vectors by name.
         hyper: hyper-parameters by name.
         carried: names of the numbers that a step reads from the previous step.
-        carried_values: their values, those of step t in row ``t % 2``.
-        weight_decay: of a step whose schedule does not change it.
+        carried_values: their values, for step t in row ``t % 2``.
+        weight_decay: of a step without a schedule of it.
         is_scheduled: whether a schedule changes the weight decay.
         runs: of the parameters that are updated, in order; the others are frozen.
         flush_every: steps between two flushes of entries near zero.
@@ -60,7 +60,7 @@ class Update(NamedTuple):
             `carried_values`, `ranges` and `flush_every` are then of all, and so are `moments`, in
             the order of the parts.
         prefix: of the names of a part's moments.
-        first_hyper, first_carried: places of a part's first among those of all.
+        first_hyper, first_carried: places of a part's first among all.
     """
 
     numbers: Mapping[str, Expr]
@@ -107,6 +107,6 @@ def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRan
     """Return the largest product of learning rate and gradient norm of a step in that dtype.
 
     A step beyond it is refused: weights, or momentum that grows a hundredfold, would overflow.
-    The learning rate is that of the step, before the factors of `ranges`.
+    The learning rate is the step's, before the factors of `ranges`.
     """
     return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)

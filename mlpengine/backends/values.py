@@ -23,11 +23,11 @@ class UnsupportedError(Exception):
 
 
 Origin = Literal["parameters", "rows", "sums"]
-"""What a value follows from: parameters alone, the rows of a batch, or sums over all of them."""
+"""The origin of a value: parameters alone, the rows of a batch, or sums over all of them."""
 
 
 class Batch(NamedTuple):
-    """What of a program's arrays belongs to the rows of a batch.
+    """The arrays of a program that belong to the rows of a batch.
 
     Attributes:
         rows: number of rows.
@@ -60,7 +60,7 @@ class MatrixValue:
     """A matrix: the last axis of an array as columns, all others together as rows.
 
     `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
-    replay.  A `mask` is that of a dropout, whose random bytes are in memory.  `padded` values are
+    replay.  A `mask` belongs to a dropout with random bytes in memory.  `padded` values are
     stored in the program's workspace, with rows padded to whole vectors; the others in `array`
     itself.  `kind` tells what it follows from.
     """
@@ -163,7 +163,7 @@ class Values:
 
     def make(self, shape: tuple[int, ...], like: MatrixValue, role: str) -> MatrixValue:
         """Return a new value of `shape`, of the dtype and kind of another, that no array holds."""
-        array = np.empty(shape, like.array.dtype)  # whose memory nothing uses
+        array = np.empty(shape, like.array.dtype)  # nothing uses its memory
         value = MatrixValue(f"{role}{len(self.all)}", array, written=True, kind=like.kind)
         self.all.append(value)
         return value
@@ -197,7 +197,7 @@ class Values:
         return [value for value in self._current if value.written and value not in copies]
 
     def place(self, lanes: int, any_length: Iterable[MatrixValue]) -> None:
-        """Assign the values whose rows are not whole vectors to the workspace.
+        """Assign the values with rows that are not whole vectors to the workspace.
 
         The values `any_length` are exceptions: their kernels take rows of any length.  Values that
         are not final are in the workspace too, because kernels may run in another order than in

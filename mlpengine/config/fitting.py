@@ -17,10 +17,8 @@ from mlpengine.config.build import LoadedData, load_data, refit_overrides, train
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
 from mlpengine.config.load import ConfigFile, check_config, with_overrides
-from mlpengine.config.problems import near_path, path_of
 from mlpengine.config.proposal import complete_config
-from mlpengine.config.reader import Document, dotted
-from mlpengine.config.schema import KEYS
+from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
@@ -42,13 +40,6 @@ from mlpengine.training.trainer import Fitted, Trainer
 FIT_EXAMPLE = "mlpengine.fit(table, target='price')"
 
 DISTILL_EXAMPLE = "mlpengine.distill(table, target='price', predict=model)"
-
-SECTION_EXAMPLES = {
-    "data": "{'drop': ['id']}",
-    "model": "{'preset': 'realmlp'}",
-    "training": "{'epochs': 20}",
-}
-"""Sections that are never a name, and one right value of each."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -287,7 +278,7 @@ def _config(
 
     What the caller does not say is as `mlpengine init` proposes, if it is asked.
     """
-    _check_call(table, target, config)
+    _check_call(table, target)
     one_of(f"{NAME}: preset", preset, PRESETS)
     sections = _plain(config)
     own = sections.setdefault("data", {})
@@ -348,43 +339,16 @@ def _checked(sections: dict[str, Any]) -> ConfigFile:
     return check_config(Path(NAME), document)
 
 
-def _check_call(table: Any, target: Any, config: Mapping[str, Any]) -> None:
-    """Check what is no matter of the config.  Raises: UsageError with the right call."""
+def _check_call(table: Any, target: Any) -> None:
+    """Raise UsageError, with the right call, unless a table has columns and targets are names."""
     names = [target] if isinstance(target, str) or not isinstance(target, Sequence) else target
     matrix = isinstance(table, np.ndarray) and table.dtype.names is None
     if matrix or not all(name is None or isinstance(name, str) for name in names):
-        name = getattr(target, "name", None)
-        right = f"mlpengine.fit(table, target={name!r})" if isinstance(name, str) else FIT_EXAMPLE
-        if matrix or not isinstance(name, str):
-            right += ", the table with named columns and the target among them, or, for arrays, "
-            right += "mlpengine.estimators.MlpClassifier().fit(x, y)"
         raise UsageError(
             f"{NAME}: target must be the name of a column of the table (got {quoted(table)} and "
-            f"{quoted(target)}); write {right}"
+            f"{quoted(target)}); write {FIT_EXAMPLE}, or, for arrays, "
+            "mlpengine.estimators.MlpClassifier().fit(x, y)"
         )
-    for key, value in config.items():
-        path = path_of(key)
-        name = getattr(value if isinstance(value, type) else type(value), "name", None)
-        if isinstance(name, str):
-            raise UsageError(
-                f"{NAME}: {key} must be a name, or a mapping of its options (got {quoted(value)}); "
-                f"write {key}={name!r}"
-            )
-        if key in SECTION_EXAMPLES and not isinstance(value, Mapping):
-            raise UsageError(
-                f"{NAME}: {key} must be a mapping of keys (got {quoted(value)}); write "
-                f"{key}={SECTION_EXAMPLES[key]}"
-            )
-        says = "is" if path else "may be"
-        path = path or near_path(key)
-        if key not in KEYS and path and len(path) > 1:
-            inner = value
-            for part in reversed(path[1:]):
-                inner = {part: inner}
-            raise UsageError(
-                f"{NAME}: {key} {says} {dotted(path)} of a config (got {quoted(value)}); write "
-                f"{path[0]}={inner!r}"
-            )
 
 
 def _plain(value: Any) -> Any:

@@ -167,7 +167,7 @@ def _apply(override: Override, document: Document) -> None:
     Another network leaves out the options of the document that it does not have.
     """
     for path in [p for p in document.places if p[: len(override.path)] == override.path]:
-        del document.places[path]  # the value is no longer that of the file
+        del document.places[path]  # the file no longer has this value
     value = parse_yaml(override.text, override.label, document, override.path, line=0)
     section: dict[str, Any] = document.data
     for depth, key in enumerate(override.path[:-1], start=1):

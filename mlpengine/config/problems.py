@@ -94,7 +94,7 @@ VALUE_EXAMPLES = {
     ("model",): "{hidden: [64, 64]}",
     ("sweep", "space"): "{log: [0.0001, 0.1]}",
 }
-"""What a section may be, by the beginning of its path."""
+"""Right values of sections, by the beginning of their paths."""
 
 
 def _as_mapping(path: KeyPath, value: list[Any]) -> str:
@@ -159,6 +159,9 @@ def _unknown_key(path: KeyPath, data: Any) -> str:
     if isinstance(key, str) and ":" in key and key.partition(":")[0] in valid:
         return "a space is needed after the colon"
     elsewhere, known = path_of(key, path), f" (valid here: {', '.join(valid)})"
+    if not parent and not elsewhere and not suggestion(key, valid):
+        near = nearest(key, (str(one[-1]) for one in key_paths(Config)))
+        elsewhere = path_of(near) if near else None
     if elsewhere and elsewhere != path:
         return f"unknown key - did you mean {dotted(elsewhere)!r}?"
     return f"unknown key{suggestion(key, valid) or known}"
@@ -181,12 +184,6 @@ def path_of(key: int | str, near: KeyPath = ()) -> KeyPath | None:
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)
 
 
-def near_path(key: str) -> KeyPath | None:
-    """Return the path of the key whose name is nearest, or None."""
-    near = nearest(key, (str(path[-1]) for path in key_paths(Config)))
-    return path_of(near) if near else None
-
-
 def key_paths(kind: Any, start: KeyPath = ()) -> Iterator[KeyPath]:
     """Yield the key paths of all options below a section."""
     for name, option in options_of(kind).items():
@@ -207,7 +204,7 @@ def _option_at(path: KeyPath, data: Any) -> Option | None:
 
 
 def _options_at(path: KeyPath, data: Any) -> Mapping[str, Option]:
-    """Return the options of the section at `path`, of a named option those of its name."""
+    """Return the options of the section at `path`; a named option has its own for each name."""
     options = options_of(Config)
     keys = iter(path)
     for key in keys:

@@ -149,7 +149,7 @@ class Config:
 
     @property
     def settings(self) -> RunSettings:
-        """What the config says of the run itself."""
+        """The settings of the run itself."""
         training = {one.name: getattr(self.training, one.name) for one in fields(TrainingOptions)}
         training |= {name: getattr(self, name) for name in TOP_SECTIONS}
         features = {one.name: getattr(self.data, one.name) for one in fields(FeatureSettings)}
@@ -198,9 +198,6 @@ class Config:
         ):
             text = f"{name} needs validation rows (data.split.validation is 0)"
             yield wanted and not any_rows, text, "training", key
-
-
-KEYS = tuple(one.name for one in fields(Config))
 
 
 @cache

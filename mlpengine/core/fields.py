@@ -63,10 +63,7 @@ class Limits:
         return f"{number} {' and '.join(texts)}".replace("above 0", "above zero")
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return the limits as pydantic reads them, for models whose fields have this annotation.
-
-        They are those of a number itself, ``Annotated[float, Limits(...)]``.
-        """
+        """Return the limits as pydantic reads them in the annotations of fields."""
         bounds = {"gt": self.above, "ge": self.at_least, "lt": self.below, "le": self.at_most}
         given = {name: bound for name, bound in bounds.items() if bound is not None}
         number = {**handler(source), **given, "strict": True}

@@ -32,6 +32,8 @@ def place(
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
     storages = [*storages]
+    # Arrays of a shorter batch then begin where those of the whole one do, and one compiled program
+    # takes both.
     if _fit(storages, like):
         for storage, model in zip(storages, like, strict=True):
             storage.offset = model.offset
@@ -43,6 +45,8 @@ def place(
         for start, end, other in placed:
             if other.first > last or first > other.last:
                 continue  # their lifetimes do not overlap
+            # Among what lives at the same time, sorted by offset: the first gap that is wide
+            # enough.
             if start - offset >= size:
                 break
             offset = max(offset, end)

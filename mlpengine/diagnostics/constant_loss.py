@@ -23,7 +23,7 @@ def feature_sizes(x: Array) -> Array:
 
 
 class ExtremeValue(NamedTuple):
-    """A value whose magnitude is `times` the fifth largest of its column, -1 for a target."""
+    """A value of `times` the fifth largest magnitude of its column, -1 for a target."""
 
     row: int
     column: int
@@ -36,7 +36,7 @@ NO_EXTREME = ExtremeValue(-1, -1, 0.0)
 def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:
     """Return the most extreme value of features (rows, in_dim) of about unit size.
 
-    `sizes` (in_dim,) are those of `feature_sizes`; a column of smaller values counts as of size 1.
+    `sizes` (in_dim,) are from `feature_sizes`; a column of smaller values counts as of size 1.
     """
     known = NO_EXTREME
     if len(x) < 2 * FIFTH:
@@ -87,7 +87,7 @@ def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = No
 
 
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of the best constant prediction, which a network that learns goes below.
+    """Return the loss of the best constant prediction; a network that learns goes below it.
 
     Shapes: y as the loss takes it, (rows,) class numbers or (rows, outputs); weights (rows,).
     """

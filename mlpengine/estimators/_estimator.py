@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import wraps
 from numbers import Real
 from typing import Any, ClassVar, Literal, cast, get_args
-from zlib import crc32
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -28,13 +27,6 @@ from mlpengine.data.tables import Table
 from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.estimators._callbacks import CallbackSupportMixin, EpochTasks, PrintEpochs
-from mlpengine.estimators._parameters import (
-    FEATURE_OPTIONS,
-    FURTHER,
-    NETWORK,
-    check_parameters,
-    with_parameters,
-)
 from mlpengine.estimators._sparse import (
     DENSE,
     RawRows,
@@ -46,19 +38,17 @@ from mlpengine.estimators._sparse import (
     updated_scale,
 )
 from mlpengine.models.calibration import ClassSets, Residuals
-from mlpengine.models.evaluate import Scorer
-from mlpengine.models.explain import importances
 from mlpengine.models.linear import can_be_linear
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Regression, Split, Task
-from mlpengine.nn import Network, TabularNetwork
+from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
-from mlpengine.optim import OPTIMIZERS, ConstantSchedule, settings_class
-from mlpengine.optim.schedules import ScheduleLike, schedule_named
-from mlpengine.settings import EarlyStopping, Kind, RunSettings
-from mlpengine.settings.base import refusals
+from mlpengine.optim import ConstantSchedule
+from mlpengine.settings import EarlyStopping, Kind, RunSettings, SplitSettings
+from mlpengine.settings.base import fitting, options_of
 from mlpengine.settings.features import TargetTransform, TaskName
+from mlpengine.settings.overrides import with_setting
 from mlpengine.settings.recipes import (
     FOLDED_ROWS,
     LINEAR_CELLS,
@@ -71,16 +61,11 @@ from mlpengine.settings.recipes import (
     validation_share_for,
 )
 from mlpengine.settings.training import LINEAR, TrainingSettings, linear_last, trained
-from mlpengine.step.ranks import Ranks
 from mlpengine.training.loop import Callback
-from mlpengine.training.measure import explained_rows
 from mlpengine.training.trainer import Fitted, Member, Trainer
 
 FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 """How scikit-learn checks features."""
-
-IMPORTANCE_ROWS = 2_000
-"""Rows whose features are permuted, evenly spread over those that did not train."""
 
 SEARCHED_ROWS, LEAK_FEATURES = 1_000, 500
 """Greatest number of evenly spread training rows whose features are compared with the target, and
@@ -88,6 +73,32 @@ of features."""
 
 ENCODED = 1 << 17
 """Numbers that become features at once, so that they stay in cache."""
+
+OPTIONS = {
+    "hidden": "model.hidden",
+    "activation": "model.activation",
+    "dropout": "model.dropout",
+    "optimizer": "optimizer",
+    "lr": "optimizer.lr",
+    "weight_decay": "optimizer.weight_decay",
+    "batch_size": "training.batch_size",
+    "epochs": "training.epochs",
+    "threads": "training.threads",
+}
+"""The keys of configs of the parameters that are settings as they are."""
+
+TAKEN_FROM_DATA = ("data.standardize", "data.transform_target")
+"""The keys of `data` that concern arrays."""
+
+OTHERWISE = {
+    "loss": "write loss=",
+    "training.folds": "write folds=",
+    "training.kinds": "write kinds=",
+    "training.seeds": "write folds=",
+    "training.refit": "with folds, all rows train",
+    "training.metrics": "scikit-learn has scorers",
+}
+"""Keys that estimators do not take, and what to do."""
 
 MAX_EXPONENT = 500
 """Exponent of a weight beyond which all weights are scaled."""
@@ -202,6 +213,20 @@ def _bounded(weights: Array) -> Array:
     return bounded
 
 
+def checked_settings(settings: Any, where: str) -> Mapping[str, Any]:
+    """Return further settings by the keys of configs.
+
+    Raises: UsageError, led by `where`, for keys that estimators do not take.
+    """
+    if not isinstance(settings, Mapping | None):
+        raise UsageError(f"{where}: settings must be a mapping of keys (got {settings!r})")
+    for key in settings or {}:
+        reason = OTHERWISE.get(key, "arrays have no such columns")
+        if key in OTHERWISE or (str(key).startswith("data.") and key not in TAKEN_FROM_DATA):
+            raise UsageError(f"{where}: settings: {key}: is not for estimators; {reason}")
+    return {str(key): value for key, value in (settings or {}).items()}
+
+
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     """Base of classifier and regressor, which differ in the treatment of targets."""
 
@@ -215,7 +240,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     _range: tuple[list[float], list[float]] | None
     _log: bool
 
-    @with_parameters
     def __init__(
         self,
         hidden: int | Sequence[int] | None = None,
@@ -226,49 +250,68 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: str | Mapping[Any, float] | None = None,
         optimizer: str | None = None,
         lr: float | None = None,
-        schedule: str | ScheduleLike | None = None,
         weight_decay: float | None = None,
-        clip_norm: float | None = None,
         batch_size: int | None = None,
         epochs: int | None = None,
         early_stopping: bool | None = None,
         validation_fraction: float | None = None,
         folds: int | None = None,
         kinds: str | Sequence[str] | None = None,
-        importances: bool = False,
-        patience: int | None = None,
-        min_delta: float = 0.0,
-        standardize: bool = True,
+        preset: str = "plain",
+        settings: Mapping[str, Any] | None = None,
+        threads: int = 1,
         warm_start: bool = False,
         verbose: bool = False,
-        backend: str = "auto",
-        threads: int = 1,
-        dtype: str | type | None = None,
         random_state: int | np.random.RandomState | None = None,
-        preset: str = "plain",
-        comm: Any = None,
-        **further: Any,
     ) -> None:
-        """Store the parameters, which `fit` checks.
+        """Store the parameters, which `fit` checks; None is the default of the recipe `preset`.
 
         The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, folds, and kinds of networks.  None is that of the recipe `preset`.
+        recipe, folds, and kinds of networks.
+
+        Args:
+            hidden: sizes of the hidden layers; 16 means [16].
+            activation: the activation after every hidden layer, or one for each: a name, a formula
+                of x, or an op.
+            dropout: share of the hidden units that is dropped while training, or one for each
+                layer.
+            loss: the name of a loss, a formula of output y and target t, or a `Loss` with options,
+                such as ``Quantile((0.1, 0.5, 0.9))``.
+            class_weight: of a classifier, weights by label, which multiply the weights of the
+                rows, or "balanced" for n_rows / (n_classes * rows of the class).
+            optimizer: its name; another than the recipe's begins with its own settings.
+            lr: the learning rate.
+            weight_decay: the share of the weights that is taken off in a unit of the rate.
+            batch_size: rows per step.
+            epochs: passes over the training rows, at most.
+            early_stopping: whether training ends when the loss of rows that do not train stops
+                falling; the weights of the best epoch are kept.  Without `folds` these rows are
+                held out.  False trains one network on all rows.
+            validation_fraction: share of the rows, of each class in a classifier, that are held
+                out for early stopping.
+            folds: number of networks, each trained without one fold of the rows.  None is eight
+                where `early_stopping` and `warm_start` are not set, of 80 to 100,000 rows; fewer
+                of fewer rows, one network of fewer than 20 and of more than 100,000.
+            kinds: kinds of networks in each fold, one or several of plain, piecewise, periodic
+                (with the preset "realmlp") and linear; `shares_` are their weights in the mean.
+                "plain" takes a third of the time of the default.
+            preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
+            settings: further settings by the keys of configs, such as
+                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they come last.
+            threads: threads of a fit; scikit-learn runs fits side by side.
+            warm_start: whether `fit` continues from the weights, the optimizer, the scaling and
+                the classes of the last fit.
+            verbose: whether to print a line for each epoch.
+            random_state: a number is the `seed` of a config, which gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
-        self.lr, self.schedule, self.weight_decay = lr, schedule, weight_decay
-        self.clip_norm, self.batch_size, self.epochs = clip_norm, batch_size, epochs
+        self.lr, self.weight_decay = lr, weight_decay
+        self.batch_size, self.epochs = batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
-        self.folds, self.kinds, self.importances = folds, kinds, importances
-        self.patience, self.min_delta = patience, min_delta
-        self.standardize, self.warm_start, self.verbose = standardize, warm_start, verbose
-        self.backend, self.threads = backend, threads
-        self.dtype, self.random_state, self.preset = dtype, random_state, preset
-        self.comm = comm
-        for name in FURTHER:
-            setattr(self, name, further.pop(name, None))
-        if further:
-            raise TypeError(f"unknown: {', '.join(further)}")
+        self.folds, self.kinds, self.preset, self.settings = folds, kinds, preset, settings
+        self.threads, self.warm_start, self.verbose = threads, warm_start, verbose
+        self.random_state = random_state
 
     @property
     def mlp_(self) -> TabularNetwork:
@@ -395,13 +438,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             folds=folds,
             in_time="times" in divided_by,
             numbers=self._numbers,
-            ranks=None if self.comm is None else Ranks(self.comm),
             members=self._members if again else (),
             shares=self._shares if again else (),
         )
         self._members, self._shares = trainer.members, trainer.shares
-        if trainer.ranks and folds is not None:
-            _compare_ranks(trainer.ranks, part, folds, trainer.networks)
         data = {
             "X": x,
             "y": lambda: self._labels(y),
@@ -412,10 +452,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(trainer, fitted)
         with trainer.pinned():
             self.verdicts_ = Verdicts([*self._leaks(x, y, train), *fitted.verdicts()])
-            if trainer.ranks and folds is not None:
-                self.verdicts_ = trainer.ranks.of_root(self.verdicts_)
-            if self.importances:
-                self.feature_importances_ = self._importances(fitted, part, held_out, folds)
         if context is not None:
             context.call_on_fit_task_end(estimator=self, **data)
 
@@ -463,15 +499,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return deepcopy({"_members": self._members})
 
     def _check_parameters(self) -> None:
-        """Check the parameters by the limits of their options.
-
-        Raises: UsageError naming the parameter.
-        """
+        """Raise UsageError, naming the parameter, for one that no setting is made of."""
         where = type(self).__name__
-        check_parameters(where, {**vars(self)})
         if self.early_stopping not in (None, True, False):
             value = self.early_stopping
             raise UsageError(f"{where}: early_stopping must be True, False or None (got {value!r})")
+        for name, of in (("folds", TrainingSettings), ("validation", SplitSettings)):
+            given = "validation_fraction" if name == "validation" else name
+            if (value := getattr(self, given)) is not None:
+                fitting(f"{where}: {given}", options_of(of)[name].type, value)
 
     def _check_outputs(self, y: Array) -> None:
         """Check that targets have the outputs of the network.  Raises: DataError."""
@@ -495,8 +531,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError("folds: a fit with folds begins anew (warm_start must be False)")
         if folds is None and ends_early and self.validation_fraction == 0:
             raise UsageError("validation_fraction: must be above zero where training ends early")
-        if folds is None and not ends_early and self.importances:
-            raise UsageError("importances: needs folds, or early_stopping, which hold out rows")
         return folds, folds is not None if ends_early is None else ends_early
 
     def _kinds(self, x: Any, *, folded: bool) -> tuple[list[Kind], list[Array]]:
@@ -535,21 +569,6 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError(f"kinds: needs folds, or enough rows for them (got {given!r})")
         return ordered
 
-    def _importances(
-        self, fitted: Fitted, train: Split, held_out: Split | None, folds: Array | None
-    ) -> Array:
-        """Return the importance of each feature, with its bins, in rows that did not train."""
-        mean, numbers, parts = fitted.mean, self._numbers, {"train": train}
-        if held_out is not None:
-            parts["validation"] = held_out
-        _, rows, forward = explained_rows(mean, parts, folds, IMPORTANCE_ROWS)
-        count = range(len(numbers.sources))
-        columns = [str(k) for k in (*count, *numbers.bins.columns)]
-        scorer = Scorer(self._loss.plain(), self._task(), self._n_outputs, self._dtype)
-        ranked = importances(forward, scorer, rows, columns)
-        by_name = {row.column: row.loss for row in ranked}
-        return np.array([by_name[str(k)] for k in count])
-
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in their order, a batch at a time, with every network."""
         self._check_parameters()
@@ -561,16 +580,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             if self.folds is not None or self.kinds is not None:
                 text = "folds and kinds must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
-            if self.transform_target == "log":
-                raise UsageError("partial_fit: transform_target must be 'none' (got 'log')")
+            if settings.features.transform_target == "log":
+                raise UsageError("partial_fit: data.transform_target must be none (got 'log')")
         else:
             self._check_outputs(y)
         self._fit_scale(x, y, weights)
         part = self._part(x, y, weights, slice(None))
         if first:
-            ranks = None if self.comm is None else Ranks(self.comm)
-            options: dict[str, Any] = {"numbers": self._numbers, "ranks": ranks}
-            self._members = Trainer(settings, self._task(), part, more_rows=True, **options).members
+            trainer = Trainer(settings, self._task(), part, more_rows=True, numbers=self._numbers)
+            self._members = trainer.members
             self.n_iter_ = self.best_epoch_ = 0
             self.loss_curve_, self.validation_loss_curve_ = [], []
             self.verdicts_ = Verdicts()
@@ -584,8 +602,12 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _drop_schedules(self) -> None:
         """Leave the recipe's schedules, which end with the epochs of the first `fit`."""
-        for member in self._members if self.schedule is None else ():
+        for member in () if self._has_schedule() else self._members:
             member.drop_schedules()
+
+    def _has_schedule(self) -> bool:
+        """Return whether `settings` have a schedule."""
+        return any(str(key).partition(".")[0] == "schedule" for key in self.settings or {})
 
     def _seed(self) -> int:
         """Return the seed of a fit: `random_state` itself if it is a number."""
@@ -645,15 +667,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, x: Any, y: Array) -> None:
         """Forget what an earlier fit left, and begin with the parameters as they are."""
-        for name in ("best_epochs_", "feature_importances_", "shares_"):
+        for name in ("best_epochs_", "shares_"):
             self.__dict__.pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
-        self._dtype = floating(
-            TrainingSettings().dtype if self.dtype is None else self.dtype, "mlp"
-        )
+        settings = self._settings(MIDDLE, 0)
+        self._dtype = floating(settings.training.dtype, "mlp")
         self._scaler, self._target_scaler = StandardScaler(), StandardScaler()
-        self._scales, self._edges, self._range = bool(self.standardize), (), None
+        self._scales, self._edges, self._range = settings.features.standardize != "none", (), None
         self._log = False
         self._residuals = self._sets = None
         self._shares = ()
@@ -702,64 +723,29 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         """
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
-        with refusals(type(self).__name__):
-            return self._of_recipe(rows, seed, ends_early=ends_early, folds=folds)
-
-    def _of_recipe(
-        self, rows: int, seed: int, *, ends_early: bool | None, folds: int | None
-    ) -> RunSettings:
+        where = type(self).__name__
         run = recipe(self.preset, self._kind, rows)
-        given = self._given("hidden", "activation", "dropout", *NETWORK)
-        network = replace(run.network.of(given.get("network", "mlp")), **given)
-        training: Any = run.training
-        optimizer: Any = training.optimizer
-        if self.optimizer not in (None, optimizer.name):
-            if self.optimizer not in OPTIMIZERS:
-                known = ", ".join(OPTIMIZERS)
-                name = getattr(self.optimizer, "name", self.optimizer)
-                near = suggestion(name, OPTIMIZERS)
-                text = f"must be one of {known} (got {quoted(self.optimizer)}){near}"
-                raise UsageError(f"optimizer: {text}")
-            optimizer = settings_class(OPTIMIZERS[self.optimizer])()
-        optimizer = replace(optimizer, **self._given("lr", "weight_decay"))
-        schedule: Any = training.schedule
-        if isinstance(self.schedule, str):
-            schedule = schedule_named(self.schedule)
-        elif self.warm_start or ends_early is None:
-            schedule = ConstantSchedule()
-            optimizer = replace(optimizer, decay_schedule="constant")
+        training, network = run.training, run.network
+        if not self._has_schedule() and (self.warm_start or ends_early is None):
+            optimizer: Any = replace(cast("Any", training.optimizer), decay_schedule="constant")
+            training = replace(training, schedule=ConstantSchedule(), optimizer=optimizer)
             network = replace(network, dropout_schedule="constant")
-        if callable(self.schedule):
-            schedule = self.schedule
-        further = FURTHER.keys() - {*NETWORK, *FEATURE_OPTIONS}
-        options = self._given("epochs", "batch_size", "clip_norm", *further)
-        if options.get("clip_norm") == np.inf:
-            options["clip_norm"] = None
         early = training.early_stopping or EarlyStopping()
-        early = replace(early, min_delta=self.min_delta, **self._given("patience"))
-        return replace(
+        run = replace(
             run,
-            network=network,
-            features=replace(run.features, **self._given(*FEATURE_OPTIONS)),
             seed=seed,
-            training=replace(
-                training,
-                loss=self._loss,
-                optimizer=optimizer,
-                schedule=schedule,
-                early_stopping=early if ends_early else None,
-                folds=folds,
-                threads=self.threads,
-                backend=self.backend,
-                dtype=self._dtype.name,
-                **options,
-            ),
+            network=network,
+            training=replace(training, loss=self._loss, early_stopping=early, folds=folds),
         )
-
-    def _given(self, *names: str) -> dict[str, Any]:
-        """Return the parameters that are not None, by name."""
-        values = ((name, getattr(self, name)) for name in names)
-        return {name: value for name, value in values if value is not None}
+        for name, key in OPTIONS.items():
+            value = getattr(self, name)
+            if value is not None and (name, value) != ("optimizer", training.optimizer.name):
+                run = with_setting(run, key, value, f"{where}: {name}")
+        for key, value in checked_settings(self.settings, where).items():
+            run = with_setting(run, key, value, f"{where}: settings: {key}")
+        if not ends_early:
+            run = replace(run, training=replace(run.training, early_stopping=None))
+        return run
 
     def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:
         """Return some rows as the network takes them, their weights 1 on average."""
@@ -826,12 +812,3 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _compare_ranks(ranks: Ranks, part: Split, folds: Array, networks: Sequence[Network]) -> None:
-    """Raise UsageError, on every rank, unless all begin with the same networks and rows."""
-    features = crc32(part.x.data) if isinstance(part.x, np.ndarray) else part.x.shape
-    weights = [crc32(mlp.params.flat.data) for mlp in networks]
-    values = {"features": features, "targets": crc32(part.y.data), "folds": crc32(folds.data)}
-    if difference := ranks.difference({**values, "weights": weights}):
-        raise UsageError(f"fit: {difference}")

@@ -38,8 +38,6 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         mlp_, mlps_: the `Mlp`, of several the first; all of them.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
         shares_: with `kinds`, the share of each kind of networks in the mean.
-        feature_importances_: with `importances`, by how much the loss rises when a feature is
-            permuted in rows that did not train.
     """
 
     _kind = "regression"

@@ -111,15 +111,21 @@ class DeviceStep:
         return offsets
 
     @property
+    def trained_entries(self) -> Array:
+        """The places of trained parameters among all, in the order of the state."""
+        names = [name for i in self.trained for name in self.mlp.layers[i].names]
+        places = [self.mlp.params.places[name] for name in names]
+        return np.concatenate([np.arange(place.start, place.stop) for place in places])
+
+    @property
     def parameters(self) -> int:
         """Number of trained parameters."""
         return sum(self.mlp.weights[i].size + self.mlp.biases[i].size for i in self.trained)
 
-    def layer_values(self, layers: Collection[int], mlp: Mlp | None = None) -> Array:
+    def layer_values(self, layers: Collection[int]) -> Array:
         """Return weights and biases of some layers, one after another."""
-        mlp = mlp or self.mlp
-        parts = [a.ravel() for i in layers for a in (mlp.weights[i], mlp.biases[i])]
-        return np.concatenate(parts) if parts else np.empty(0)
+        pairs = [(self.mlp.weights[i], self.mlp.biases[i]) for i in layers]
+        return np.concatenate([np.empty(0), *(a.ravel() for pair in pairs for a in pair)])
 
     @cached_property
     def optimizer(self) -> Optimizer:

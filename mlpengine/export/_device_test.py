@@ -1,9 +1,10 @@
 """The self-test of a file for a device: what Python computes for the same rows, in float64."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,28 +24,49 @@ from mlpengine.step.step import TrainingStep
 TEST_STEPS = 100
 """Steps of the self-test."""
 
+CLOSE = 3e-5, 1e-12
+"""The largest difference of the first two steps from Python's, in float and in double."""
+
+SEEDS = 50
+"""Seeds of made-up rows that are tried."""
+
+CURVE = 3e-2, 1e-9
+"""The same of all losses: of their root mean square difference, relative to their own.
+
+``benchmarks/device.py --bounds`` chose both in November 2026, with GCC 12 on x86-64: 230 random
+networks and 18 trained models of penguins and diabetes differ by at most 3.7e-6 in the first two
+steps (median 2e-7), and by at most 2.2e-3 in the losses (median 2e-7, all but three below 1e-5).
+The bounds are about ten times the largest difference."""
+
 GROWTH = 1e3
 """Training diverges where a loss is so many times the largest at the initial weights."""
 
 TEST = """\
-/* {name}_test.c, written by mlpengine: trains {steps} steps and compares every loss, the
-   final weights and a prediction with what Python computed in double precision.
-   Exit code 0 if all agree; otherwise it prints the first difference and exits with 1. */
+/* {name}_test.c, written by mlpengine: trains {steps} steps and compares them with what Python
+   computed in double precision: two steps closely, with gradient, moments, parameters and
+   prediction, and the losses of all within what roundings grow to: an optimizer such as Adam makes
+   a whole step of a gradient near zero.  Exit code 0 if all agree; otherwise it prints the
+   first difference and exits with 1. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "{name}.h"
 
 #define STEPS {steps}
+#define CLOSE_STEP {close_step} /* the second step whose loss is finite */
+#define CLOSE ({upper}_DOUBLE ? {close[1]} : {close[0]})
+#define CURVE ({upper}_DOUBLE ? {curve[1]} : {curve[0]})
 #ifndef FLIPS
 #define FLIPS 100 /* bits of a saved state that are flipped, one at a time */
 #endif
-#define TOLERANCE ({upper}_DOUBLE ? 1e-12 : 1e-5)
 
 {arrays}
-static {name}_state state;
+static {name}_state state, before;
 static unsigned char saved[{upper}_SAVED_BYTES];
-static uint32_t seed = 1;
+static uint32_t seed = {seed};
+static {upper}_REAL curve[STEPS];
+static double largest[2]; /* differences of the first steps, and of all losses */
 
 static uint32_t draw(void)
 {{
@@ -64,19 +86,29 @@ static void fill({upper}_REAL *row, size_t n, const int32_t *base, const double 
   }}
 }}
 
-static int differs(const char *what, size_t place, {upper}_REAL is, double expected, double scale)
+/* Whether a vector is further from what is expected than the limit, by the root mean square of
+   differences relative to scale, and prints it. */
+static int differs(const char *what, size_t step, const {upper}_REAL *is, const double *expected,
+                   size_t n, double scale, int all)
 {{
-  const double size = fabs(expected) > scale ? fabs(expected) : scale;
-  if (fabs((double)is - expected) <= TOLERANCE * size) return 0;
-  if (isnan(is) && isnan(expected)) return 0;
-  printf("{name}: %s %lu is %.9g, not %.9g\\n", what, (unsigned long)place, (double)is, expected);
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) {{
+    const double one = (double)is[i] - expected[i];
+    if (!(isnan(is[i]) && isnan(expected[i]))) sum += one * one;
+  }}
+  const double size = n == 1 && fabs(expected[0]) > scale ? fabs(expected[0]) : scale;
+  const double apart = sqrt(sum / (double)n) / size;
+  if (apart > largest[all]) largest[all] = apart;
+  if (apart <= (all ? CURVE : CLOSE)) return 0;
+  printf("{name}: %s of step %lu differs by %.3g (%.9g, not %.9g)\\n", what,
+         (unsigned long)step + 1, apart, (double)is[0], expected[0]);
   return 1;
 }}
 
 /* Damaged copies of a saved state must be refused, and change nothing. */
 static int damage(void)
 {{
-  const uint32_t before = seed;
+  const uint32_t drawn = seed;
   for (uint32_t i = 0; i < FLIPS; i++) {{
     const uint32_t high = draw() << 16;
     const size_t place = (high | draw()) % ({upper}_SAVED_BYTES * 8);
@@ -85,7 +117,7 @@ static int damage(void)
     saved[place / 8] ^= (unsigned char)(1u << place % 8);
     if ({name}_load(&state, saved, place / 8)) return 1;
   }}
-  seed = before;
+  seed = drawn;
   return 0;
 }}
 
@@ -99,7 +131,7 @@ int main(void)
       fill(x + row * {upper}_INPUTS, {upper}_INPUTS, x_base, x_step, x_codes, x_gaps);
       fill(y + row * {upper}_TARGETS, {upper}_TARGETS, y_base, y_step, y_codes, y_gaps);
     }}
-    if (step == STEPS / 2) {{ /* what follows would show a state that was not restored */
+    if (step == STEPS / 2) {{
       const {upper}_REAL target = y[0];
       y[0] = ({upper}_REAL)NAN;
       if (isfinite({name}_train(&state, x, y)) || state.steps > STEPS / 2) {{
@@ -108,23 +140,32 @@ int main(void)
       }}
       y[0] = target;
       {name}_save(&state, saved);
+      memcpy(&before, &state, sizeof state);
       {name}_train(&state, x, y);
-      if (!{name}_load(&state, saved, sizeof saved) || damage()) {{
-        printf("{name}: a saved state was refused, or a damaged one read\\n");
+      const int whole = {name}_load(&state, saved, sizeof saved);
+      if (!whole || memcmp(&before, &state, sizeof state) != 0) {{
+        printf("{name}: a saved state was refused, or not read whole\\n");
+        return 1;
+      }}
+      if (damage() || memcmp(&before, &state, sizeof state) != 0) {{
+        printf("{name}: a damaged state was read\\n");
         return 1;
       }}
     }}
-    const {upper}_REAL loss = {name}_train(&state, x, y);
-    if (differs("the loss of step", step + 1, loss, losses[step], {loss_scale})) return 1;
-  }}
-  for (size_t i = 0; i < {upper}_PARAMETERS; i++)
-    if (differs("parameter", i, state.params[i], params[i], {scale})) return 1;
-  {name}_predict(&state, x, out);
-  for (size_t i = 0; i < {upper}_OUTPUTS; i++)
-    if (differs("output", i, out[i], outputs[i], {out_scale})) return 1;
-  printf("{name}: %d steps agree\\n", STEPS);
+    curve[step] = {name}_train(&state, x, y);
+    if (step <= CLOSE_STEP &&
+        differs("the loss", step, curve + step, losses + step, 1, {loss_scale}, 0)) return 1;
+    if (step != CLOSE_STEP) continue;
+    {name}_predict(&state, x, out);
+{checks}  }}
+  if (differs("the losses up to that", STEPS - 1, curve, losses, STEPS, {loss_scale}, 1)) return 1;
+  printf("{name}: %d steps agree (two to %.1e, losses to %.1e)\\n", STEPS, largest[0], largest[1]);
   return 0;
 }}
+"""
+
+CHECK = """\
+    if (differs("{what}", step, {place}, {array}, {n}, {scale}, 0)) return 1;
 """
 
 
@@ -166,8 +207,8 @@ class Draws:
 class Random:
     """The generator of the self-test (Numerical Recipes 1992, section 7.1)."""
 
-    def __init__(self) -> None:
-        self._seed = 1
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
 
     def draw(self) -> int:
         """Return 16 bits."""
@@ -175,56 +216,86 @@ class Random:
         return self._seed >> 16
 
 
-@dataclass(frozen=True)
-class Golden:
-    """The rows of the self-test, and what training on them gives."""
+class Vector(NamedTuple):
+    """Numbers that are compared after a step: what they are, their place in C, and their size."""
 
+    what: str
+    place: str
+    values: Array
+    scale: float
+
+
+class Golden(NamedTuple):
+    """What training on the rows of the self-test gives.
+
+    `close_step` is the second step whose loss and gradient are finite, or `TEST_STEPS`; `vectors`
+    are compared after it.  In the first one moments are zero, and their decay changes nothing.
+    """
+
+    seed: int
     lr: float
-    x: Array
-    y: Array
     losses: Array
     norms: Array
-    params: Array
-    outputs: Array
-    output_scale: float
+    close_step: int
+    vectors: Sequence[Vector]
 
 
 def self_test(step: DeviceStep) -> str:
     """Return the C of the self-test."""
     draws, golden = golden_of(step)
-    arrays = draws[0].arrays("x") + draws[1].arrays("y")
-    for name in ("losses", "params", "outputs"):
-        values = getattr(golden, name).tolist()
-        arrays += array("double", name, (repr(v) if isfinite(v) else "NAN" for v in values))
-    known = golden.losses[np.isfinite(golden.losses)]
+    arrays = draws[0].arrays("x") + draws[1].arrays("y") + _doubles("losses", golden.losses)
+    checks = ""
+    for k, (what, place, values, scale) in enumerate(golden.vectors):
+        arrays += _doubles(f"expected_{k}", values)
+        checks += CHECK.format(
+            what=what, place=place, array=f"expected_{k}", n=values.size, scale=repr(scale)
+        )
     return TEST.format(
         name=step.name,
         upper=step.upper,
         steps=TEST_STEPS,
+        seed=golden.seed,
+        close_step=golden.close_step,
+        close=CLOSE,
+        curve=CURVE,
         rate=f"  state.lr = ({step.upper}_REAL){golden.lr!r};\n" * (golden.lr != step.optimizer.lr),
         arrays=arrays,
-        scale=repr(_scale(golden.params)),
-        loss_scale=repr(_scale(known)),
-        out_scale=repr(golden.output_scale),
+        loss_scale=repr(_scale(golden.losses)),
+        checks=checks,
     )
 
 
+def _doubles(name: str, values: Array) -> str:
+    return array("double", name, (repr(v) if isfinite(v) else "NAN" for v in values.tolist()))
+
+
 def _scale(values: Array) -> float:
-    """Return the root mean square: differences of smaller numbers are relative to it."""
-    return float(np.sqrt(np.mean(np.square(values)))) if values.size else 1.0
+    """Return the root mean square of the finite values, to which differences are relative."""
+    known = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(np.square(known)))) if known.any() else 1.0
 
 
-def golden_of(step: DeviceStep, dtype: str = "float64") -> tuple[tuple[Draws, Draws], Golden]:
-    """Return the draws of the self-test and what Python computes in `dtype`."""
+def golden_of(step: DeviceStep) -> tuple[tuple[Draws, Draws], Golden]:
+    """Return the draws of the self-test and what Python computes in double precision.
+
+    The gradients of the first two steps are no smaller than a tenth of the usual one: a gradient
+    that is the rounding of a probability near 1 differs in float, and Adam steps as far by it.
+    """
     for spread in (1.0, 0.25, 0.0):  # fewer rows in which a formula of columns is not finite
         draws = _x_draws(step, spread), _y_draws(step)
-        start = _train(step, draws, dtype, 0.0)
+        start = _train(step, draws, 0.0, seed=1)
         known = start.losses[np.isfinite(start.losses)]
         if len(known) > TEST_STEPS // 2:
             break
+    for seed in range(2, SEEDS):
+        norms = start.norms[np.isfinite(start.norms)]
+        if not norms.any() or norms[:2].min() > 0.1 * np.median(norms[norms > 0]):
+            break
+        start = _train(step, draws, 0.0, seed)
+    known = start.losses[np.isfinite(start.losses)]
     limit = GROWTH * np.abs(known).max(initial=0)
     for factor in (1.0, 1e-2, 1e-4):
-        golden = _train(step, draws, dtype, step.optimizer.lr * factor)
+        golden = _train(step, draws, step.optimizer.lr * factor, start.seed)
         losses = golden.losses[np.isfinite(golden.losses)]
         if len(losses) == len(known) and losses.max(initial=0) <= limit:
             return draws, golden
@@ -278,49 +349,51 @@ def _y_draws(step: DeviceStep) -> Draws:
     return Draws.of([(0.0, 1.0, 0, False)] * step.targets)
 
 
-def _train(step: DeviceStep, draws: tuple[Draws, Draws], dtype: str, lr: float) -> Golden:
-    mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": dtype})
+def _train(step: DeviceStep, draws: tuple[Draws, Draws], lr: float, seed: int) -> Golden:
+    """Train in double precision on rows that a device draws, too, one batch after another."""
+    mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": "float64"})
     mlp.params.flat[...] = step.mlp.params.flat
-    rng, rows, targets = Random(), [], []
+    mlp.freeze(step.frozen)
+    rng, rows, drawn = Random(seed), [], []
     for _ in range(TEST_STEPS * step.batch):
         rows.append(draws[0].draw(rng, step.real))
-        targets.append(draws[1].draw(rng, step.real))
-    x, y = np.array(rows), np.array(targets)
-    features, usable = features_of(step.model, x)
-    learned = _learned(step, y)
-    features, learned = features.astype(dtype), learned.astype(dtype)
-    losses, norms = train_in_order(step, mlp, features, learned, usable, lr)
-    all_outputs = predicted_numbers(step.model, mlp.predict(features))
-    last = (TEST_STEPS - 1) * step.batch
-    outputs = all_outputs[last] if usable[last] else np.full(step.outputs, np.nan)
-    params, scale = step.layer_values(step.trained, mlp), _scale(all_outputs[usable])
-    return Golden(lr, x, y, losses, norms, params, outputs, scale)
-
-
-def train_in_order(
-    step: DeviceStep, mlp: Mlp, features: Array, targets: Array, usable: Array, lr: float
-) -> tuple[Array, Array]:
-    """Train `mlp` on batches of rows one after another; return losses and gradient norms."""
-    mlp.freeze(step.frozen)
+        drawn.append(draws[1].draw(rng, step.real))
+    features, usable = features_of(step.model, np.array(rows))
+    targets = _learned(step, np.array(drawn))
+    if step.target_spec.dtype.kind == "i":
+        targets = targets[:, 0].astype(np.int64)
     optimizer = step.make_optimizer(mlp)
     optimizer.lr = lr
     train = TrainingStep(
         mlp, step.loss, optimizer, step.batch, clip_norm=step.clip_norm, backend="numpy"
     )
-    if step.target_spec.dtype.kind == "i":
-        targets = targets[:, 0].astype(np.int64)
-    losses, norms = [], []
-    for start in range(0, len(features), step.batch):
-        rows = slice(start, start + step.batch)
-        if not usable[rows].all():
-            losses.append(np.nan)
-            norms.append(np.nan)
+    losses, norms = np.full((2, TEST_STEPS), np.nan)
+    close_step, vectors = TEST_STEPS, list[Vector]()
+    for k in range(TEST_STEPS):
+        batch = slice(k * step.batch, (k + 1) * step.batch)
+        if not usable[batch].all():
             continue
         with suppress(NumericalError):
-            train(features[rows], targets[rows])
-        losses.append(train.loss_value)
-        norms.append(train.grad_norm)
-    return np.array(losses), np.array(norms)
+            train(features[batch], targets[batch])
+        losses[k], norms[k] = train.loss_value, train.grad_norm
+        if not vectors and np.isfinite(losses + norms).sum() == 2:
+            close_step = k
+            all_outputs = predicted_numbers(step.model, mlp.predict(features))
+            outputs, scale = all_outputs[batch.start], _scale(all_outputs[usable])
+            vectors = [*_after(step, train), Vector("the prediction", "out", outputs, scale)]
+    return Golden(seed, lr, losses, norms, close_step, vectors)
+
+
+def _after(step: DeviceStep, train: TrainingStep) -> Iterator[Vector]:
+    """Yield the norm of a gradient, the moments and the parameters after a step."""
+    norm = np.array([train.grad_norm])
+    yield Vector("the norm of the gradient", "&state.norm", norm, _scale(norm))
+    trained = step.trained_entries
+    for name, moment in train.optimizer.moments.items():
+        values = moment[trained].astype(np.float64)
+        yield Vector(f"moment {name}", f"state.moment_{name}", values, _scale(values))
+    values = train.mlp.params.flat[trained]
+    yield Vector("the parameters", "state.params", values, _scale(values))
 
 
 def features_of(model: Model | None, x: Array) -> tuple[Array, Array]:

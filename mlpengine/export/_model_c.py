@@ -25,7 +25,6 @@ from mlpengine.export.network_c import (
     NetworkCode,
     PredictionCode,
     c_file,
-    export_c,
     network_code,
     real_of,
 )
@@ -193,7 +192,7 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
         exported = Exported(
             "c", {"input": dtype}, {"output": dtype}, beside={".h": header.encode()} if name else {}
         )
-        return export_c(model, name=predict).encode(), exported
+        return c_file(network_code(model, name=predict)).encode(), exported
     code = model_code(model, name)
     table, real = code.table, code.network.real
     text = f"{table.macros}\n{c_definitions(code.definitions)}"

@@ -90,19 +90,23 @@ def export_training(
     path = Path(path)
     if package is not None:
         checked_folder(path)
-    mlp = model.mlp if isinstance(model, Model) else model
+    if batch_size < 1:
+        raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
+    if clip_norm is not None and not 0 < clip_norm < np.inf:
+        raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
+    if path.stem != identifier(path.stem):
+        raise UsageError(
+            f"export: name must be a C identifier, such as {identifier(path.stem)} "
+            f"(got {path.stem!r})"
+        )
+    whole = model if isinstance(model, Model) else None
+    if loss is None:
+        if whole is None:
+            raise UsageError("export: a network alone needs a loss to train with")
+        loss = whole.plain_loss
+    mlp = _plain(model, freeze)
     real = real or real_of(mlp)
-    step = device_step(
-        model,
-        optimizer=optimizer,
-        loss=loss,
-        clip_norm=clip_norm,
-        batch_size=batch_size,
-        freeze=freeze,
-        libm=libm,
-        real=real,
-        name=path.stem,
-    )
+    step = DeviceStep(mlp, whole, loss, optimizer, clip_norm, batch_size, libm, real, path.stem)
     text, name, title = source(step), step.name, network_title(step)
     src, extras = ("src/", "extras/") if package else ("", "")
     texts = {
@@ -126,38 +130,15 @@ def export_training(
     )
 
 
-def device_step(
-    model: Model | Mlp,
-    *,
-    optimizer: MakeOptimizer,
-    loss: Loss | None,
-    clip_norm: float | None,
-    batch_size: int,
-    freeze: Iterable[int] | None,
-    libm: bool,
-    real: Real,
-    name: str,
-) -> DeviceStep:
-    """Return what the files are printed from.  Raises: UsageError."""
-    mlp = model.mlp if isinstance(model, Model) else model
-    if loss is None:
-        if not isinstance(model, Model):
-            raise UsageError("export: a network alone needs a loss to train with")
-        loss = model.plain_loss
-    if name != identifier(name):
-        raise UsageError(
-            f"export: name must be a C identifier, such as {identifier(name)} (got {name!r})"
-        )
+def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
+    """Return the network without dropout.  Raises: UsageError for one that cannot train in C."""
     if isinstance(model, Model) and model.members is not None:
         count = len(model.networks)
         raise UsageError(
             f"export: a model must be one network to train (got {count}); mlpengine distill RUN "
             "trains one that predicts the same"
         )
-    if batch_size < 1:
-        raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
-    if clip_norm is not None and not 0 < clip_norm < np.inf:
-        raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
+    mlp = model.mlp if isinstance(model, Model) else model
     if not isinstance(mlp, Mlp):
         raise UsageError(f"export: a network to train must be an Mlp (got {mlp})")
     if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
@@ -170,14 +151,4 @@ def device_step(
     plain.params.flat[...] = mlp.params.flat
     plain.freeze(mlp.frozen if freeze is None else freeze)
     check_finite(plain.params.views, "export", UsageError)
-    return DeviceStep(
-        plain,
-        model if isinstance(model, Model) else None,
-        loss,
-        optimizer,
-        clip_norm,
-        batch_size,
-        libm,
-        real,
-        name,
-    )
+    return plain

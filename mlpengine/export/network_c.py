@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -171,14 +171,6 @@ def _bodies(
         forward = forward_of(functions, network, own, source, "output")
         bodies.append([*lines, *forward.memory, *forward.statements])
     return [*arrays.values()], bodies
-
-
-def export_c(networks: Network | Sequence[Network], **options: Any) -> str:
-    """Return a C file with the weights and ``void name(input, output)`` for one row.
-
-    For the options and errors see `network_code`.
-    """
-    return c_file(network_code(networks, **options))
 
 
 def c_file(code: NetworkCode, text: str = "") -> str:

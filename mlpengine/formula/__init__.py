@@ -12,7 +12,7 @@ parsed from text against a white list::
     mul(x, tanh(softplus(x)))
     >>> (dx,) = gradients(mish, dy, [x])
 
-`parse(text, names)` raises `FormulaError`, whose `position` is the character that cannot be read.
+`parse(text, names)` raises `FormulaError`; its `position` is the character that cannot be read.
 `variables(formula)` are the names that a formula reads; `formula.is_mask` tells whether its value
 is a bool.  `evaluate(formula, {"x": array})` computes it once; the targets compile it:
 

@@ -19,7 +19,7 @@ from mlpengine.formula.numpy_functions import copied
 OUT, FLOAT, BOOLEAN, GIVEN = "out", "float", "mask", "given"
 
 Place = tuple[str, int]
-"""A kind of buffer and its number among those of that kind."""
+"""A kind of buffer and its number among them."""
 
 
 class FunctionCall(NamedTuple):
@@ -34,7 +34,7 @@ class FunctionCall(NamedTuple):
 class Plan(NamedTuple):
     """The steps that compute `outputs` from the nodes `given`, and the number of work buffers.
 
-    `floats` and `masks` count the work buffers, which have the shape of the outputs.  `in_place`
+    `floats` and `masks` count the work buffers, of the shape of the outputs.  `in_place`
     tells whether the first output may be the buffer of the first given node.
     """
 
@@ -105,8 +105,8 @@ def plan(
 ) -> Plan:
     """Return the plan of formulas.
 
-    Of several orders and places it is the one with the fewest work buffers, whose first output may
-    share the buffer of the first given node if possible; then the one whose steps touch the fewest
+    Among several orders and places it has the fewest work buffers, with a first output that may
+    share the buffer of the first given node if possible; then its steps touch the fewest
     buffers.  By default outputs are computed last to first and arguments in their own order.
 
     Args:

@@ -162,7 +162,7 @@ def make(name: str, *args: Number) -> Expr:
     zeros: x - 0, x + (-0.0), x * 1, x / 1, x ** 1, x ** 0, -(-x), x * -1, where(c, a, a).  Neither
     0 * x nor x + 0 is among them: 0 * inf is NaN, and -0.0 + 0 is 0.0.  Powers of 2, 4, 0.5, -0.5,
     -1 and -2 are products, square roots and quotients by definition, as in PyTorch; expm1 below 0
-    is a function of its own, which takes less time.
+    is a function of its own, to take less time.
 
     A bool where a number is needed becomes 1 or 0.
 
@@ -267,9 +267,9 @@ class Function(NamedTuple):
         numexpr: text for NumExpr, or None.
         onnx: the operator's name, or how other functions express it.
         expensive: whether keeping the value for backward is better than computing it again.
-        arity: number of arguments, of which the first `masks` are bools.
+        arity: number of arguments; the first `masks` are bools.
         floats, masks_needed: numbers of work buffers that the piece takes.
-        alias: positions of the arguments whose buffer `out` may be; None for all.
+        alias: positions of the arguments that may share their buffer with `out`; None for all.
         takes_numbers: whether constant arguments reach the piece as Python floats.
     """
 
@@ -611,7 +611,7 @@ def saved_for_backward(y: Expr, grads: Sequence[Expr], dy: Expr) -> list[Expr]:
 MAX_RECOMPUTED = 4
 """Cheap functions of a factor that backward computes rather than forward.
 
-silu's slope takes 3; that of gelu's approximation takes 9, and is worth keeping."""
+silu's slope takes 3; the slope of gelu's approximation takes 9, and is worth keeping."""
 
 
 def _is_expensive(node: Expr) -> bool:

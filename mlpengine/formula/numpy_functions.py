@@ -224,7 +224,7 @@ def normal_cdf(x: Array, out: Array, workspace: Array, more: Array, mask: Array)
 
 
 def power(x: Array, exponent: float | Array, out: Array) -> Calls:
-    """Yield x**exponent; a cube is two products, which are faster than np.power."""
+    """Yield x**exponent; a cube is two products, faster than np.power."""
     if isinstance(exponent, np.ndarray):
         yield call(np.power, x, exponent, out)
     elif exponent == 3:

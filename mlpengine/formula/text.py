@@ -52,7 +52,7 @@ def parse(text: str, names: Iterable[str]) -> Expr:
     The notation is Python's: numbers, ``+ - * / **``, comparisons, ``and or not``, and calls of
     `FUNCTION_NAMES`.  A name that is not an identifier is written between backticks.
 
-    Raises: FormulaError, whose `position` is the first character that cannot be read.
+    Raises: FormulaError; its `position` is the first character that cannot be read.
     """
     if len(text) > LONGEST:
         raise FormulaError(

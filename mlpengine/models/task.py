@@ -21,16 +21,7 @@ from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
 from mlpengine.formula import evaluate
 from mlpengine.models import metrics
-from mlpengine.ops import (
-    EntryLoss,
-    Gamma,
-    GaussianNll,
-    Loss,
-    MeanSquaredError,
-    Poisson,
-    Quantile,
-    losses_of,
-)
+from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
 
 MAX_CLASSES = 10
 """The largest number of classes, labels or targets with metrics of their own."""
@@ -374,7 +365,7 @@ class Regression(Task):
         level = _level(name)
         if level is None:
             return None
-        levels = self.loss.levels if isinstance(self.loss, Quantile) else ()
+        levels = [prediction.level for prediction in self.loss.predictions]
 
         def pinball(scored: Scored) -> float:
             predicted = scored.predicted
@@ -398,19 +389,17 @@ class Regression(Task):
 
     def _loss_metrics(self) -> dict[str, Metric]:
         """Return the metrics that belong to the loss, in the units of the targets."""
-        match self.loss:
-            case Poisson():
-                return {"deviance": _on_predictions(metrics.poisson_deviance)}
-            case Gamma():
-                return {"deviance": _on_predictions(metrics.gamma_deviance)}
-            case GaussianNll():
-                return {"nll": self._nll}
-            case Quantile(levels):
-                return {
-                    "pinball": lambda s: self._pinball(s, levels),
-                    "calibration_error": lambda s: self._apart(s, levels),
-                }
-        return {}
+        known: dict[str, Metric] = {}
+        if self.loss.deviance:
+            deviance = getattr(metrics, f"{self.loss.deviance}_deviance")
+            known["deviance"] = _on_predictions(deviance)
+        if [one.location for one in self.loss.predictions] == [True, False]:
+            known["nll"] = self._nll  # of a mean and a deviation
+        levels = [one.level for one in self.loss.predictions if one.level is not None]
+        if len(levels) == len(self.loss.predictions):
+            known["pinball"] = lambda s: self._pinball(s, levels)
+            known["calibration_error"] = lambda s: self._apart(s, levels)
+        return known
 
     def _nll(self, scored: Scored) -> float:
         mean, deviation = self._predictions(scored.output)

@@ -7,7 +7,7 @@ from mlpengine.ops.op import GradOp
 
 
 class CopiedEntries(GradOp):
-    """Base of the ops whose value is a copy of a part of x.
+    """Base of the ops that copy a part of x.
 
     Backward: dx = dy in that part, 0 elsewhere.
     """

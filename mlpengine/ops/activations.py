@@ -92,7 +92,7 @@ class Sigmoid(Activation, name="sigmoid"):
 class Silu(Activation, name="silu"):
     """Sigmoid-weighted linear unit, y = x * gate with gate = sigmoid(x).
 
-    Backward: dx = dy * (gate + y - y * gate), which cancels nowhere in this order.
+    Backward: dx = dy * (gate + y - y * gate); nothing cancels in this order.
     Source: Elfwing et al. 2018, equation 1.
     """
 
@@ -213,7 +213,7 @@ class Gelu(Activation, name="gelu"):
 class Mish(Activation, name="mish"):
     """Self-regularized smooth unit, y = x * tanh(softplus(x)).
 
-    Of e = exp(x) and n = e * (e + 2) the hyperbolic tangent is n / (n + 2), which is 1 beyond
+    With e = exp(x) and n = e * (e + 2) the hyperbolic tangent is n / (n + 2), equal to 1 beyond
     x = 20.
     Backward: dx = dy * (n / (n + 2) + x * 4 * e * (e + 1) / (n + 2) ** 2).
     Source: Misra 2019, equation 1.
@@ -271,7 +271,7 @@ class Softsign(Activation, name="softsign"):
 def _gelu(x: Array, y: Array, slope: Array, workspace: Array) -> Calls:
     """Yield y = max(x, 0) - z Phi(-z), z = abs(x), and its derivative into `slope`.
 
-    With m = Phi(-z) - z Phi'(z), which is at most 1/2, the derivative is m below 0 and 1 - m
+    With m = Phi(-z) - z Phi'(z), at most 1/2, the derivative is m below 0 and 1 - m
     above: 1/2 plus 1/2 - m with the sign of x.
     """
     z, half = slope, constant_like(0.5, x)

@@ -17,7 +17,7 @@ def unbroadcast(wide: Array, out: Array) -> Calls:
     """Yield the calls that sum `wide` over the axes along which `out` was broadcast to its shape.
 
     Shapes: `out` broadcasts to `wide` as NumPy does, aligned at the right; both are contiguous.
-    A sum over only leading or only trailing axes is a product with ones, which is several times
+    A sum over only leading or only trailing axes is a product with ones: several times
     as fast as a reduction.
     """
     small = (1,) * (wide.ndim - out.ndim) + out.shape

@@ -90,7 +90,7 @@ class MaxPool2d(GradOp, name="max_pool2d"):
 
     Shapes: x (batch, channels, height, width), y (batch, channels, rows, columns), where
     rows = floor((height + 2 padding - kh) / stride) + 1, columns likewise.
-    Backward: dx = dy added at the largest entry of each window, whose position forward stores.
+    Backward: dx = dy added at the largest entry of each window; forward stores its position.
     Raises: ShapeError unless the kernel fits; UsageError for padding beyond half of the kernel.
     """
 

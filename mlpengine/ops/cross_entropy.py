@@ -29,8 +29,8 @@ TABLE_CLASSES = 256
 class SoftmaxCrossEntropy(Loss, name="softmax_cross_entropy"):
     """Cross-entropy over classes.
 
-    That of softmax(output) and the target, in nats, divided by the batch size. The divisor counts
-    all rows, including those with a small weight or the ignored index.
+    It compares softmax(output) with the target, in nats, divided by the batch size. The divisor
+    counts all rows, including rows with a small weight or the ignored index.
 
     Shapes: output (batch, classes), target (batch,) class indices of int64 or (batch, classes)
     probabilities, weight (batch,).
@@ -215,7 +215,7 @@ def _rows_of_probabilities(loss: SoftmaxCrossEntropy, target: Array, rows: Array
 def _check_probabilities(where: str, target: Array) -> None:
     """Raise IndexRangeError unless all rows are probabilities, or not finite.
 
-    Their products come first, which are faster than reductions.
+    Their products come first: they are faster than reductions.
     """
     with np.errstate(all="ignore"):
         off = target.dot(ones(target.shape[1], target.dtype)) - 1

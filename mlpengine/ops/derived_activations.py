@@ -78,7 +78,7 @@ class Slope(_OfActivation, name="slope"):
     """The gradient of an element-wise op of one operand as a value, y = g * f'(x).
 
     Shapes: g and x broadcast to y.
-    Backward: dg = dy * f'(x), dx = dy * g * f''(x), which is 0 at kinks.
+    Backward: dg = dy * f'(x), dx = dy * g * f''(x), 0 at kinks.
     Raises: UsageError unless `activation` names an element-wise op of one operand.
     """
 

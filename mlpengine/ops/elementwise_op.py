@@ -44,7 +44,7 @@ class Formulas:
 
     @cached_property
     def signature(self) -> Signature:
-        """What the planner reads."""
+        """Names of operands, residuals and work buffers, for the planner."""
         work: dict[Direction, tuple[str, ...]] = {
             "forward": (*self.kept, *_names("forward", [self.forward])),
             "backward": (*self.kept, *_names("backward", self.backward.values())),
@@ -54,7 +54,7 @@ class Formulas:
 
     @cached_property
     def in_place(self) -> tuple[Direction, ...]:
-        """Directions in which `out` may be the first operand's buffer, or that of dy."""
+        """Directions in which `out` may be the buffer of the first operand, or of dy."""
         backward = all(p.in_place for wanted, p in self.backward.items() if wanted[0])
         permitted: dict[Direction, bool] = {
             "forward": self.forward.in_place,
@@ -94,12 +94,12 @@ class Elementwise(GradOp):
 
     @property
     def signature(self) -> Signature:
-        """What the planner reads, from the formulas instead of the rules."""
+        """The planner's names, from the formulas instead of the rules."""
         return self.formulas.signature
 
     @property
     def in_place(self) -> tuple[Direction, ...]:  # type: ignore[override]
-        """Directions in which `out` may be the first operand's buffer, or that of dy."""
+        """Directions in which `out` may be the buffer of the first operand, or of dy."""
         return self.formulas.in_place
 
     def infer(self, *operands: Spec) -> Spec:
@@ -144,7 +144,7 @@ class Activation(Elementwise):
 class Tuned(NamedTuple):
     """Hand-written NumPy calls that are faster than the derived ones; they replace a `Plan`.
 
-    ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are those of `Plan`.
+    ``rule(*given, *out, *floats, *masks)`` yields the calls.  The fields are as in `Plan`.
     """
 
     rule: Callable[..., Calls]
@@ -222,7 +222,7 @@ def _names(direction: str, plans: Any) -> list[str]:
 
 
 def _sorted(work: Mapping[str, Array]) -> tuple[list[Array], list[Array], list[Array]]:
-    """Return the kept values, the work buffers of floats and those of masks, in their order."""
+    """Return the kept values and the work buffers of floats and of masks, in their order."""
     kept = [a for name, a in work.items() if name.startswith("kept")]
     masks = [a for name, a in work.items() if "mask" in name]
     return kept, [a for name, a in work.items() if "_workspace" in name], masks

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite, isinf
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -21,13 +21,15 @@ from mlpengine.ops.op import parameters_of
 class Prediction(NamedTuple):
     """A number that a loss predicts, as a formula of the output columns of one target.
 
-    Its name is that of the target and `suffix`.  `location` tells whether it moves with the target,
-    as a mean does; a deviation is only scaled with it.
+    Its name is the target's name and `suffix`.  `location` tells whether it moves with the target,
+    as a mean does; a deviation is only scaled with it.  `level` is the share of targets below a
+    quantile.
     """
 
     suffix: str
     formula: Expr
     location: bool = True
+    level: float | None = None
 
 
 class EntryLoss(Loss):
@@ -46,6 +48,9 @@ class EntryLoss(Loss):
     open_below: ClassVar[bool] = False
     """Whether the lower end of `target_range` is not a valid target itself."""
 
+    deviance: ClassVar[Literal["", "poisson", "gamma"]] = ""
+    """The distribution for the metric `deviance` of the predictions, if any."""
+
     @property
     def columns(self) -> int:
         """Number of output columns for each column of the target."""
@@ -63,14 +68,14 @@ class EntryLoss(Loss):
     def log_link(self) -> bool:
         """Whether an output is the logarithm of what it predicts: where the formula is lowest.
 
-        Targets are then divided by their mean, which changes neither the model nor its best
-        weights, but never shifted.
+        Targets are then divided by their mean, without a change of the model or its best weights,
+        but never shifted.
         """
         return self.formulas.log_link
 
     @property
     def predictions(self) -> Sequence[Prediction]:
-        """What the output columns of a target predict.
+        """The predictions of the output columns of a target.
 
         By default it is each output that moves with the target; if none does, it is the first
         output, or its exponential with a log link.
@@ -136,7 +141,7 @@ class EntryLoss(Loss):
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return the output (rows, outputs) with the lowest loss of each row.
 
-        Outputs that do not move with the target where others do, such as a deviation, are those of
+        Outputs that do not move with the target where others do, such as a deviation, stay as in
         the best constant: a likelihood has no lowest value.
         """
         wide, f = target.astype(np.float64), self.formulas
@@ -259,11 +264,11 @@ class EntryLoss(Loss):
             yield call(np.multiply, rows[1], np.array(1.0) if dy is None else dy, d_weight)
 
     def _check_range(self, target: Array, bits: Array, bound: int) -> None:
-        """Raise IndexRangeError unless every target is valid or NaN, which makes the loss NaN.
+        """Raise IndexRangeError unless every target is valid or NaN; NaN makes the loss NaN.
 
         Read as unsigned integers, the `bits` of numbers from 0 to the bound are at most `bound`,
-        those of all others are larger, and those of 0 are 0.  So an `argmax` or two suffice, which
-        cost a small batch less than two comparisons.
+        all others are larger, and 0 is 0.  So an `argmax` or two suffice; for a small batch they
+        cost less than two comparisons.
         """
         zero = self.open_below and not bits.item(bits.argmin())
         if zero or bits.item(bits.argmax()) > bound:

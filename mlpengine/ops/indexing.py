@@ -221,7 +221,7 @@ def _bounds(where: str, part: int, parts: int | tuple[int, ...], length: int) ->
 
 
 def _in_range(index: Array, length: int, what: str) -> Calls:
-    """Yield the call that checks an index, which may count from the end."""
+    """Yield the call that checks an index; it may count from the end."""
     if index.size:
         yield call(_check, index, index.reshape(-1), length, what)
 
@@ -249,7 +249,7 @@ def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[
     """Return the index counted from the front, and the calls that write it.
 
     Read as an unsigned number, a negative index is huge, so the result is the smaller of index and
-    index + length, which takes a fraction of the time of `numpy.remainder`.
+    index + length; this takes a fraction of the time of `numpy.remainder`.
     """
     wide, calls = _widened(index, workspace)
     counted: Array = workspace[1, ...]

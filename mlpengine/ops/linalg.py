@@ -48,7 +48,7 @@ class Linear(GradOp, name="linear"):
         y = _rows(out)
         yield call(np.dot, _rows(x), w.T, y)
         yield from self._scaled(y)
-        if b is not None:  # of one column as a number, which is faster
+        if b is not None:  # of one column as a number: faster
             yield call(np.add, y, b.reshape(()) if b.size == 1 else b, y)
 
     def backward(self, dy: Array, x: Array, w: Array, *, out: Slots) -> Calls:

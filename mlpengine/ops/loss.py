@@ -1,4 +1,4 @@
-"""The base of all losses: ops whose value is one number, callable in hand-written loops."""
+"""The base of all losses: ops with one number as value, callable in hand-written loops."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -98,7 +98,7 @@ class Loss(GradOp):
     """
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
-        """Register the loss, if it is that of a task."""
+        """Register the loss, if a task may have it."""
         super().__init_subclass__(name=name, **kwargs)
         if name and cls.tasks:
             LOSSES[name] = cls
@@ -195,8 +195,8 @@ class Loss(GradOp):
 
         `target` is the spec of the targets, for losses that accept several kinds.  `mean_rows` is
         the number of rows of the mean, if `output` holds only a part of them: the values and
-        gradients of all parts add up to those of the mean.  `memory` is the loss of a larger batch,
-        whose first rows of targets and weights are used; `weight` is the buffer of the weights, if
+        gradients of all parts add up to the mean's.  `memory` is the loss of a larger batch: the
+        first rows of its targets and weights are used; `weight` is the buffer of the weights, if
         another loss has them, too.
         """
         x = Spec.of(output)
@@ -249,7 +249,7 @@ def wide_spec(x: Spec) -> Spec:
 def total(x: Array, scale: float, wide: Array, out: Array) -> Calls:
     """Yield the calls that write scale times the sum of the vector `x`, in float64, into `out`.
 
-    Each block is copied to float64 and multiplied by a row of `scale`, which is faster than a
+    Each block is copied to float64 and multiplied by a row of `scale`: faster than a
     reduction that casts.
     """
     blocks = -(-x.size // CONSTANT_LENGTH)

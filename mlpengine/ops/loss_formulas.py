@@ -1,4 +1,4 @@
-"""What follows from the formula of a loss of entries: slopes, plans, its link, its lowest value."""
+"""Everything derived from the formula of a loss of entries: slopes, link, lowest value."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class LossFormulas:
     """Everything that is derived from a loss's formula.
 
     The value of an entry is ``value_scale * entry`` and its slope by output column k is
-    ``scales[k] * slopes[k]``: constant factors are applied with the mean.  The last slope is that
-    of the target.
+    ``scales[k] * slopes[k]``: constant factors are applied with the mean.  The last slope is by
+    the target.
     """
 
     outputs: tuple[Expr, ...]
@@ -44,8 +44,8 @@ class LossFormulas:
     def saved(self) -> tuple[Expr, ...]:
         """The values that forward keeps for backward, one for each output column.
 
-        It is the slope, or the one value of which the slope is a single function if forward
-        computes that value anyway: the function then costs forward no pass.
+        It is the slope, or its one argument if forward computes that value anyway: the last
+        function of the slope then costs forward no pass.
         """
         forward = set(order([self.entry]))
         saved = []
@@ -72,7 +72,7 @@ class LossFormulas:
 
     @property
     def is_of_difference(self) -> bool:
-        """Whether the gradient of the target is the negative of that of the one output."""
+        """Whether the gradients of the target and of the one output are each other's negative."""
         return self.slopes[1:] == self.slopes[:1] and self.scales[1:] == (-self.scales[0],)
 
     def slope(self, k: int, outputs: Sequence[Array], target: Array) -> Array:
@@ -101,8 +101,8 @@ class LossFormulas:
     def locations(self) -> tuple[int, ...]:
         """The output columns that move with the target, as means and quantiles do.
 
-        Shifting them and the target by the same number leaves the loss as it is, so their slopes
-        and that of the target add up to 0 everywhere.  Empty if no columns do so.
+        Shifting them and the target by the same number leaves the loss as it is, so the slopes by
+        them and by the target add up to 0 everywhere.  Empty if no columns do so.
         """
         rng, count = np.random.default_rng(0), len(self.outputs)
         points = rng.normal(size=(count, 8 * count + 8))

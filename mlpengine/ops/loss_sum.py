@@ -54,7 +54,7 @@ class LossSum:
 
     @property
     def targets(self) -> list[str]:
-        """The outputs whose losses take targets."""
+        """The outputs with losses that take targets."""
         return [name for name, loss in self.losses.items() if loss.takes_target]
 
     def target_spec(self, output: Any, target: Any = None) -> dict[str, Spec]:

@@ -149,8 +149,8 @@ class Quantile(EntryLoss, name="quantile"):
     def predictions(self) -> Sequence[Prediction]:
         """A quantile for each level, named by it; one level alone has the target's name."""
         suffixes = [f"_{level:g}" for level in self.levels] if self.columns > 1 else [""]
-        pairs = zip(suffixes, self.formulas.outputs, strict=True)
-        return [Prediction(suffix, y) for suffix, y in pairs]
+        quantiles = zip(suffixes, self.formulas.outputs, self.levels, strict=True)
+        return [Prediction(suffix, y, level=level) for suffix, y, level in quantiles]
 
     def formula(self, *ys_and_t: Any) -> Any:
         *ys, t = ys_and_t
@@ -186,7 +186,7 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 
     The mean over all entries of -(1 - t) log(1 - p) - positive_weight t log(p), with p =
     sigmoid(output), where t is the target, 0, 1 or a probability. Both logs come from log(1 +
-    exp(-abs(x))), which neither overflows nor cancels; without a weight it is max(x, 0) - x t +
+    exp(-abs(x))): nothing overflows or cancels; without a weight it is max(x, 0) - x t +
     log(1 + exp(-abs(x))).
     Backward: d_output = dy * (p - t + (positive_weight - 1) (p - 1) t) / entries;
     d_target = -dy * (output + (positive_weight - 1) log(p)) / entries.
@@ -215,9 +215,9 @@ class BinaryCrossEntropyWithLogits(EntryLoss, name="bce_with_logits"):
 class BinaryFocal(EntryLoss, name="binary_focal"):
     """Focal loss: two classes, or several labels.
 
-    Binary cross-entropy times (1 - c)**gamma, which reduces the loss of confident answers; c is the
+    Binary cross-entropy times (1 - c)**gamma, to reduce the loss of confident answers; c is the
     probability of the true class: p = sigmoid(output) for a target of 1 and 1 - p for 0.  With
-    `alpha` the loss of a 1 is multiplied by alpha, that of a 0 by 1 - alpha.
+    `alpha` the loss of a 1 is multiplied by alpha, the loss of a 0 by 1 - alpha.
     Raises: IndexRangeError, when replayed, naming row and value of a target outside 0 to 1.
 
     Source: Lin et al. 2017, equation 5.
@@ -255,14 +255,15 @@ def _log_probabilities(y: Expr) -> tuple[Expr, Expr]:
 class Poisson(EntryLoss, name="poisson"):
     """Predicts the mean of counts, or of numbers from 0 on.
 
-    The negative log-likelihood, exp(output) - target * output, of a Poisson distribution of whose
-    mean output is the log; the mean over all entries.  The term log(target!), which no output
-    changes, is left out.
+    The negative log-likelihood of a Poisson distribution, exp(output) - target * output, where
+    output is the log of the mean; the mean over all entries.  The term log(target!) is left out: no
+    output changes it.
     Backward: d_output = dy * (exp(output) - target) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target below 0.
     """
 
     tasks = ("regression",)
+    deviance = "poisson"
     target_range = (0.0, np.inf)
 
     def formula(self, y: Expr, t: Expr) -> Expr:
@@ -272,14 +273,15 @@ class Poisson(EntryLoss, name="poisson"):
 class Gamma(EntryLoss, name="gamma"):
     """Predicts the mean of positive numbers, errors relative to it.
 
-    The negative log-likelihood, output + target * exp(-output), of a gamma distribution of whose
-    mean output is the log; the mean is over all entries, and terms
-    that no output changes are left out.
+    The negative log-likelihood of a gamma distribution, output + target * exp(-output), where
+    output is the log of the mean; the mean is over all entries, and terms that no output changes
+    are left out.
     Backward: d_output = dy * (1 - target * exp(-output)) / entries.
     Raises: IndexRangeError, when replayed, naming row and value of a target that is not positive.
     """
 
     tasks = ("regression",)
+    deviance = "gamma"
     target_range = (0.0, np.inf)
     open_below = True
 

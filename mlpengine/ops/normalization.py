@@ -52,7 +52,7 @@ class _Normalization(GradOp):
         raise NotImplementedError
 
     def _column(self, cube: tuple[int, int, int]) -> tuple[int, ...]:
-        """Return the shape of the statistics, which broadcasts to the cube."""
+        """Return the shape of the statistics; it broadcasts to the cube."""
         raise NotImplementedError
 
     def _means(self, sums: Array) -> Means:
@@ -164,7 +164,7 @@ class RunningStatistics:
             running[...] = before
 
     def moved(self, mean: Array, variance: Array, count: int, workspace: Array) -> Calls:
-        """Yield the calls that update both by those of a batch of `count` rows.
+        """Yield the calls that update both by the statistics of a batch of `count` rows.
 
         `variance` is the biased one; the running variance follows the unbiased one.
         """
@@ -184,7 +184,7 @@ class BatchNorm(_Normalization, name="batch_norm"):
     """Normalization of each feature over the batch, y = xhat * scale + bias, as in `LayerNorm`.
 
     Training uses the batch's mean and biased variance, and updates `running` with them; evaluation
-    uses those of `running` and changes nothing.
+    uses `running` and changes nothing.
 
     Shapes: x, y (batch, features, ...), averaged over all axes but the second; scale and bias
     (features,), each may be left out.

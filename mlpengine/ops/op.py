@@ -39,7 +39,7 @@ a notebook, replaces the one before."""
 
 
 class Signature(NamedTuple):
-    """What the planner reads of an op.
+    """The names and counts that the planner reads of an op.
 
     Attributes:
         operands: their names.
@@ -70,7 +70,7 @@ class GradOp:
       by `work`.  One that both name lives from forward to backward; one that a single rule names
       lives during that rule.
 
-    Every rule satisfies these conditions, which the op table in ``tests/ops`` checks for each op:
+    Every rule satisfies these conditions; the op table in ``tests/ops`` checks them for each op:
 
     * It overwrites all of `out` and writes nothing else but its work buffers.  Adding up the
       gradients of several consumers is the program's job.

@@ -20,12 +20,12 @@ COUNTER_BYTES = 16
 """Bytes of a block: the four words of 32 bits that one counter gives."""
 
 GROUP = 8
-"""Blocks whose bytes alternate: the first eight bytes of each, then the last eight of each."""
+"""Blocks with alternating bytes: the first eight bytes of each, then the last eight of each."""
 
 BLOCKS_AT_ONCE = 8192
 """Blocks that are computed in one pass, of several steps where one has fewer.
 
-A pass has 50 calls on 64 bytes a block, which stay in the second-level cache."""
+A pass has 50 calls on 64 bytes a block; these stay in the second-level cache."""
 
 
 class Philox:
@@ -40,7 +40,7 @@ class Philox:
         rows: maximum number of rows of a batch, where it is cut into several matrices; else 0.
         scheduled: whether ops that are recorded from now on apply the share that `scale_rates` sets
             of their rates.
-        state: seed, step and row, as (3,) of uint64, which compiled code reads.
+        state: seed, step and row, as (3,) of uint64, read by compiled code.
 
     Source: Salmon et al. 2011, Parallel random numbers: as easy as 1, 2, 3, section 3.3.
     """
@@ -55,7 +55,7 @@ class Philox:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator) -> "Philox":
-        """Return a generator whose seed is drawn from `rng`."""
+        """Return a generator with a seed drawn from `rng`."""
         return cls(int.from_bytes(rng.bytes(8), "little"))
 
     @property
@@ -71,7 +71,7 @@ class Philox:
 
     @property
     def step(self) -> int:
-        """The step whose bytes are drawn."""
+        """The step of the bytes that are drawn."""
         return int(self.state[1])
 
     @step.setter
@@ -96,7 +96,7 @@ class Philox:
         return self._limits.setdefault((stream, rate), np.zeros(1, np.int64))
 
     def scale_rates(self, share: float) -> None:
-        """Set the limits to those of `share` times the rates."""
+        """Set the limits for `share` times the rates."""
         for (_, rate), limit in self._limits.items():
             limit[0] = scaled_limit(rate, share)
 
@@ -129,7 +129,7 @@ def scaled_limit(rate: float, share: float) -> int:
     return min(round(rate * share * BYTE_VALUES), BYTE_VALUES - 1)
 
 
-def lines_of(shape: Sequence[int]) -> int:
+def lines_per_row(shape: Sequence[int]) -> int:
     """Return how many rows, along the last axis, each row of a batch has in an array."""
     return prod(shape[1:-1])
 

@@ -10,7 +10,7 @@ from mlpengine.core.spec import Array, Calls, Slots, Spec, call
 from mlpengine.formula.numpy_functions import constant_like
 from mlpengine.ops._check import listing, need_floats
 from mlpengine.ops.op import GradOp
-from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_of
+from mlpengine.ops.philox import BYTE_VALUES, Philox, lines_per_row
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Dropout(GradOp, name="dropout"):
     each entry has one random byte.  The mask is a function of the seed and the step of `rng`, of
     `layer` and of the entry's place, on every backend.  In a forward pass, layer 0 is the first to
     draw and takes the generator on to its next step.  Evaluation records no dropout at all.
-    Where `rng` is scheduled, p is a share of `rate`, rounded alike, which may become 0.
+    Where `rng` is scheduled, p is a share of `rate`, rounded alike; it may become 0.
 
     Shapes: x (..., columns), y (..., columns).
     Backward: dx = dy * mask, the mask of the last forward.
@@ -63,7 +63,7 @@ class Dropout(GradOp, name="dropout"):
     def forward(self, x: Array, *, out: Array, mask: Array, draws: Array) -> Calls:
         if self.layer == 0:
             yield self.rng.advance
-        yield from self.rng.draw(self.layer, draws, lines_of(draws.shape))
+        yield from self.rng.draw(self.layer, draws, lines_per_row(draws.shape))
         limit, scale = np.array(self.limit, np.uint8), constant_like(self.scale, mask)
         if self.rng.scheduled:
             scale = np.empty((), mask.dtype)
@@ -124,7 +124,7 @@ class Normal(GradOp, name="normal"):
     ) -> Calls:
         if self.layer == 0:
             yield self.rng.advance
-        yield from self.rng.draw(self.layer, draws, lines_of(mean.shape))
+        yield from self.rng.draw(self.layer, draws, lines_per_row(mean.shape))
         radius, angle, product = polar
         pairs, columns = radius.shape[1], z.reshape(len(radius), z.shape[-1])
         first, second = draws.view(np.uint32)[:, :pairs], draws.view(np.uint32)[:, pairs:]

@@ -23,7 +23,7 @@ _BASIC = (int, np.integer, slice, EllipsisType, type(None))
 
 
 class _Moved(GradOp):
-    """Base of the ops whose value is that of x in another shape or dtype."""
+    """Base of the ops that give x in another shape or dtype."""
 
     view = True
 
@@ -124,7 +124,7 @@ class Cat(GradOp, name="cat"):
                 )
         sizes = tuple(x.shape[axis] for x in xs)
         if self.sizes not in (None, sizes):
-            raise ShapeError(f"cat: sizes must be those of the operands ({self.sizes} for {sizes})")
+            raise ShapeError(f"cat: sizes must be the operands' ({self.sizes} for {sizes})")
         return Spec((*xs[0].shape[:axis], sum(sizes), *xs[0].shape[axis + 1 :]), xs[0].dtype)
 
     def forward(self, *xs: Array, out: Array) -> Calls:

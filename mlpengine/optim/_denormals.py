@@ -1,14 +1,14 @@
-"""Flushing of moments, which keeps them out of the denormal range.
+"""Flushing of moments, to keep them out of the denormal range.
 
 A moment without further gradients decays by beta at every step.  In float32 and at 0.9 it falls
 below the smallest normal number after about 850 steps and stays there, where arithmetic is many
 times slower; NumPy cannot make the processor flush such numbers to zero.  So every few steps
 
 * a *signed* moment (a mean of gradients) has its entries below `threshold` set to zero;
-* a *square* moment (a mean of squares, which only decay makes smaller) is raised to `floor`, which
-  is also its initial value.
+* a *square* moment (a mean of squares; only decay makes it smaller) is raised to
+  `smallest_square`, also its initial value.
 
-Between two flushes an entry decays by at most `MAX_DECAY`.  Threshold and floor are far enough
+Between two flushes an entry decays by at most `MAX_DECAY`.  Both limits are far enough
 above the denormals that neither a decayed entry nor the difference of two nearly equal ones is
 denormal.
 
@@ -43,8 +43,8 @@ def threshold(dtype: np.dtype[np.floating]) -> float:
     return float(info.tiny) / float(info.eps) / MAX_DECAY
 
 
-def floor(dtype: np.dtype[np.floating]) -> float:
-    """Return the minimum of a square moment after a flush, which is also its initial value."""
+def smallest_square(dtype: np.dtype[np.floating]) -> float:
+    """Return the minimum of a square moment after a flush, also its initial value."""
     return float(np.finfo(dtype).tiny) / MAX_DECAY
 
 
@@ -61,6 +61,6 @@ def flush_signed(moment: Array, work: Array, mask: Array) -> Calls:
 
 def flush_square(moment: Array) -> Call:
     """Return the call that raises entries of `moment` to the floor."""
-    limit = np.array(floor(moment.dtype), moment.dtype)
+    limit = np.array(smallest_square(moment.dtype), moment.dtype)
     # NumPy 2.4 deprecates a positional out for maximum.
     return call(np.maximum, moment, limit, out=moment)

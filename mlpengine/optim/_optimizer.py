@@ -15,8 +15,8 @@ from mlpengine.core.spec import Array, Call, Spec, call
 from mlpengine.core.wording import plural, quoted
 from mlpengine.formula import variables
 from mlpengine.optim._denormals import (
-    floor,
     flush_interval,
+    smallest_square,
     threshold,
 )
 from mlpengine.optim._state import State, matching_state
@@ -30,7 +30,7 @@ OPTIMIZERS: dict[str, type["Optimizer"]] = {}
 """The optimizers by the names that configs and estimators give them."""
 
 BOUND_AT_ONCE = 8
-"""Maximum number of gradient objects whose calls are cached; the oldest is dropped first."""
+"""Maximum number of gradient objects with cached calls; the oldest is dropped first."""
 
 
 _BOUND = ("_bound", "_formulas", "_numpy", "moments")
@@ -44,11 +44,11 @@ WeightDecay: TypeAlias = Annotated[
 Betas: TypeAlias = Annotated[tuple[Fraction, Fraction], "Decay of the two moments."]
 """Options that several optimizers have."""
 
-STEPS = Limits(at_least=0, whole=True)
+STEP_LIMITS = Limits(at_least=0, whole=True)
 
 
 class HasParams(Protocol):
-    """A model: anything whose parameters are one flat vector."""
+    """A model: anything with parameters in one flat vector."""
 
     @property
     def params(self) -> Flat: ...
@@ -148,7 +148,7 @@ class Optimizer(ABC):
     name: ClassVar[str] = ""
 
     moments: dict[str, Array]
-    """Flat vectors by name, which may be read and written between steps."""
+    """Flat vectors by name; they may be read and written between steps."""
 
     current_lr: float
     """Learning rate of the last update, or of the first one if there is none yet."""
@@ -207,7 +207,7 @@ class Optimizer(ABC):
         self._steps, self.current_lr = 0, self.scheduled_lr(0)
         self.moments = {name: zeros(Spec.of(flat)) for name in (*(signed or {}), *(squares or {}))}
         for name in squares or {}:
-            self.moments[name].fill(floor(flat.dtype))
+            self.moments[name].fill(smallest_square(flat.dtype))
         self._squares = tuple(squares or {})
         self._hyper, self._carried = dict(hyper or {}), tuple(carried or {})
         self.carried = np.array([list((carried or {}).values())] * 2, np.float64)
@@ -254,11 +254,11 @@ class Optimizer(ABC):
 
     @steps.setter
     def steps(self, value: int) -> None:
-        self._steps = STEPS.check(f"{self._where}: steps", value)
+        self._steps = STEP_LIMITS.check(f"{self._where}: steps", value)
 
     @property
     def lr(self) -> float:
-        """Base learning rate, which the schedule multiplies; zero is legal."""
+        """Base learning rate, multiplied by the schedule; zero is legal."""
         return self._lr
 
     @lr.setter
@@ -334,7 +334,7 @@ class Optimizer(ABC):
         return rates, decays
 
     def step(self, model: HasParams, grads: HasFlat) -> None:
-        """Update the parameters of `model` from `grads.flat`, which is only read."""
+        """Update the parameters of `model` from `grads.flat`, only read here."""
         try:
             own = model.params is self.params
         except AttributeError:
@@ -471,12 +471,12 @@ class Optimizer(ABC):
             self.decay_schedule is not None,
             self.ranges,
             self.flush_every,
-            floors={name: floor(dtype) for name in self._squares},
+            floors={name: smallest_square(dtype) for name in self._squares},
             threshold=threshold(dtype),
         )
 
     def _bind(self, grads: HasFlat) -> tuple[HasFlat, Callable[[], None]]:
-        """Bind the step for `grads`, which is kept referenced so that its id is not reused."""
+        """Bind the step for `grads`, kept referenced so that its id is not reused."""
         if not isinstance(getattr(grads, "flat", None), np.ndarray):
             raise UsageError(
                 f"{self._where}: step needs gradients such as mlp.gradients(batch_size=32) "

@@ -16,10 +16,10 @@ State: TypeAlias = dict[str, Array | int | float]
 
 
 def matching_state(where: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> State:
-    """Return `given` if it could have come from the object whose state is `own`.
+    """Return `given` if it could have come from the object with the state `own`.
 
-    Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as those of
-    `numpy.savez`, return numbers as arrays without axes.
+    Whole numbers must be at least zero, others must not be NaN.  Files of arrays, such as
+    `numpy.savez` writes, return numbers as arrays without axes.
     Raises: CheckpointError.
     """
     if not isinstance(given, Mapping):

@@ -28,7 +28,7 @@ class Adam(Optimizer, name="adam"):
 
     Moments: ``first`` = m / (1 - beta1) and ``second`` = v / (1 - beta2), to which gradients are
     added unscaled, so that a step takes ten calls.
-    Numbers: `rate` and `scaled_eps`, which combine all other factors:
+    Numbers: `rate` and `scaled_eps`; they combine all other factors:
     params -= rate * first / (sqrt(second) + scaled_eps).
 
     Source: Kingma and Ba 2015, arXiv 1412.6980, algorithm 1 and the end of section 2.
@@ -111,7 +111,7 @@ class NAdam(Optimizer, name="nadam"):
     m_hat = (1 - mu(t)) / (1 - M(t)) * grads + mu(t + 1) / (1 - M(t + 1)) * m and
     params -= lr * m_hat / (sqrt(v_hat) + eps), as in PyTorch.
 
-    Moments: ``first`` and ``second``, as those of `Adam`.
+    Moments: ``first`` and ``second``, as in `Adam`.
     Numbers: the factors `rate` of the gradient and `ahead` of the first moment; `product`, M(t), is
     carried from step to step.
 

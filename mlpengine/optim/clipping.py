@@ -47,7 +47,7 @@ class FlatViews(Protocol):
 
 
 class Clip(ABC):
-    """Base class of the clipping rules, which are dataclasses of their settings."""
+    """Base class of the clipping rules, dataclasses of their settings."""
 
     name: ClassVar[str] = ""
 
@@ -153,7 +153,7 @@ class NormClip(_ScaledByNorm, name="norm"):
 class PercentileClip(_ScaledByNorm, name="percentile"):
     """Clip by global norm, to a percentile of the norms so far (AutoClip).
 
-    The percentile is that of the last `history` norms before clipping, including the norm of this
+    It is the percentile of the last `history` norms before clipping, including the norm of this
     step, with linear interpolation as in `numpy.percentile`.
 
     State: ``norms``, oldest first.
@@ -179,7 +179,7 @@ class PercentileClip(_ScaledByNorm, name="percentile"):
         vars(self).update(memory, _counts=np.zeros(2, np.int64))
 
     def describe(self, params: Flat) -> Clipping:
-        """Return the rule for backends other than NumPy, which continue its history."""
+        """Return the rule for backends other than NumPy; they continue its history."""
         arrays = {"norms": self._norms, "sorted": self._sorted, "counts": self._counts}
         memory = {f"clip_{name}": array for name, array in arrays.items()}
         return Clipping("percentile", (self.percentile,), memory)
@@ -316,7 +316,7 @@ class _BoundAdaptiveClip(Uncopyable):
         return before, self._norm()
 
     def _measure_carefully(self) -> None:
-        """Set the factors unit by unit, which is slow, for gradients whose squares overflow."""
+        """Set the factors unit by unit, slowly, for gradients with squares that overflow."""
         rows = (row for pair in self._pairs for row in zip(*pair, strict=True))
         for unit, (weights, gradient) in enumerate(rows):
             allowed = self._clip.ratio * max(self._clip.eps, GlobalNorm(weights)())

@@ -16,7 +16,7 @@ from mlpengine.optim.parameter_groups import check_group
 class GroupedOptimizer(Optimizer):
     """An optimizer for each group of parameters, ``{"head": Adam(network), "body": Sgd(network)}``.
 
-    `lr` and the schedules are those of the first one; the learning rates and weight decays of the
+    `lr` and the schedules are the first one's; the learning rates and weight decays of the
     others stay in proportion to its own.  The optimizers that are given keep their state.
 
     Raises: UsageError unless each trained parameter has one optimizer, made for the network, and
@@ -66,7 +66,7 @@ class GroupedOptimizer(Optimizer):
 
     @property
     def lr(self) -> float:
-        """Learning rate of the first part before its schedule; those of the others follow it."""
+        """Learning rate of the first part before its schedule; the others follow it."""
         return super().lr
 
     @lr.setter
@@ -120,7 +120,7 @@ class GroupedOptimizer(Optimizer):
 
 
 def _check(model: HasParams, optimizers: Mapping[str, Optimizer]) -> None:
-    """Raise UsageError unless each parameter has one of the optimizers, which go together."""
+    """Raise UsageError unless each parameter has one of the optimizers, and they go together."""
     members: Mapping[str, Any] = getattr(model, "groups", {})
     if not optimizers:
         raise UsageError("optimizer: needs one for each group (got none); write Adam(mlp)")

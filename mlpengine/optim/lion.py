@@ -13,7 +13,7 @@ class Lion(Optimizer, name="lion"):
     Then m = beta2 * m + (1 - beta2) * grads.  Every entry moves by `lr`, so a rate is 3 to 10 times
     smaller than Adam's, and a weight decay as many times larger.
 
-    Moments: ``first`` = m / (1 - beta2).  An entry whose gradients stay zero stops moving once its
+    Moments: ``first`` = m / (1 - beta2).  An entry with gradients of zero stops moving once its
     moment counts as zero (1e-25 in float32).
     Numbers: `share`, with which first * share + grads has the sign of the step.
 

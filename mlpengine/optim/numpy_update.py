@@ -61,7 +61,7 @@ class NumpyUpdate:
         self.flushes = [*self._flush_calls()]
 
     def calls(self, grads: Array) -> list[Call]:
-        """Return the calls of one step, which read the constants."""
+        """Return the calls of one step; they read the constants."""
         calls: list[Call] = []
         for block, lr in self.blocks:
             calls += self._decay(block)

@@ -17,7 +17,7 @@ class RmsProp(Optimizer, name="rmsprop"):
 
     Moments: ``square`` = v / (1 - alpha) and, if there is momentum, ``velocity`` times
     sqrt(1 - alpha).
-    Numbers: `rate` = lr / sqrt(1 - alpha), which undoes both scales, and `scaled_eps`.
+    Numbers: `rate` = lr / sqrt(1 - alpha), to undo both scales, and `scaled_eps`.
 
     Source: Tieleman and Hinton 2012, Coursera lecture 6.5.
     """

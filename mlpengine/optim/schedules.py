@@ -3,7 +3,7 @@
 Every schedule is ``schedule(step) -> factor``; the first step is step 0.  Epochs are of
 `steps_per_epoch` steps, and of one step unless that is given.  With a warm-up of w steps the
 schedule starts after w steps, and before that its first factor is multiplied by a ramp,
-(step + 1) / (w + 1), which is not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
+(step + 1) / (w + 1), not 0 at the first step (Goyal et al. 2017, arXiv 1706.02677, section
 2.2).  Below, s = max(0, step - w), and a `total_steps` of N counts the warm-up: T = N - w.
 """
 
@@ -33,7 +33,7 @@ Falling: TypeAlias = Literal["constant", "flat_cosine", "cosine", "linear"]
 class Schedule(ABC):
     """Base class: the warm-up ramp times the schedule after it.
 
-    A schedule describes any run; `over` makes it that of one.
+    A schedule describes any run; `over` returns the schedule of one run.
     """
 
     name: ClassVar[str] = ""
@@ -52,15 +52,6 @@ class Schedule(ABC):
             cls.name, SCHEDULES[name] = name, cls
 
     def __post_init__(self) -> None:
-        if any(
-            hasattr(value, "param_groups") or hasattr(value, "current_lr")
-            for value in vars(self).values()
-        ):
-            name = type(self).__name__
-            raise UsageError(
-                f"{name}: takes no optimizer, which takes the schedule; write "
-                f"Adam(mlp, schedule={name}({'1000' * hasattr(self, 'total_steps')}))"
-            )
         check_options(self)
 
     def __call__(self, step: int) -> float:
@@ -203,7 +194,7 @@ class CosineSchedule(_TimedSchedule, name="cosine"):
 
 @dataclass(frozen=True)
 class FlatCosineSchedule(_TimedSchedule, name="flat_cosine"):
-    """Flat for the first half, then half a cosine to zero, which it reaches at s = T.
+    """Flat for the first half, then half a cosine to zero, reached at s = T.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.
     """

@@ -14,9 +14,9 @@ DecaySchedule: TypeAlias = Annotated[
 
 
 class OptimizerSettings:
-    """The options of an optimizer, which its constructor declares; `kind` is its class.
+    """The options of an optimizer, declared by its constructor; `kind` is its class.
 
-    Those of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.
+    The options of Adam, for example, are an object of ``settings_class(Adam)``, a frozen dataclass.
     """
 
     kind: ClassVar[type[Optimizer]]

@@ -33,6 +33,7 @@ from mlpengine.models.model import Model
 from mlpengine.models.task import Split
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
+from mlpengine.training.diagnostics_files import read_series
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
 from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
@@ -43,7 +44,6 @@ from mlpengine.training.run_directory import (
     RESULT_FILE,
     resolved_config,
 )
-from mlpengine.training.samples import read_series
 
 from .chart_types import thinned
 from .columns import data_of

@@ -1,4 +1,4 @@
-"""What a run is, once: the network, its features, its training and the split of the rows.
+"""The description of a run: the network, its features, its training and the split of the rows.
 
 Each class holds the options of one idea, with their defaults, limits and descriptions; configs and
 their schema, estimators, recipes, sweeps and the remedies of verdicts are views of them.

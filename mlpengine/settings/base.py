@@ -122,7 +122,7 @@ EXPECTED: Mapping[str, str] = {
     "json_invalid": "JSON of valid text",
     "string_pattern_mismatch": "letters, digits, dots and dashes only, 100 at most",
 }
-"""What a value must be, by the type of pydantic's error."""
+"""Words for what a value must be, by the type of pydantic's error."""
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 """The errors of pydantic for a key that there is not."""

@@ -1,7 +1,7 @@
-"""Options whose values are objects of the engine: a loss, an optimizer, a front.
+"""Options with objects of the engine as values: a loss, an optimizer, a front.
 
 A file has a name alone (``optimizer: adam``), a mapping with the name (``{name: adam, lr: 1e-3}``),
-or one without it, which takes the default's.
+or one without it, for the default's name.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -94,7 +94,7 @@ def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
 
 
 class Of:
-    """Annotation of an option whose value is an object of one class of the engine."""
+    """Annotation of an option with an object of one class of the engine as its value."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
@@ -129,9 +129,9 @@ class Of:
 
 
 class Family(Of):
-    """Annotation of an option whose value is an object of a class with a name.
+    """Annotation of an option with an object of a named class as its value.
 
-    Without a name it is that of `default`, or ``formula`` if the mapping has such a key; `none` is
+    Without a name it is `default`, or ``formula`` if the mapping has such a key; `none` is
     the name of None.  `takes` are further values that Python, but no file, may have, and
     `without` names of classes that a file has in another form.
     """
@@ -204,7 +204,7 @@ class Family(Of):
 
     @property
     def joint_model(self) -> type[BaseModel]:
-        """The options of all names in one model, which the schema shows; each tells its names."""
+        """The options of all names in one model, for the schema; each tells its names."""
         options: dict[str, dict[str, Option]] = {}
         for name in self.names:
             if name != self.none:
@@ -262,7 +262,7 @@ def _without_texts(kind: Any) -> Any:
 
 
 CLIP = Family(Clip, CLIPS, "percentile", without=("norm",))
-"""The rules besides a largest norm, which is a number."""
+"""The rules besides a largest norm, a number."""
 
 LOSS = Family(Loss, LOSSES, "auto", none="auto")
 OPTIMIZER = Family(OptimizerSettings, OPTIMIZERS, "adam", of=settings_class)

@@ -1,4 +1,4 @@
-"""What a verdict asks for: a value for an option, and the key of that option in configs."""
+"""The request of a verdict: a value for an option, and the key of that option in configs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, is_dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from mlpengine.core.errors import UsageError
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer, Schedule
-from mlpengine.settings.base import fitting, options_of
+from mlpengine.settings.base import options_of
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.split import SplitSettings
@@ -29,7 +29,9 @@ SECTIONS: dict[type, str] = {
 class Fix:
     """A value for the option `name` of the class `of`.
 
-    Raises: UsageError for an option that the class does not have, or a value that it does not take.
+    The config that takes it checks the value.
+
+    Raises: UsageError for an option that the class does not have.
     """
 
     of: type
@@ -37,11 +39,8 @@ class Fix:
     value: Any
 
     def __post_init__(self) -> None:
-        options = options_of(self.of)
-        where = f"{self.of.__name__}: {self.name}"
-        if self.name not in options:
-            raise UsageError(f"{where}: there is no such option")
-        fitting(where, options[self.name].type, self.value)
+        if self.name not in options_of(self.of):
+            raise UsageError(f"{self.of.__name__}: {self.name}: there is no such option")
 
     @property
     def key(self) -> str:

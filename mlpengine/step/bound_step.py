@@ -18,7 +18,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Optimizer
-from mlpengine.step.checks import advice_on_x, advice_on_y, refuse_weights
+from mlpengine.step.arguments import advice_on_x, advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:

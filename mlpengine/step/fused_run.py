@@ -7,7 +7,7 @@ from mlpengine.core.named import matched
 from mlpengine.core.spec import Array
 from mlpengine.optim import Optimizer
 from mlpengine.step.bound_step import BoundStep, StepData
-from mlpengine.step.dropout import Dropout
+from mlpengine.step.dropout_rates import Dropout
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor

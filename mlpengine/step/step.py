@@ -32,13 +32,13 @@ from mlpengine.ops import Loss
 from mlpengine.optim import Clip, Optimizer
 from mlpengine.optim.clipping import bind_clip, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
-from mlpengine.step import checks
+from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
-from mlpengine.step.dropout import Dropout, checked_schedule
+from mlpengine.step.dropout_rates import Dropout, checked_schedule
 from mlpengine.step.fused_run import FusedRun, steps_at_once
+from mlpengine.step.packing import check_step, load_step, restoring, save_step
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.shards import Buffers, make_buffers
-from mlpengine.step.state import check_step, load_step, restoring, save_step
 from mlpengine.tape.rematerialization import Rematerialization
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ class TrainingStep:
     ) -> None:
         self.batch_size: int = COUNT.check("training step: batch_size", batch_size)
         self.threads: int = COUNT.check("training step: threads", threads)
-        self.mlp, self.loss = mlp, checks.loss_of(mlp, loss, loss_weights)
-        self.optimizer = checks.optimizer_of(mlp, optimizer)
+        self.mlp, self.loss = mlp, arguments.loss_of(mlp, loss, loss_weights)
+        self.optimizer = arguments.optimizer_of(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)
         self.clip = clip_rule(clip_norm, "training step: clip_norm")
         self.weighted, self.rematerialization = weighted, rematerialization
         self.shards, self.ranks, self._agreed = shards, ranks, False
-        self.backend, self.not_compiled = checks.backend_of(backend)
+        self.backend, self.not_compiled = arguments.backend_of(backend)
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
@@ -202,8 +202,8 @@ class TrainingStep:
     def __call__(self, x: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Train on the rows of `x` (rows, in_dim) with targets `y`; return their mean loss."""
         plain = type(x) is np.ndarray and x.ndim == self._axes
-        rows = x if plain else checks.rows_of(self.mlp, self.loss, x, y)
-        target = y if type(y) is np.ndarray else checks.targets_of(self.loss, y)
+        rows = x if plain else arguments.rows_of(self.mlp, self.loss, x, y)
+        target = y if type(y) is np.ndarray else arguments.targets_of(self.loss, y)
         weights = None
         if sample_weight is not None:
             weights = unmasked(sample_weight, "training step: sample_weight")
@@ -252,7 +252,7 @@ class TrainingStep:
         bound = self._bound.get(rows)
         if bound is None:
             if not 0 < rows <= self.batch_size:
-                raise ShapeError(checks.too_many_rows(rows, self.batch_size))
+                raise ShapeError(arguments.too_many_rows(rows, self.batch_size))
             backend = self.backend
             bound = self._bound[rows] = self._bind(rows)
             if self.backend != backend and len(self._bound) > 1:
@@ -348,9 +348,9 @@ class TrainingStep:
         Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
         on each; IndexRangeError for targets that are no probabilities.
         """
-        checks.check_names(self.mlp, self.loss, *data[:2])
+        arguments.check_names(self.mlp, self.loss, *data[:2])
         self.take_targets_as(data[1])
-        checks.check_order(order, self.batch_size, where)
+        arguments.check_order(order, self.batch_size, where)
         if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
         self.check_target(data[1])

@@ -39,6 +39,7 @@ class BackwardPlan:
         flowing = [r for r in self.forward.records if not r.op.stops_gradient]
         self._dependent = dependents(flowing, (*self.wanted, *self.retain))
         self._plan_seeds()
+        # In reverse all consumers of a value have added to its gradient before its own op reads it.
         for record in reversed(self.forward.records):
             self._plan_record(record)
         for node in (*self.wanted, *self.retain):
@@ -77,6 +78,8 @@ class BackwardPlan:
                 continue
             seed = Buffer(f"seed_{node.name}", node.spec)
             self.seeds[node.index] = seed
+            # Other gradients are added to this one, or the caller reads it: the seed must not
+            # change.
             if node.index in consumed or node.is_leaf:
                 gradient = self._gradient_of(node)
                 self._emit(PlannedCall("reduce", None, (seed,), (gradient,)))
@@ -147,6 +150,7 @@ class BackwardPlan:
         if position or len(record.outputs) > 1 or x.is_leaf or dy.storage is None:
             return None
         same_size = dy.storage.nbytes == x.spec.nbytes and dy.spec.dtype == x.spec.dtype
+        # All consumers of y have run, so that this op alone still reads dy, unless it is retained.
         retained = dy.storage.last == FOREVER
         if not same_size or retained or not (op.view or "backward" in op.in_place):
             return None
@@ -199,6 +203,8 @@ class BackwardPlan:
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
+            # Forward did not keep what it computed for backward, as the cut of rematerialization
+            # decided.
             self._recompute(record)  # fills the work buffers too
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])

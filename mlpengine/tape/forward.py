@@ -68,10 +68,13 @@ class ForwardPlan:
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
         records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
+        # Only what a backward rule names outlives forward: an operand that no rule reads may be
+        # overwritten, even where the gradient flows through its op.
         read = [x for r in records for x in r.residuals if not x.is_leaf]
         needed = {("value", self._root(x)) for x in read}
         needed |= {("work", r.key) for r in records if shared_work(r)}
         if rematerialization == "balanced":
+            # Outputs survive in any case, so that keeping them for backward costs nothing.
             free = {("value", index) for index in self._kept}
             needed = items_to_keep(self.records, needed, free, self._alias)
         self._kept |= {index for kind, index in needed if kind == "value"}
@@ -93,6 +96,7 @@ class ForwardPlan:
             if storage is None:
                 storage = Storage(y.spec.nbytes, time, last)
                 self.storages.append(storage)
+            # A view, or an op in place, lengthens the life of its operand's bytes.
             storage.last = max(storage.last, last)
             self.buffers[y.index] = Buffer(y.name, y.spec, storage)
         work = self._work(time, record)
@@ -111,6 +115,8 @@ class ForwardPlan:
             return None
         storage = self.buffer(x).storage
         assert storage is not None
+        # No later step may read these bytes: neither as another view of them (`storage.last`), nor
+        # as this value, nor as another operand of the op: its rule may read them in any order.
         same_size = storage.nbytes == y.spec.nbytes and x.spec.dtype == y.spec.dtype
         others = [self.buffer(other).storage for other in record.operands[1:] if other is not None]
         last_use = storage.last <= time and self._last_use[x.index] == time

@@ -58,14 +58,19 @@ def items_to_keep(
         """Return the needed items of the chains of more than `limit` bytes."""
         return {i for nbytes, chain in chains if nbytes > limit for i in chain}.intersection(needed)
 
+    # The cut counts what is kept, but recomputed values take memory, too, as long as backward is in
+    # their chain.  Chains follow each other, so that the longest one counts: each limit of length
+    # is tried, with the items of longer chains kept in place of their recomputation.
     kept, sink_side = _minimum_cut(steps, set(needed), set(free))
     chains = [(total(chain), chain) for chain in _connected(steps, sink_side - kept)]
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
     costs[0] = total(set(needed).difference(free))
+    # Of limits that cost about as little the lowest one, which recomputes least.
     limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
     longer = needed_of_longer(limit)
     if not longer:
         return kept
+    # What is kept now cuts other chains, too, so that the rest is decided anew.
     return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
 
 
@@ -96,6 +101,8 @@ def _minimum_cut(
     """
     network = _FlowNetwork()
     for step in steps:
+        # An item is two nodes, and the edge between them is as wide as the item has bytes: to cut
+        # it is to keep the item.  All other edges are unlimited, and no minimum cut has one.
         for item in step.made.keys() - free:
             network.add_edge((item, "in"), (item, "out"), step.made[item])
             if not step.cheap:

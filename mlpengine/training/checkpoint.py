@@ -13,7 +13,7 @@ from mlpengine.core.errors import CheckpointError
 from mlpengine.core.files import make_directory, remove_unfinished, write_atomically
 from mlpengine.core.system import remove_unused
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
-from mlpengine.step.state import pack, unpack
+from mlpengine.step.packing import pack, unpack
 from mlpengine.training.history import EpochRow
 from mlpengine.training.learner import SkipBudget
 from mlpengine.training.loop import Callback, Loop

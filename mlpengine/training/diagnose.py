@@ -29,7 +29,7 @@ from mlpengine.diagnostics.verdict import without
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
-from mlpengine.step.state import restoring
+from mlpengine.step.packing import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.history import CsvLog, EpochRow, first_lines
 from mlpengine.training.learner import SkipBudget

@@ -27,7 +27,7 @@ from mlpengine.settings.training import Action
 from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.fault import bad_rows, listed_rows
 from mlpengine.step.many_steps import MIN_STEPS, CompiledSteps, compiled_steps
-from mlpengine.step.state import restoring
+from mlpengine.step.packing import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.tape.flat import Flat
 from mlpengine.training.best import Best

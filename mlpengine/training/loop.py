@@ -18,13 +18,13 @@ from mlpengine.core.wording import html_table, plural, quoted, suggestion
 from mlpengine.models.task import Split, Task
 from mlpengine.settings import EarlyStopping
 from mlpengine.settings.training import Action
+from mlpengine.step.packing import restoring
 from mlpengine.step.ranks import Ranks
-from mlpengine.step.state import restoring
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.best import choose_together
-from mlpengine.training.fitting import check_fit, check_stopping, checked_task
 from mlpengine.training.history import EpochRow, History, mean_row
 from mlpengine.training.learner import Ending, Learner, SkipBudget
+from mlpengine.training.loop_arguments import check_fit, check_stopping, checked_task
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from uncompiled import uncompiled
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import CompileError, UsageError
-from mlpengine.export.network_c import export_c
+from mlpengine.export.network_c import c_file, network_code
 from mlpengine.nn import Front
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import Gelu, Softmax
@@ -85,7 +85,7 @@ def test_a_layer_without_a_rule_cannot_be_compiled():
 
 def exported(networks, folder, **options):
     source = folder / "net.c"
-    source.write_text(export_c(networks, name="net", **options))
+    source.write_text(c_file(network_code(networks, name="net", **options)))
     library = folder / "net.so"
     names = ("all", "extra", "conversion", "double-promotion", "shadow", "error")
     strict = ["-std=c99", "-pedantic", *(f"-W{n}" for n in names), "-O2", "-shared", "-fPIC"]
@@ -178,13 +178,13 @@ def test_exported_gelu_is_0_at_minus_infinity(dtype, tmp_path):
 
 def test_softmax_over_the_rows_has_no_c_of_one_row():
     with pytest.raises(UsageError, match=r"must have a C form \(got softmax along axis 0\)"):
-        export_c(Mlp([2, 3], output_activation=Softmax(0)))
+        c_file(network_code(Mlp([2, 3], output_activation=Softmax(0))))
 
 
 @pytest.mark.parametrize("name", ["dense", "dot", "parameters", "network_of", "y", "input"])
 def test_the_name_may_be_one_of_the_file(name, tmp_path):
     for networks in (Mlp([2, 3, 1]), [Mlp([2, 3, 1])] * 2):
-        (tmp_path / "net.c").write_text(export_c(networks, name=name))
+        (tmp_path / "net.c").write_text(c_file(network_code(networks, name=name)))
         command = [*compiler_command(), "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "net.c"]
         subprocess.run(command, cwd=tmp_path, check=True)
 
@@ -193,7 +193,7 @@ def test_weights_that_are_not_finite_are_not_exported():
     mlp = Mlp([2, 1])
     mlp.params.flat[0] = np.nan
     with pytest.raises(UsageError, match="must be finite"):
-        export_c(mlp)
+        c_file(network_code(mlp))
 
 
 def test_the_bare_call_keeps_its_memory():

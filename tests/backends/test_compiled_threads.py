@@ -138,19 +138,8 @@ def test_threads_start_all_or_none(threads, monkeypatch, failing, many_threads):
     assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
 
 
-CORES = """\
-#define _GNU_SOURCE
-#include <unistd.h>
-static long cores = 1000000;
-static long number_of_cores(int name) {
-  (void)name;
-  return cores;
-}
-#define sysconf number_of_cores
-"""
-"""A machine that is not busy, until `cores` is another number."""
-
 TICKING_CLOCK = """\
+#define _GNU_SOURCE
 #include <stdatomic.h>
 #include <time.h>
 static atomic_long ticks;
@@ -168,7 +157,7 @@ static int ticking_clock(clockid_t clock, struct timespec *time) {
 def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
     monkeypatch, tmp_path, many_threads
 ):
-    (tmp_path / "clock.h").write_text(CORES + TICKING_CLOCK)
+    (tmp_path / "clock.h").write_text(TICKING_CLOCK)
     alone = CASE.step("compiled")
     monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
     step = CASE.step("compiled", threads=2)
@@ -227,6 +216,7 @@ def test_the_caller_works_alone_unless_all_threads_are_clearly_faster(
 
 
 SIMULATED_CLOCK = """\
+#define _GNU_SOURCE
 #include <time.h>
 static double passed;
 static int simulated_clock(clockid_t clock, struct timespec *time) {
@@ -244,7 +234,6 @@ int mlpengine_spend(double seconds) {
   choose(1, (int64_t)(1e9 * seconds));
   return pool.alone;
 }
-void mlpengine_cores(long number) { cores = number; }
 #endif
 """
 
@@ -269,7 +258,7 @@ def spend(library, seconds, together, waking=0.0):
 def built(tmp_path_factory):
     """The file of a program whose pool chooses by a clock that only `spend` advances."""
     header = tmp_path_factory.mktemp("clock") / "clock.h"
-    header.write_text(CORES + SIMULATED_CLOCK)
+    header.write_text(SIMULATED_CLOCK)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlpengine.backends.compiled.emitter.STEP_TERMS_PER_THREAD", 1)
         patch.setenv("CC", f"cc -include {header}")
@@ -305,91 +294,6 @@ def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(library):
     spend(library, 0.7, idle)  # in which all threads are tried again
     together, alone = spend(library, 2, idle)
     assert together > 20 * alone
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the number is that of Linux's /proc/loadavg")
-def test_all_threads_are_not_tried_while_other_programs_have_the_cores(library):
-    library.mlpengine_cores(ctypes.c_long(0))
-    together, _ = spend(library, 4, repeat(0.6e-3))
-    assert together == 0
-    together, _ = spend(library, 1, repeat(2e-3))
-    assert together == 2  # after more than four seconds, in case the programs have other cores
-    library.mlpengine_cores(ctypes.c_long(1_000_000))
-    together, alone = spend(library, 1, repeat(0.6e-3))
-    assert together > 20 * alone
-
-
-FILES = """\
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
-static long priority;
-static int open_fake(const char *path, int flags) {
-  return open(!strcmp(path, "/proc/stat") ? "STAT" : "LOAD", flags);
-}
-static int fake_priority(int which, id_t who) {
-  (void)which, (void)who;
-  return (int)priority;
-}
-static long two_cores(int name) {
-  (void)name;
-  return 2;
-}
-#define open open_fake
-#define getpriority fake_priority
-#define sysconf two_cores
-"""
-"""A machine of two cores with a priority and with other files in place of those of /proc."""
-
-HAS_CORES = """
-#if IN_UNIT(0)
-int mlpengine_has_cores(long own) {
-  priority = own;
-  passed += 0.2; /* in which this thread works */
-  return has_cores(2);
-}
-#endif
-"""
-
-LONG_AGO = "cpu  5498955 3875751 975255 1852459 28224 0 10943 7730 0 0"
-"""The first line of /proc/stat on a machine with two cores."""
-
-
-NEIGHBORS = {
-    "of low priority": ("cpu  5498975 3875771 975255 1852459 28224 0 10943 7730 0 0", 2, 0, 1),
-    "several of those": ("cpu  5498975 3875771 975255 1852459 28224 0 10943 7730 0 0", 9, 0, 1),
-    "that do little": ("cpu  5498976 3875768 975256 1852460 28224 0 10943 7730 0 0", 2, 0, 1),
-    "that waited": ("cpu  5498975 3875751 975255 1852475 28228 0 10943 7730 0 0", 2, 0, 1),
-    "of ours": ("cpu  5498995 3875751 975255 1852459 28224 0 10943 7730 0 0", 2, 0, 0),
-    "of both": ("cpu  5498993 3875753 975255 1852459 28224 0 10943 7730 0 0", 3, 0, 0),
-    "the system": ("cpu  5498975 3875751 975275 1852459 28224 0 10943 7730 0 0", 2, 0, 0),
-    "another guest": ("cpu  5498975 3875751 975255 1852459 28224 0 10943 7750 0 0", 2, 0, 0),
-    "as low as we are": ("cpu  5498955 3875791 975255 1852459 28224 0 10943 7730 0 0", 2, 5, 0),
-    "not known yet": (LONG_AGO, 2, 0, 0),
-    "not all told": ("cpu  5498975 3875771 975255", 2, 0, 0),
-    "not told": ("", 2, 0, 0),
-    "none": (LONG_AGO, 1, 0, 1),
-}
-"""What /proc/stat says 0.2 s later, threads that want a core, our priority, and whether there are
-two cores for us."""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the files are those of Linux")
-def test_neighbors_of_low_priority_leave_their_cores(monkeypatch, tmp_path, many_threads):
-    stat, load = tmp_path / "stat", tmp_path / "load"
-    fakes = FILES.replace("STAT", str(stat)).replace("LOAD", str(load))
-    (tmp_path / "fakes.h").write_text(fakes + SIMULATED_CLOCK)
-    monkeypatch.setenv("CC", f"cc -include {tmp_path}/fakes.h")
-    text = text_of_pool() + HAS_CORES
-    library = load_library(text, chosen_target(), functions=["mlpengine_has_cores"])
-    for name, (later, runnable, priority, has_both) in NEIGHBORS.items():
-        load.write_text(f"8.62 6.97 5.52 {runnable}/165 4005\n")
-        stat.write_text(LONG_AGO)
-        library.mlpengine_has_cores(priority)
-        stat.write_text(later)
-        assert library.mlpengine_has_cores(priority) == has_both, name
 
 
 def test_each_tile_is_claimed_once_whichever_thread_comes(many_threads):

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlpengine import Mlp, SoftmaxCrossEntropy
 from mlpengine.backends.compiled import emitter
-from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.core.errors import NumericalError
 from mlpengine.optim import AdamW, AdaptiveClip, NAdam, NormClip, PercentileClip, RmsProp, Sgd
 from mlpengine.step.ranks import Ranks
 from mlpengine.step.step import TrainingStep
@@ -53,35 +53,6 @@ def tell(ranks: Ranks | None, name: str, results: list[object]) -> None:
         assert not ranks.difference({"results": text})
     if ranks is None or ranks.rank == 0:
         print(text)
-
-
-def estimator() -> int:
-    """Fit an estimator with shards and one with folds, and print their weights and losses."""
-    from sklearn.base import clone
-
-    from mlpengine.estimators import MlpRegressor
-
-    ranks = world()
-    comm = ranks.comm if ranks else None
-    rows = np.random.default_rng(0).standard_normal((90, 4))
-    for options in ({"shards": 2}, {"folds": 3, "importances": True}):
-        given = {"epochs": 4, "random_state": 0, "early_stopping": True, "patience": 1, **options}
-        model = clone(MlpRegressor((5,), comm=comm, **given)).fit(rows[:, :3], rows[:, 3])
-        fitted = [
-            *(sha256(mlp.params.flat).hexdigest() for mlp in model.mlps_),
-            *(model.best_epoch_, model.loss_curve_, model.validation_loss_curve_),
-            *(model.verdicts_, model.predict(rows[:2, :3]).tolist()),
-            *getattr(model, "feature_importances_", ()),
-        ]
-        tell(ranks, "estimator", fitted)
-    if comm is None:
-        return 0
-    other = MlpRegressor((5,), comm=comm, folds=3, random_state=comm.rank)
-    try:
-        other.fit(rows[:, :3], rows[:, 3])
-    except UsageError as error:
-        return 0 if str(error).startswith("fit: folds must be the same on all ranks") else 1
-    return 1
 
 
 CLIPS = {

@@ -236,10 +236,8 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     told = mlpengine("diagnose", "whole", "--fix", "after.yaml")
     assert f"LOOK  {text}\n      fix: --set 'model.hidden=[8]'" in told.out
     assert load_config(Path("after.yaml")).config.model.hidden == (8,)
-    told = mlpengine("train", "c.yaml", "--fix", "--json", "-q")
-    *_, second, comparison = map(json.loads, told.out.splitlines())
-    assert comparison["settings"]["model.hidden"] == [[4], [8]]
-    names = {verdict["name"] for verdict in second["verdicts"]}
+    told = mlpengine("train", "after.yaml", "--json", "-q")
+    names = {verdict["name"] for verdict in json.loads(told.out)["verdicts"]}
     assert ("narrow" in names, "odd" in names) == (False, True)
     silent = ["--set=diagnostics.silence=[narrow, odd]", "--json", "-q", "--out", "silent"]
     told = mlpengine("train", "c.yaml", *silent)

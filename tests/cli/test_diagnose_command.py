@@ -12,7 +12,7 @@ from small import SMALL
 
 from mlpengine import Mlp
 from mlpengine.core.errors import DataError
-from mlpengine.training.samples import read_diagnostics, read_epochs, read_samples
+from mlpengine.training.diagnostics_files import read_diagnostics, read_epochs, read_samples
 from mlpengine_cli.main import run
 
 

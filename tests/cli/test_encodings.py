@@ -21,7 +21,7 @@ CALLS = {
     "train": ("train", "t.yaml", "--set", "training={epochs: 2, backend: numpy}", "-o", "żródło"),
     "train again": ("train", "t.yaml", "--set", "training={epochs: 1, backend: numpy}", "-o", "b"),
     "sweep": ("sweep", "sweep.yaml", "-o", "s"),
-    "distill": ("distill", "żródło", "-o", "d", "--hidden", "1", "--made", "9"),
+    "distill": ("distill", "żródło", "-o", "d", "--set=model.hidden=[1]", "--made", "9"),
     "evaluate": ("evaluate", "żródło", DATA),
     "predict": ("predict", "żródło", DATA),
     "predict a file": ("predict", "żródło", DATA, "-o", "p.csv"),

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from mlpengine import Mlp
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import read_table
-from mlpengine.export.network_c import export_c
+from mlpengine.export.network_c import c_file, network_code
 from mlpengine.models.model import MODEL_FILE, Model
 
 
@@ -50,7 +50,7 @@ def test_c_holds_the_network(mlpengine, run):
     model = Model.load(run / MODEL_FILE)
     assert json.loads(done.out)["inputs"] == dict.fromkeys(model.columns, "float")
     text = (run / "network.c").read_text()
-    network = export_c(model.mlp, name="network")  # whose values its own tests compare
+    network = c_file(network_code(model.mlp, name="network"))  # whose values its own tests compare
     assert network[network.index("static const real network_parameters") :] in text
 
 

@@ -54,7 +54,6 @@ def test_without_a_fix_there_is_one_run(mlpengine, dropped):
     ("args", "text"),
     [
         (["train", "--resume", "run", "--fix"], "--fix: needs a new run"),
-        (["train", "broken.yaml", "--fix", "--dry-run"], "--fix: needs a new run"),
         (["diagnose", "broken.yaml", "--fix", "broken.yaml"], "--fix: must be a new file"),
         (
             ["train", "broken.yaml", "--set", "diagnostics.silence=dropout"],

@@ -209,7 +209,7 @@ def test_a_run_that_died_goes_on_and_predicts(kinds, mlpengine, rows):
 def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
     changes = {"folds": ("folds: 4, ", ""), "drop": ("target: y", "target: y, drop: kind")}
     write_config("c.yaml", "y", **changes)
-    result = train(mlpengine, "c.yaml", "--seeds", 3)
+    result = train(mlpengine, "c.yaml", "--set", "training.seeds=3")
     model = load("runs/c")
     measured = json.loads(mlpengine("evaluate", "runs/c", "--json").out)
     assert set(measured["rows"]) == {"train", "validation", "test"}
@@ -228,7 +228,7 @@ def test_a_study_of_seeds_gives_mean_and_spread(mlpengine, rows):
             spread = result["spread"][part]
             assert spread["mean"][name] == pytest.approx(np.mean(values), rel=1e-5)
             assert spread["deviation"][name] == pytest.approx(np.std(values, ddof=1), rel=1e-3)
-    shown = mlpengine("train", "c.yaml", "--seeds", 3, "-q").out
+    shown = mlpengine("train", "c.yaml", "--set", "training.seeds=3", "-q").out
     assert shown.count("one network") == 3
 
 
@@ -258,10 +258,10 @@ def test_folds_that_cannot_be_are_refused(name, mlpengine, rows):
     assert not Path("runs").exists()
 
 
-def test_progress_and_dry_runs_count_all_networks(mlpengine, rows):
+def test_progress_and_estimates_count_all_networks(mlpengine, rows):
     write_config("c.yaml", "kind")
-    dry = json.loads(mlpengine("train", "c.yaml", "--dry-run", "--json").out)
-    assert (dry["members"], dry["steps"]) == (4, 4 * 6 * 10)
+    known = json.loads(mlpengine("diagnose", "c.yaml", "--probe-steps", 0, "--json").out)
+    assert known["estimate"]["steps"] == 4 * 6 * 10
     assert "training step" in mlpengine("train", "c.yaml", "--profile").err
     with open("runs/c/metrics.csv", newline="") as file:
         epochs = [*csv.DictReader(file)]
@@ -422,7 +422,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
     if target == "y":
         return
-    single = ["training.folds=null", "model.front.embedding=false", "data.encoding=none"]
+    single = ["training.folds=null", "model.front.embedding=none", "data.encoding=none"]
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
     assert mlpengine("export", "runs/c", "--format", "c").code == 0
     for command in ("summary", "explain"):
@@ -437,7 +437,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     [
         (["training.kinds=[plain, plain]"], "each kind must be given once"),
         (["data.encoding=none"], "piecewise needs data.encoding: piecewise; or leave it out"),
-        (["model.front.embedding=false"], "periodic needs model.front.embedding; or leave it out"),
+        (["model.front.embedding=none"], "periodic needs model.front.embedding; or leave it out"),
         (["training.kinds=[plain]"], "training.kinds"),
     ],
 )

@@ -152,11 +152,11 @@ def test_a_loss_by_formula_trains_as_the_same_loss_by_name(loss, folder, mlpengi
 
 
 WRONG_LOSSES = {
-    "{formula: 'abs(y - q)'}": "c.yaml:4: loss.formula: formula: character 9: no name is",
-    "{formula: 't + 1'}": "loss.formula: formula: must be a number that depends on y",
+    "{formula: 'abs(y - q)'}": "c.yaml:4: loss.formula: character 9: no name is",
+    "{formula: 't + 1'}": "loss.formula: must be a number that depends on y",
     "{formula: 3}": "loss.formula: must be text",
     "{formula: '(y - t) ** 2', delta: 1}": "unknown key",
-    "{formula: 'y.real'}": "loss.formula: formula: character 1: a formula has",
+    "{formula: 'y.real'}": "loss.formula: character 1: a formula has",
 }
 
 

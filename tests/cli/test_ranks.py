@@ -106,7 +106,7 @@ def contents(run: Path) -> list[bytes]:
 
 
 def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, capsys, monkeypatch):
-    """Commands, estimators, compiled steps (whatever clips, with reads, copies and errors between
+    """Commands, compiled steps (whatever clips, with reads, copies and errors between
     them), and networks of one's own, all in one process for each rank.
     """
     monkeypatch.setattr(
@@ -117,11 +117,11 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b,y", comments="")
     for name, text in CONFIGS.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-    of_two = ("updates", "networks", "estimator")
-    assert [getattr(rank_runs, name)() for name in of_two] == [0, 0, 0]
+    of_two = ("updates", "networks")
+    assert [getattr(rank_runs, name)() for name in of_two] == [0, 0]
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     expected = printed(capsys.readouterr().out)
-    counts = {"update": len(rank_runs.CLIPS), "network": 6, "estimator": 2}
+    counts = {"update": len(rank_runs.CLIPS), "network": 6}
     assert {kind: len(lines) for kind, lines in expected.items()} == counts
     assert all(re.search("row 60 of the .*row 14 of the batch", one) for one in expected["update"])
     for ranks, first in ((2, of_two), (4, ["updates"])):
@@ -144,7 +144,7 @@ def printed(text: str) -> dict[str, list[str]]:
     return {kind: lines for kind, lines in kinds.items() if lines}
 
 
-KINDS = ("update", "network", "estimator")
+KINDS = ("update", "network")
 
 
 @pytest.mark.parametrize("config", [LONG, LONG_FOLDS], ids=["shards", "folds"])
@@ -186,7 +186,7 @@ MISUSE = {
         "backend must be the same on all ranks",
         "rank 1 has compiled numpy",
     ],
-    "train small.yaml --dry-run": ["--dry-run", "one process"],
+    "train small.yaml --profile": ["--profile", "one process"],
     "train --resume nowhere": ["nowhere: there is no such run"],
 }
 

@@ -298,6 +298,7 @@ def test_many_names_and_faults_are_read_in_linear_time():
     names = [f'"{number}":1' for number in range(30_000)]
     begun = time.process_time()
     assert ask("classes", f"{{{','.join([*names, names[-1]])}}}".encode())[0] == 422
+    assert ask("classes", f'{{"size":1,{",".join(names)}}}'.encode())[0] == 422
     assert ask("classes", [1] * 100_000)[0] == 422
     assert ask("classes", [{"size": "x"}] * ROW_LIMIT)[0] == 422
     assert time.process_time() - begun < 10

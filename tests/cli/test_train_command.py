@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_bytes(mlpengine, config):
         assert mlpengine("train", config, "--out", name, "-q", *extra).code == 0
     for name in ("model.safetensors", "metrics.csv"):
         assert Path("a", name).read_bytes() == Path("b", name).read_bytes()
-    mlpengine("train", config, "--out", "c", "-q", *extra, "--seed", 1)
+    mlpengine("train", config, "--out", "c", "-q", *extra, "--set=seed=1")
     assert Path("a", "metrics.csv").read_bytes() != Path("c", "metrics.csv").read_bytes()
 
 

@@ -210,25 +210,14 @@ def test_a_network_beyond_the_address_space_is_refused(command, mlpengine, confi
     assert len(found.err.splitlines()) == 1
 
 
-def test_a_dry_run_that_fails_says_it_in_words(mlpengine, config):
-    """Warnings are errors in tests: a raw RuntimeWarning would not come out as this message."""
-    found = mlpengine("train", config, "--dry-run", "--set", "optimizer={name: sgd, lr: 1e30}")
-    assert found.code == 1
-    assert found.err.startswith("error: step 2: loss and gradients must be finite")
-
-
 def test_a_run_directory_that_is_not_utf_8(tmp_path):
-    """Bytes of a path are printed as they are, and TensorBoard refuses them."""
+    """Bytes of a path are printed as they are."""
     (tmp_path / "c.yaml").write_text(SMALL)
     name = b"run-\xff"
     command = [sys.executable, "-m", "mlpengine_cli.main", "train", "c.yaml", "--out"]
     done = subprocess.run([*command, name], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert name + b"/model.safetensors" in done.stdout
-    asked = [*command, name + b"2", "--set", "report={tensorboard: true}"]
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"error: tensorboard: the directory's path must be UTF-8")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mlpengine.diagnostics.spikes import Spikes
 from mlpengine.diagnostics.thresholds import CAPACITY, MIN_WINDOW_ROWS
 from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.models.task import Classification, Split
-from mlpengine.step.state import pack, unpack
+from mlpengine.step.packing import pack, unpack
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop
 

@@ -38,6 +38,8 @@ from mlpengine.settings.recipes import PRESETS, recipe  # noqa: E402
 
 ESTIMATORS = [MlpClassifier, MlpRegressor]
 
+UNCLIPPED = {"training.clip_norm": None}
+
 ALONE = {"early_stopping": False}
 """One network, which all rows train."""
 
@@ -130,13 +132,14 @@ def test_several_targets_and_one(numbers):
         ("f4", None, "f4"),
         ("i8", None, "f4"),
         ("f8", "float32", "f4"),
-        ("f4", np.float64, "f8"),
+        ("f4", "float64", "f8"),
     ],
 )
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_dtypes(estimator, given, asked, got):
     x = np.random.default_rng(0).integers(0, 9, (30, 3)).astype(given)
-    model = estimator(dtype=asked, epochs=2).fit(x, x[:, 0] > 4)
+    settings = {"training.dtype": asked} if asked else None
+    model = estimator(settings=settings, epochs=2).fit(x, x[:, 0] > 4)
     assert model.mlp_.dtype == got
     assert isinstance(model.mlp_, Mlp)
     assert np.isfinite(model.predict(x)).all()
@@ -173,7 +176,7 @@ def test_equal_seeds_give_equal_models(estimator):
 def test_a_copy_predicts_and_goes_on_learning_alike(estimator, copied):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
-    model = estimator(epochs=3, dropout=0.3, clip_norm=1.0, random_state=0).fit(x, y)
+    model = estimator(epochs=3, dropout=0.3, random_state=0).fit(x, y)
     twin = copied(model)
     assert (twin.predict(x) == model.predict(x)).all()
     for part in (slice(0, 30), slice(30, 70)):
@@ -202,7 +205,8 @@ def test_weights_count_as_repetitions(estimator):
 def test_early_stopping_keeps_the_best_epoch(estimator):
     rng = np.random.default_rng(2)
     x, y = rng.standard_normal((100, 10)), rng.integers(0, 2, 100)  # nothing to learn
-    model = estimator(lr=1e-2, early_stopping=True, patience=4, random_state=0).fit(x, y)
+    settings = {"training.early_stopping.patience": 4}
+    model = estimator(lr=1e-2, early_stopping=True, settings=settings, random_state=0).fit(x, y)
     curve = model.validation_loss_curve_
     assert model.n_iter_ < 200
     assert len(curve) == len(model.loss_curve_) == model.n_iter_
@@ -261,7 +265,7 @@ BAD_CALLS = {
         "none of them negative",
     ),
     "a learning rate that blows up": (
-        lambda x, y: MlpRegressor(optimizer="sgd", lr=1e30, clip_norm=np.inf).fit(x, x),
+        lambda x, y: MlpRegressor(optimizer="sgd", lr=1e30, settings=UNCLIPPED).fit(x, x),
         NumericalError,
         "must be finite",
     ),
@@ -300,7 +304,8 @@ def test_all_optimizers_learn(iris):
 
 def test_without_standardizing_the_network_reads_the_features_as_they_are(iris):
     x, y = iris
-    model = MlpClassifier(standardize=False, lr=1e-2, epochs=30, random_state=0, **ALONE).fit(x, y)
+    settings = {"data.standardize": "none"}
+    model = MlpClassifier(lr=1e-2, epochs=30, random_state=0, settings=settings, **ALONE).fit(x, y)
     output = model.mlp_.predict(x)
     assert (model.classes_[output.argmax(axis=1)] == model.predict(x)).all()
 
@@ -438,11 +443,12 @@ def test_a_preset_learns_row_by_row_too(iris):
     assert np.isfinite(model.predict_proba(x)).all()
 
 
-@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("standardize", ["standard", "none"])
 def test_predictions_of_realmlp_stay_in_the_range_of_targets(standardize):
     x = np.linspace(-1.0, 1.0, 40)[:, None]
     y = np.column_stack([3 + x[:, 0], -5 * x[:, 0]])
-    options = {"hidden": 8, "epochs": 20, "standardize": standardize, "random_state": 0, **ALONE}
+    settings = {"data.standardize": standardize}
+    options = {"hidden": 8, "epochs": 20, "settings": settings, "random_state": 0, **ALONE}
     model = MlpRegressor(preset="realmlp", **options).fit(x, y)
     far = model.predict(x * 1e4)
     assert (far >= y.min(axis=0)).all()
@@ -457,7 +463,10 @@ def test_an_unknown_preset_is_refused(iris):
         MlpClassifier(preset="best").fit(*iris)
 
 
-NEUTRAL = {"optimizer": "adam", "schedule": "constant", "clip_norm": np.inf}
+NEUTRAL = {
+    "optimizer": "adam",
+    "settings": {"schedule": "constant", "training.clip_norm": None},
+}
 """The defaults of configs without a preset."""
 
 FOLDED = {"hidden": (8,), "epochs": 6, "folds": 4, "batch_size": 16, "random_state": 3, **NEUTRAL}
@@ -469,17 +478,9 @@ def test_partial_fit_begins_with_one_network(iris):
         MlpClassifier(**FOLDED).partial_fit(x, y, classes=np.unique(y))
 
 
-@pytest.mark.parametrize("held_out", [{"folds": 3}, {"early_stopping": True}])
-def test_importances_are_of_rows_that_did_not_train(held_out):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((300, 4))
-    y = 3 * x[:, 1] + x[:, 2] + 0.1 * rng.standard_normal(300)
-    model = MlpRegressor((16,), lr=1e-2, epochs=30, importances=True, random_state=0, **held_out)
-    shares = model.fit(x, y).feature_importances_
-    # the squared error rises by twice the variance of what a feature adds
-    np.testing.assert_allclose(shares, np.array([0, 18, 2, 0]) / y.var(), atol=0.4)
-    with pytest.raises(UsageError, match="importances: needs folds, or early_stopping"):
-        MlpRegressor(importances=True, **ALONE).fit(x, y)
+def test_what_needs_folds_is_refused_without():
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    y = x[:, 1]
     with pytest.raises(UsageError, match="predict_interval: fit with folds first"):
         MlpRegressor((2,), epochs=1, **ALONE).fit(x, y).predict_interval(x)
     with pytest.raises(UsageError, match="predict_set: fit with folds first"):
@@ -543,18 +544,19 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path, monkey
 def test_logarithms_of_targets_are_learned_and_refused_in_words():
     x = np.linspace(0, 3, 60)[:, None]
     y = np.exp(x[:, 0])
-    model = MlpRegressor(transform_target="log", epochs=40, random_state=0).fit(x, y)
+    log = {"settings": {"data.transform_target": "log"}}
+    model = MlpRegressor(epochs=40, random_state=0, **log).fit(x, y)
     assert model.predict(x * 9).max() <= y.max() * (1 + 1e-6)  # no prediction is beyond the range
     twin = pickle.loads(pickle.dumps(model)).partial_fit(x, y)
     assert twin.score(x, y) > 0.9
     with pytest.raises(DataError, match=r"row 2 of y: .* must be positive \(-1\); set"):
         model.fit(x, np.where(np.arange(60) == 2, -1, y))
     with pytest.raises(UsageError, match="gaussian_nll is not for logarithms"):
-        MlpRegressor(transform_target="log", loss="gaussian_nll").fit(x, y)
+        MlpRegressor(loss="gaussian_nll", **log).fit(x, y)
     with pytest.raises(UsageError, match=r"log is for numbers \(got classes\)"):
-        MlpClassifier(transform_target="log").fit(x, y > 2)
-    with pytest.raises(UsageError, match="must be 'none'"):
-        MlpRegressor(transform_target="log").partial_fit(x, y)
+        MlpClassifier(**log).fit(x, y > 2)
+    with pytest.raises(UsageError, match="must be none"):
+        MlpRegressor(**log).partial_fit(x, y)
 
 
 @pytest.mark.parametrize(

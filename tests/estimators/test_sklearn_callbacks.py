@@ -52,7 +52,7 @@ def test_callbacks_of_scikit_learn_are_called_for_each_epoch(estimator, weighted
         "epochs": 3,
         "random_state": 0,
         "early_stopping": False,
-        "schedule": "constant",
+        "settings": {"schedule": "constant"},
     }
     model = estimator(**options).set_callbacks(recorder).fit(x, y, weights)
     epochs = [f"{hook} epoch {i}" for i in range(3) for hook in ("begin", "end")]
@@ -76,9 +76,9 @@ def test_a_callback_of_scikit_learn_may_stop_the_fit(estimator, iris):
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # in the scores of a callback
 def test_a_failing_fit_is_torn_down():
     recorder = Recorder()
-    model = MlpRegressor(optimizer="sgd", lr=1e30, clip_norm=np.inf, random_state=0).set_callbacks(
-        recorder
-    )
+    settings = {"training.clip_norm": None}
+    model = MlpRegressor(optimizer="sgd", lr=1e30, settings=settings, random_state=0)
+    model.set_callbacks(recorder)
     with pytest.raises(NumericalError):
         model.fit(*make_regression(50, 4, random_state=0))
     assert recorder.calls[-1] == "teardown"

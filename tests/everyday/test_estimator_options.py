@@ -15,20 +15,22 @@ import mlpengine
 import mlpengine.estimators._estimator as estimators
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.optim import OPTIMIZERS, SCHEDULES, CosineSchedule
+from mlpengine.optim import CosineSchedule
 
 G = np.random.default_rng(0)
 X = G.normal(size=(90, 4))
 Y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.7, "rare", "usual")
-NEUTRAL = {
-    "optimizer": "adam",
-    "schedule": "constant",
-    "clip_norm": np.inf,
-    "early_stopping": False,
-}
+SETTINGS = {"schedule": "constant", "training.clip_norm": None}
+NEUTRAL = {"optimizer": "adam", "early_stopping": False, "settings": SETTINGS}
 """The defaults of the keys of configs, in place of those of a recipe."""
 
 FEW = {"hidden": (6,), "epochs": 3, "random_state": 5, **NEUTRAL}
+
+
+def with_settings(**options):
+    """Return `FEW` with further settings; a double underscore stands for a dot."""
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return FEW | {"settings": SETTINGS | given}
 
 
 SAME = {
@@ -59,7 +61,9 @@ def test_command_fit_and_estimator_give_the_same_bits(name, tmp_path, monkeypatc
     (tmp_path / "c.yaml").write_text(json.dumps(config | {"report": False}))
     assert run(["train", "c.yaml", "-q", "-o", "run"]) == 0
     by_command = mlpengine.load("run")
-    estimator = MlpClassifier(dtype="float32", random_state=5, **(NEUTRAL | own))
+    schedule = own.pop("schedule", "constant")
+    settings = {"settings": SETTINGS | {"schedule": schedule}}
+    estimator = MlpClassifier(random_state=5, **(NEUTRAL | own | settings))
     estimator.fit(frame[list("abcd")].to_numpy(), Y)
     networks = [by_command.mlp, fitted.mlp, estimator.mlp_]
     assert len({network.params.flat.tobytes() for network in networks}) == 1
@@ -84,8 +88,8 @@ def test_class_weights_are_weights_of_rows():
 
 def test_schedules_change_the_rate():
     """A function of steps and the name of the same schedule give the same network."""
-    named = MlpClassifier(batch_size=30, **(FEW | {"schedule": "cosine"})).fit(X, Y)
-    own = MlpClassifier(batch_size=30, **(FEW | {"schedule": CosineSchedule(9)})).fit(X, Y)
+    named = MlpClassifier(batch_size=30, **with_settings(schedule="cosine")).fit(X, Y)
+    own = MlpClassifier(batch_size=30, **with_settings(schedule=CosineSchedule(9))).fit(X, Y)
     constant = MlpClassifier(batch_size=30, **FEW).fit(X, Y)
     np.testing.assert_array_equal(named.mlp_.params.flat, own.mlp_.params.flat)
     assert (named.mlp_.params.flat != constant.mlp_.params.flat).any()
@@ -93,7 +97,7 @@ def test_schedules_change_the_rate():
 
 def test_backends_agree():
     networks = [
-        MlpRegressor(backend=name, **FEW).fit(X, X[:, 0]).mlp_.params.flat
+        MlpRegressor(**with_settings(training__backend=name)).fit(X, X[:, 0]).mlp_.params.flat
         for name in ("numpy", "numexpr", "compiled")
     ]
     for other in networks[1:]:
@@ -181,9 +185,13 @@ def test_predict_proba_of_one_row_makes_few_calls(monkeypatch):
 
 
 WRONG = {
-    "schedule": ({"schedule": "cosin"}, f"one of {', '.join(SCHEDULES)}, or"),
-    "backend": ({"backend": "cuda"}, "backend must be one of 'auto', 'numpy'"),
-    "optimizer": ({"optimizer": "adamm"}, f"one of {', '.join(OPTIMIZERS)} (got"),
+    "schedule": (with_settings(schedule="cosin"), "settings: schedule must be one of 'constant'"),
+    "backend": (with_settings(training__backend="cuda"), "backend must be one of 'auto', 'numpy'"),
+    "a key": (with_settings(training__clip=1), "training.clip: there is no such key (valid here"),
+    "a section": (with_settings(train__clip=1), "must begin with one of data, model, training"),
+    "of tables": (with_settings(data__drop=["a"]), "data.drop: is not for estimators"),
+    "a parameter": (with_settings(training__folds=3), "training.folds: is not for estimators"),
+    "optimizer": ({"optimizer": "adamm"}, "optimizer must be one of 'adam'"),
     "loss": (
         {"loss": "mae"},
         "must be auto, softmax_cross_entropy, bce_with_logits, binary_focal, a",
@@ -197,7 +205,7 @@ WRONG = {
         {"dropout": [0.1, 0.2]},
         "dropout: give one dropout, or one for each layer (2 for 1)",
     ),
-    "dtype": ({"dtype": "float16"}, "float32 or float64"),
+    "dtype": (with_settings(training__dtype="float16"), "one of 'float32' or 'float64'"),
     "class_weight": ({"class_weight": "even"}, "class_weight: must be balanced, or weights"),
     "a label": ({"class_weight": {"blue": 2}}, "class_weight: 'blue' is not one of the classes"),
     "a negative weight": (
@@ -212,8 +220,8 @@ WRONG = {
         "MlpClassifier: batch_size must be at least 1",
     ),
     "no patience": (
-        {"patience": 0},
-        "MlpClassifier: patience must be at least 1",
+        with_settings(training__early_stopping__patience=0),
+        "settings: training.early_stopping.patience must be at least 1",
     ),
     "half a fold": ({"folds": 2.5}, "MlpClassifier: folds must be a whole number"),
     "half a unit": (
@@ -224,11 +232,7 @@ WRONG = {
         {"threads": 0},
         "MlpClassifier: threads must be one of 'auto' or at least 1 (got 0)",
     ),
-    "shards": (
-        {"shards": 2.0},
-        "MlpClassifier: shards must be a whole number (got 2.0)",
-    ),
-    "min_delta": ({"min_delta": np.nan}, "MlpClassifier: min_delta must be at least 0"),
+    "shards": (with_settings(training__shards=2.0), "training.shards must be a whole number"),
     "all held out": (
         {"validation_fraction": 1},
         "validation_fraction must be less than 1",
@@ -277,7 +281,7 @@ LATER = {
 @pytest.mark.parametrize("name", LATER)
 def test_after_an_error_an_estimator_is_as_before(name):
     call, text = LATER[name]
-    model = MlpClassifier(folds=2, importances=True, **(FEW | {"early_stopping": True})).fit(X, Y)
+    model = MlpClassifier(folds=2, **(FEW | {"early_stopping": True})).fit(X, Y)
     before, expected = {**vars(model)}, model.predict_proba(X)
     with pytest.raises(mlpengine.UsageError) as error:
         call(model)
@@ -289,10 +293,9 @@ def test_after_an_error_an_estimator_is_as_before(name):
 
 
 def test_what_a_fit_does_not_compute_does_not_stay_from_the_one_before():
-    model = MlpRegressor(folds=2, importances=True, **(FEW | {"early_stopping": None}))
-    model.fit(X, X[:, 0]).set_params(folds=None, importances=False, early_stopping=False)
+    model = MlpRegressor(folds=2, **(FEW | {"early_stopping": None}))
+    model.fit(X, X[:, 0]).set_params(folds=None, early_stopping=False)
     model.fit(X[:, :2], X[:, 0])
-    assert not hasattr(model, "feature_importances_")
     assert not hasattr(model, "best_epochs_")
     with pytest.raises(UsageError, match="fit with folds first"):
         model.predict_interval(X[:, :2])
@@ -301,7 +304,9 @@ def test_what_a_fit_does_not_compute_does_not_stay_from_the_one_before():
 def test_parameters_that_change_after_a_fit_do_not_change_its_predictions():
     model = MlpRegressor(**FEW).fit(X, 100 + X[:, 0])
     expected = model.predict(X)
-    np.testing.assert_array_equal(model.set_params(standardize=False).predict(X), expected)
+    np.testing.assert_array_equal(
+        model.set_params(settings={"data.standardize": "none"}).predict(X), expected
+    )
     model.partial_fit(X, 100 + X[:, 0])
     assert np.abs(model.predict(X) - 100).max() < 10
 
@@ -326,11 +331,13 @@ def test_classes_are_two_labels_or_more(classes):
         MlpClassifier(**FEW).partial_fit(X, Y, classes)
 
 
-@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("standardize", ["standard", "none"])
 @pytest.mark.parametrize("size", [1e308, 5e-324, 2.0])
 def test_weights_of_any_size_are_relative(size, standardize):
     """Their sum overflowed or was 0."""
-    model = MlpRegressor(**(FEW | {"early_stopping": True}), standardize=standardize)
+    model = MlpRegressor(
+        **(with_settings(data__standardize=standardize) | {"early_stopping": True})
+    )
     expected = clone(model).fit(X, X[:, 0], np.ones(90)).predict(X)
     np.testing.assert_allclose(model.fit(X, X[:, 0], np.full(90, size)).predict(X), expected)
     np.testing.assert_array_equal(model.predict(X), clone(model).fit(X, X[:, 0], size).predict(X))

@@ -73,13 +73,13 @@ def test_javascript_gives_our_predictions_on_mixed_tables(tmp_path):
             spread = np.repeat(task.target.scale, len(task.loss.predictions))
             if task.target.log:
                 values, expected = np.log(values), np.log(expected)
-            np.testing.assert_allclose(values / spread, expected / spread, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(values / spread, expected / spread, rtol=1e-6, atol=1e-6)
             continue
         keys = [
             str(label).lower() if label in (True, False) else str(label) for label in model.classes
         ]
         chances = np.array([[one["probabilities"][key] for key in keys] for one in got])
-        np.testing.assert_allclose(chances, model.predict_proba(table), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(chances, model.predict_proba(table), rtol=1e-6, atol=1e-6)
         labels = [one.get("label", [*one.get("labels", {}).values()]) for one in got]
         assert labels == model.predict(table).tolist()
 

@@ -15,7 +15,7 @@ from mlpengine import Mlp
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.export import export
 from mlpengine.export._reduced import reduced
-from mlpengine.export.network_c import export_c
+from mlpengine.export.network_c import c_file, network_code
 from mlpengine.models.members import NetworkMean
 from mlpengine.nn import Front, Residual
 from mlpengine.nn.front import MASK
@@ -152,7 +152,7 @@ SIZES = 2 * FOUR + 2 * (PBLD + dense(21, UNITS, UNITS, OUTPUTS)) + 2 * dense(len
 @pytest.mark.parametrize("log_link", [False, True])
 def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
     networks, shares = of_kinds("float64"), [0.1, 0.1, 0.25, 0.25, 0.15, 0.15]
-    text = export_c(networks, name="net", shares=shares, log_link=log_link)
+    text = c_file(network_code(networks, name="net", shares=shares, log_link=log_link))
     assert re.findall(r"real net_parameters\[(\d+)\]", text) == [f"{SIZES}"]
     assert text.count("net_columns[4]") == 1  # which both kinds that read them share
     (tmp_path / "net.c").write_text(text)

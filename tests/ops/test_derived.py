@@ -31,7 +31,7 @@ from mlpengine.estimators import MlpRegressor
 from mlpengine.export import export
 from mlpengine.export._onnx_graph import Graph
 from mlpengine.export._onnx_network import scalar, write_activation
-from mlpengine.export.network_c import export_c
+from mlpengine.export.network_c import c_file, network_code
 from mlpengine.formula import (
     FUNCTIONS,
     SCALARS,
@@ -543,7 +543,7 @@ def test_an_activation_is_one_class_in_every_place(toy, tmp_path):
     assert tape.toy(tape.from_inner(x)).inner().shape == x.shape
     assert find_rule(toy(), "backward").writes == ("dx",)
     assert mlp.compile(5)(x) == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert "v_tanh" in export_c(mlp)
+    assert "v_tanh" in c_file(network_code(mlp))
     check(toy(), "numpy")
     check(toy(), "numexpr")
     assert MlpRegressor(activation="toy", epochs=1).fit(x, x[:, 0]).predict(x).shape == (5,)

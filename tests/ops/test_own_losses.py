@@ -11,7 +11,7 @@ from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss, lowest_loss
 from mlpengine.estimators import MlpRegressor
 from mlpengine.formula import exp, maximum, softplus
-from mlpengine.models.task import Regression
+from mlpengine.models.task import Regression, Scored, Split
 from mlpengine.ops import (
     LOSSES,
     REGISTRY,
@@ -30,6 +30,7 @@ from mlpengine.ops import (
     Quantile,
     SoftmaxCrossEntropy,
 )
+from mlpengine.ops.entry_loss import Prediction
 from mlpengine.ops.loss_formulas import turning_point
 
 
@@ -173,6 +174,36 @@ def test_predictions_are_in_the_units_of_the_target():
     task = Regression(scaled, Counts())
     assert task.log_link
     np.testing.assert_allclose(task.predict(output[:, :2]), [[2 * np.exp(0.5), 4 * np.exp(-1)]])
+
+
+def test_metrics_follow_from_what_a_loss_predicts():
+    target = NumberTarget(["a"], [0.0], [1.0])
+
+    class Sure(Normal2):
+        @property
+        def predictions(self):
+            mean, s = self.formulas.outputs
+            return [Prediction("", mean), Prediction("_std", exp(s * 0.5), location=False)]
+
+    class Levels(Pair):
+        @property
+        def predictions(self):
+            levels = zip(self.formulas.outputs, (0.1, 0.8), strict=True)
+            return [Prediction(f"_{level}", y, level=level) for y, level in levels]
+
+    def own(loss):
+        return [*Regression(target, loss)._loss_metrics()]
+
+    assert own(Sure()) == own(GaussianNll()) == ["nll"]
+    assert own(Levels()) == own(Quantile((0.1, 0.8))) == ["pinball", "calibration_error"]
+    assert own(Poisson()) == own(Gamma()) == ["deviance"]
+    assert own(Normal2()) == own(Counts()) == own(MeanSquaredError()) == []
+    output, truth = np.array([[0.0, 1.0]]), np.array([[3.0]])
+    part = Split(np.zeros((1, 1)), truth, truth)
+    pinball = (3 * 0.1 + 2 * 0.8) / 2
+    assert Regression(target, Levels()).metric("pinball", output, part) == pytest.approx(pinball)
+    alone = Regression(target, Levels())._numbered("pinball_0.8")
+    assert alone(Scored(Regression(target, Levels()), output, part)) == pytest.approx(2 * 0.8)
 
 
 def test_an_estimator_learns_counts_by_another_name(monkeypatch):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from inspect import signature
 from itertools import product
 
 import numpy as np
@@ -387,6 +388,14 @@ def test_a_second_call_of_a_step_is_refused(backend, method, monkeypatch):
     (error,) = errors
     assert isinstance(error, TapeError)
     assert str(error).startswith("training step: serves one call at a time (another is running)")
+
+
+def test_the_signature_is_that_of_the_constructor():
+    parameters = signature(TrainingStep).parameters
+    assert [*parameters][:4] == ["mlp", "loss", "optimizer", "batch_size"]
+    assert {"clip_norm", "weighted", "backend", "threads", "shards", "ranks"} <= parameters.keys()
+    with pytest.raises(TypeError):
+        TrainingStep()
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numexpr", "compiled"])

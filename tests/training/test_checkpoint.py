@@ -23,7 +23,7 @@ from mlpengine.optim import (
     RmsProp,
     StepSchedule,
 )
-from mlpengine.step.state import pack, unpack
+from mlpengine.step.packing import pack, unpack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints, read_checkpoint
 from mlpengine.training.loop import Callback, Loop
 

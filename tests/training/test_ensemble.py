@@ -211,6 +211,34 @@ def test_the_history_is_the_mean_over_members_that_made_an_epoch():
     assert loop.history.rows[-1].steps == sum(member.steps for member in loop.members)
 
 
+class Counting(Callback):
+    """Counts steps and epochs."""
+
+    def __init__(self):
+        self.steps = self.epochs = 0
+
+    def on_train_batch_end(self, loop):
+        self.steps += 1
+
+    def on_train_epoch_end(self, loop, row):
+        self.epochs += 1
+
+
+class First(Counting):
+    """Counts the steps of the first network."""
+
+    watches_first = True
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_steps_are_shown_to_those_that_watch_the_first_network(threads):
+    blind, watching = Counting(), First()
+    loop = ensemble("compiled", threads, epochs=2, callbacks=[blind, watching])
+    loop.run()
+    assert (blind.steps, blind.epochs, watching.epochs) == (0, 2, 2)
+    assert watching.steps == loop.members[0].steps
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_member_that_fails_is_named_and_ends_the_run(threads):
     failed = []

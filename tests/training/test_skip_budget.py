@@ -9,7 +9,7 @@ from mlpengine.core.errors import NumericalError
 from mlpengine.models.task import Classification
 from mlpengine.optim import PlateauSchedule
 from mlpengine.step.many_steps import MIN_STEPS, CompiledSteps
-from mlpengine.step.state import pack
+from mlpengine.step.packing import pack
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.learner import SkipBudget

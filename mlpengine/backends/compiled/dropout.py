@@ -8,7 +8,7 @@ from mlpengine.backends.compiled.statements import ForLoop
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Dropout
-from mlpengine.ops.philox import lines_of
+from mlpengine.ops.philox import lines_per_row
 
 
 @dataclass(eq=False, repr=False)
@@ -39,7 +39,7 @@ class Draw(Kernel):
         rng, width = writer.layout.add_generator(op.rng), writer.layout.stride(out)
         if op.layer == 0:
             add_next_step(writer, name, rng)
-        pitch = lines_of(out.array.shape) * width
+        pitch = lines_per_row(out.array.shape) * width
         span = f"before + first * {width}, before + last * {width}"
         body = [
             f"const int64_t before = {rng}[2] * {pitch}; // bytes of the batch's rows before these",

@@ -120,10 +120,13 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
     """
     kinds: set[Origin] = {value.kind for value in kernel.reads}
     made: Origin = "sums"
+    # It would need all rows again once their sums are complete; with chunks of rows, the values of
+    # the first ones are gone by then.
     if {"rows", "sums"} <= kinds:
         raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
         kernel.called_in = "finish"
+    # What is the same for all rows is computed once a step, before them.
     elif kinds == {"parameters"} or not (kinds or kernel.draws):
         kernel.called_in, made = "prepare", "parameters"
     elif kernel.sums_rows:

@@ -11,7 +11,7 @@ from mlpengine.backends.compiled.statements import ForLoop, If, Statement
 from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Normal
-from mlpengine.ops.philox import lines_of, padded_columns
+from mlpengine.ops.philox import lines_per_row, padded_columns
 
 
 @dataclass(eq=False, repr=False)
@@ -56,7 +56,7 @@ class NormalRows(Kernel):
         row = f"real *restrict z = {layout.at(out, 'i', '0')};"
         rows = [ForLoop("i", "first", "last", [row, ForLoop("j", 0, pairs, pair)])]
         zeros: list[Statement] = [row, ForLoop("j", 0, out.columns, ["z[j] = 0;"])]
-        pitch = lines_of(out.array.shape) * width
+        pitch = lines_per_row(out.array.shape) * width
         span = f"before + first * {width}, before + last * {width}"
         body: list[Statement] = [
             If(

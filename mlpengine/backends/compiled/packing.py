@@ -28,6 +28,7 @@ def packing(
     vectors = -(-product.columns // layout.lanes)
     matrix = f"{product.b.name}, {layout.stride(product.b)}, {product.depth}, {product.columns}"
     full, thin = (f"{pack}(panel, {matrix}, j, {width});" for width in ("WIDE * LANES", "LANES"))
+    # An odd number of vectors leaves a panel of one at the end.
     fill: Statement = full if vectors % 2 == 0 else If(f"p < {vectors // 2}", [full], [thin])
     body = [
         "const int64_t j = p * WIDE * LANES;",

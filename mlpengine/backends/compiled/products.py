@@ -104,6 +104,8 @@ class Product(MatrixProduct, Kernel):
 
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
+        # Rows are read by whole vectors where they lie along the columns of c, without a packed
+        # copy whose rows have padding.
         if self.sums_rows:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
         return vectors
@@ -115,6 +117,8 @@ class Product(MatrixProduct, Kernel):
         panels = -(-product.columns // (2 * layout.lanes))
         small = product.columns * product.depth < SMALL_PRODUCT
         by_columns = writer.by_columns and not (reduce or small or panels < writer.threads)
+        # By columns, each thread packs and reads panels of its own; by rows, all threads read all
+        # panels, and packing them once takes a barrier.
         each_packs = writer.threads <= MAX_THREADS_TO_PACK or by_columns
         often = (writer.chunk < writer.batch and not reduce) or not each_packs
         times = writer.times(product.a.rows)

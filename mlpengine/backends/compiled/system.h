@@ -98,11 +98,7 @@ INLINE int call_in_forks(void function(void)) { return !pthread_atfork(NULL, NUL
 #endif
 
 #ifdef __linux__
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 /* The number of the core on which this thread runs, or -1 where the system does not tell. */
 INLINE int this_core(void) { return sched_getcpu(); }
@@ -117,87 +113,11 @@ INLINE int exclude_core(const int core, const thread *threads, const int count) 
   for (int t = 0; t < count; t++) pthread_setaffinity_np(threads[t], sizeof others, &others);
   return 1;
 }
-
-/* Read the beginning of a file; return whether there is one. */
-INLINE int read_start(const char *path, char *text, const size_t size) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  const ssize_t count = read(file, text, size - 1);
-  close(file);
-  text[MAX(count, 0)] = 0;
-  return count > 0;
-}
-
-/* Time of all cores since the system started, in ticks of 10 ms: all of it, what threads of normal
-   priority and the system used, and this thread's part of that. */
-struct usage {
-  double total, used, own;
-};
-
-/* Read the usage from the text of /proc/stat; return whether it has one.  Time of threads with a low
-   priority counts as used if this one has such a priority, too. */
-INLINE int parse_usage(const char *text, const int is_low, struct usage *usage) {
-  long long user, low, system, idle, waiting, interrupts, deferred, stolen;
-  if (sscanf(text, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &user, &low, &system, &idle,
-             &waiting, &interrupts, &deferred, &stolen) != 8)
-    return 0;
-  usage->used = (double)(user + (is_low ? low : 0) + system + interrupts + deferred + stolen);
-  usage->total = usage->used + (double)((is_low ? 0 : low) + idle + waiting);
-  return 1;
-}
-
-/* How many of the cores others of normal priority left to this thread between two times, rounded. */
-INLINE int cores_left(const struct usage *from, const struct usage *to, const double cores) {
-  const double others = (to->used - from->used) - (to->own - from->own);
-  const double total = to->total - from->total;
-  return total > 0 ? (int)(cores * (1 - others / total) + 0.5) : 0;
-}
-
-/* How long the use of cores is measured.  With fewer ticks it would be wrong by chance; and the text
-   takes the system 10 microseconds on two cores, and more on many. */
-#define USAGE_NANOSECONDS 100000000
-
-/* The same since the last measurement, at least USAGE_NANOSECONDS ago, or the result of that. */
-INLINE int measured_cores(const double cores) {
-  static struct usage last;
-  static int64_t retry;
-  static int left;
-  if (now() < retry) return left;
-  retry = now() + USAGE_NANOSECONDS;
-  char text[256];
-  struct usage usage;
-  struct timespec own;
-  left = 0;
-  if (!read_start("/proc/stat", text, sizeof text) ||
-      !parse_usage(text, getpriority(PRIO_PROCESS, 0) > 0, &usage) ||
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own))
-    return 0;
-  usage.own = 100 * ((double)own.tv_sec + 1e-9 * (double)own.tv_nsec);
-  if (last.total > 0) left = cores_left(&last, &usage, cores);
-  last = usage;
-  return left;
-}
-
-/* Whether there are cores for so many threads, this one included, or the system does not tell: cores
-   that no other thread of all programs wants now, or has used of late with a normal priority. */
-INLINE int has_cores(const int wanted) {
-  char text[80];
-  int runnable; /* with this thread */
-  if (!read_start("/proc/loadavg", text, sizeof text) ||
-      sscanf(text, "%*f %*f %*f %d", &runnable) != 1)
-    return 1;
-  const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  return cores - runnable + 1 >= wanted || measured_cores(cores) >= wanted;
-}
 #else
 INLINE int this_core(void) { return -1; }
 INLINE int exclude_core(const int core, const thread *threads, const int count) {
   (void)core, (void)threads, (void)count;
   return 0;
-}
-INLINE int has_cores(const int wanted) {
-  (void)wanted;
-  return 1;
 }
 #endif
 #endif

@@ -30,7 +30,6 @@ static struct {
   int64_t end;                /* the step up to which the threads work */
   int alone;                  /* whether the caller makes the next steps alone */
   int trial;                  /* how many bursts are left of a trial of this way */
-  int postponed;              /* how often the next trial has been put off */
   int64_t patience, retry;    /* when the next trial is due */
   int64_t steps, spent;       /* of this burst so far, in nanoseconds */
   int64_t bursts[2];          /* nanoseconds of the last trial or burst of each way */

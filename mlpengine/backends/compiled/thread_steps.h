@@ -22,11 +22,6 @@
 #define MIN_PATIENCE 8
 #define MAX_PATIENCE 32
 
-/* How often a trial of all threads that is due is put off, by MIN_PATIENCE bursts each time, while
-   other programs use the cores: for some four seconds.  Then it takes place, because the system may
-   count programs that use other cores than these. */
-#define MAX_POSTPONED 512
-
 /* How much faster all threads must be than the caller alone.  Beside other programs the two are
    about equal, and measured with errors of as much. */
 #define WORTH 1.2
@@ -91,17 +86,6 @@ static void set_affinity(void) {
   if (here != pool.core && exclude_core(here, pool.workers + 1, THREADS - 1)) pool.core = here;
 }
 
-/* Whether the other way is to be tried now: all threads only if there are cores for more than half
-   of them.  With fewer they are no faster, and a trial of them, which waits at each barrier for time
-   slices to pass, takes tens of milliseconds to find that out. */
-static int is_due(void) {
-  if (now() < pool.retry) return 0;
-  const int due = !pool.alone || pool.postponed == MAX_POSTPONED || has_cores(THREADS / 2 + 1);
-  pool.postponed = due ? 0 : pool.postponed + 1;
-  if (!due) pool.retry = now() + MIN_PATIENCE * BURST_NANOSECONDS;
-  return due;
-}
-
 /* After `some` more steps in `nanoseconds`, at the end of a burst, choose whether the next ones are
    the caller's alone.  A slow burst of the caller does not start a trial: on a busy machine, all
    threads are no faster. */
@@ -129,7 +113,7 @@ static void choose(const int64_t some, const int64_t nanoseconds) {
     if (pool.alone) pool.patience = MIN(2 * pool.patience, MAX_PATIENCE);
     else if (alone) pool.patience = MAX(pool.patience / 2, MIN_PATIENCE);
     pool.retry = now() + (pool.alone ? pool.patience : MAX_PATIENCE) * pool.bursts[!pool.alone];
-  } else if ((is_slower && !alone) || is_due()) {
+  } else if ((is_slower && !alone) || now() >= pool.retry) {
     pool.alone = !alone;
     pool.trial = TRIAL;
   }

@@ -55,6 +55,8 @@ def tile_tops(rows: int, tallest: int) -> list[int]:
     tops = [0]
     while tops[-1] < rows:
         left = rows - tops[-1]
+        # One row less until whole tiles are left: two heights cover almost any number of rows, and
+        # each height is an instance of the tile to compile.
         tops.append(tops[-1] + (tallest if left % tallest == 0 else min(left, tallest - 1)))
     return tops
 
@@ -74,6 +76,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if _ends_within(keep, layout) else ""
     finish = _finish(product, name, layout) if _is_long(product) else None
+    # Sums of a pass wait in memory that c, or what is computed from it, takes anyway.
     passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
     kept = [keep] if passes else []
     body: list[Statement] = [
@@ -189,6 +192,7 @@ def product_statements(
     elif tiling.ahead:
         columns_at = f"{name}_panels + j * {product.depth}"
     else:
+        # Each thread packs the group of panels that it is about to read, into memory of its own.
         own = f" + part.index * {group_size(product, tiling, layout)}"
         columns_at = f"{name}_panels{own} + (j - {start}) * {block}"
         body += loops(lambda wide, _: pack_panel(product, tiling, layout, wide, columns_at))
@@ -231,6 +235,7 @@ def product_statements(
         bound = f"const int64_t right = MIN(left + {width}, to);"
         body = [ForLoop("left", "from", "to", [bound, *body], width)]
     begin, end = ("begin", "end") if across else (0, product.depth)
+    # The terms are the outermost loop: a slice of b is packed once and read by all tiles of rows.
     passes = ForLoop(
         "k0", begin, end, [f"const int64_t k1 = MIN(k0 + {block}, {end});", *body], step=block
     )
@@ -286,6 +291,8 @@ def _spans(product: MatrixProduct, layout: Layout) -> list[tuple[int, int, int, 
     within = any(_ends_within(v, layout) for v in product.writes if v.stored)
     part = product.columns % lanes if within else 0
     pairs = vectors // 2 * 2
+    # Tiles are two vectors wide; an odd vector, and the last one if it ends within the caller's
+    # rows, have tiles of their own, so that all others need no mask.
     spans = [(2, 0, pairs * lanes, 0), (1, pairs * lanes, vectors * lanes, 0)]
     if part:
         wide = 2 - vectors % 2

@@ -79,10 +79,16 @@ def choose_tiling(
     if _has_few_columns(product, layout):
         return Tiling(DOT_ROWS, "none", False, False, depth, 1, dots=True)
     size = layout.itemsize
+    # Passes of equal length: a short last one would load and store the sums of a tile for few
+    # terms.
     passes = max(1, -(-depth * size // (LONGEST_DEPTH * 4)))
     block = -(-depth // passes)
     across = product.sums_rows
     height = tile_rows(layout.target, share, depth * product.columns)
+    # The rows of c are products with the rows of w in "forward": lanes would gather from as many
+    # rows, so that w is transposed while it is packed.  The other forms read b along its rows; they
+    # pack it if that pays, or if vectors would end beyond a row of the caller's, which has no
+    # padding.
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
@@ -92,6 +98,8 @@ def choose_tiling(
     ):
         packing = "panels"
     row_bytes = layout.stride(product.a) * size
+    # The same column of rows that are whole pages apart maps to one set of the first-level cache,
+    # where the rows of a tile would push each other out.
     pack_rows = row_bytes % PAGE_BYTES == 0 and share >= 64
     if across:
         pack_rows = (

@@ -97,7 +97,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
 
 
 def comma_text(column: Column) -> str | None:
-    """Return what to say about a text column of numbers of which some are like 1,5 or 1.234,5.
+    """Return a warning about a text column of numbers if some are like 1,5 or 1.234,5.
 
     Nearly all levels must be numbers, by one more pair of marks for decimals and thousands.
     """
@@ -129,7 +129,7 @@ def comma_text(column: Column) -> str | None:
 
 
 def _spelled_by(levels: list[str], decimal: str | None, thousands: str | None) -> dict[str, float]:
-    """Return those of the levels that are numbers with these marks, as numbers."""
+    """Return the levels that are numbers with these marks, as numbers."""
     numbers = {}
     for level in levels:
         spelled = _cells.spelled_numbers([level], decimal, thousands)
@@ -227,7 +227,7 @@ def _are_amounts(values: Array) -> bool:
 def odd_target_row(column: Column) -> int | None:
     """Return the row of the first text in a target of numbers with a few texts, else None.
 
-    The numbers must be those of a regression, because a few whole numbers and texts may be classes.
+    The numbers must be a regression's target, because a few whole numbers and texts may be classes.
     """
     if column.kind != "text":
         return None

@@ -58,7 +58,7 @@ class Source:
     def read(self, table: Table, rows: slice | Array, angles: Angles) -> Array:
         """Return the raw float64 values of some rows, NaN where missing.
 
-        `angles` keeps those of the last period between calls for the same rows.
+        `angles` keeps the angles of the last period between calls for the same rows.
         """
         if self.part:
             period, wave = self.part.split()

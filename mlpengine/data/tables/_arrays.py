@@ -22,11 +22,11 @@ _DAMAGED = (
     ValueError, TypeError, KeyError, EOFError, SyntaxError, TokenError, OverflowError,
     RecursionError, MemoryError,
 )  # fmt: skip
-"""What NumPy raises for a header that is damaged: it is a Python literal, of any shape."""
+"""Errors of NumPy for a damaged header: it is a Python literal, of any shape."""
 
 
 def read_npy(path: str, _options: CsvOptions) -> Table:
-    """Return the table of a `.npy` file, which is mapped into memory.  Raises: DataError."""
+    """Map a `.npy` file into memory, as a table.  Raises: DataError."""
     with readable(path):
         try:
             with catch_warnings(action="ignore"):  # of headers that Python 2 wrote

@@ -257,15 +257,29 @@ def _column(values: Any, path: str, name: str, as_text: bool) -> Column:
 
 
 def _text(values: Any) -> Column:
-    """Return the codes of texts, whose dictionary may repeat or lack texts."""
+    """Return texts as codes; their dictionary may repeat or lack texts."""
     whole = values if hasattr(values, "dictionary") else values.dictionary_encode()
     texts = whole.dictionary.to_pylist()
     levels = list(dict.fromkeys(text for text in texts if text is not None))
     places = {text: place for place, text in enumerate(levels)}
     codes = np.array([*(places.get(text, -1) for text in texts), -1], np.int32)
-    return Column(codes[whole.indices.fill_null(len(texts)).to_numpy()], "text", tuple(levels))
+    places_of_rows = array_of(whole.indices.cast("int32"), np.int32, len(texts))
+    return Column(codes[places_of_rows], "text", tuple(levels))
 
 
 def _numbers(values: Any) -> Array:
-    numbers = values.cast("float64", safe=False).fill_null(np.nan)
-    return np.asarray(numbers.to_numpy(zero_copy_only=False))
+    return array_of(values.cast("float64", safe=False), np.float64, np.nan)
+
+
+def array_of(values: Any, dtype: type[np.generic], gap: float) -> Array:
+    """Return an array of pyarrow as one of NumPy, with `gap` where it is null.
+
+    `to_numpy` would import pandas where that is installed.
+    """
+    valid, data = values.buffers()
+    part = slice(values.offset, values.offset + len(values))
+    array = np.frombuffer(data, dtype)[part] if len(values) else np.empty(0, dtype)
+    if not values.null_count:
+        return array
+    bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=part.stop, bitorder="little")
+    return np.where(bits[part], array, dtype(gap))

@@ -1,6 +1,6 @@
 """Reading of CSV files: the first rows by Python's csv module, the others by pyarrow.
 
-The first rows tell the kind of each column.  Then pyarrow converts columns whose kind is known, a
+The first rows tell the kind of each column.  Then pyarrow converts the columns to these kinds, a
 block of rows at a time, so the text of the whole file is never in memory.  Columns of a block that
 it cannot convert, or might read as other numbers, are read again as text.  Where later cells of a
 column are not of the kind of its first rows, the file is read again for that column.
@@ -22,6 +22,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables._arrow import array_of
 from mlpengine.data.tables._files import Opener, readable, size_of
 from mlpengine.data.tables._records import (
     MAX_RECORD,
@@ -52,10 +53,11 @@ of the first rows of a larger one."""
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
 # where rows are read in blocks: bytes of one, and rows of wide tables
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
-_SLICE = 1 << 17  # bytes whose temporary arrays stay in cache
+_NULL = np.iinfo(np.int64).min
+_SLICE = 1 << 17  # bytes; temporary arrays of so many stay in cache
 
 _THREADS = 2
-"""Threads that parse blocks.  Without them 1,000,000 rows of 20 numbers take 1.8 times as long."""
+"""Threads that parse blocks while parsed ones are added to the columns."""
 
 
 class Parsed(NamedTuple):
@@ -104,7 +106,7 @@ def read_csv(
 def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterator[Table]:
     """Yield the rows of a CSV as tables of some rows each, in bounded memory.
 
-    Kinds of columns are those of the rows of each table.
+    The rows of each table determine the kinds of its columns.
 
     Raises: DataError as `read_csv`.
     """
@@ -128,7 +130,7 @@ def _size(width: int, smallest: int, rows: int) -> int:
 
 
 class _Body:
-    """The rows of a file, whose columns are read in one pass or several."""
+    """The rows of a file; columns are read in one pass or several."""
 
     def __init__(
         self, source: TextSource, header: Header, options: CsvOptions, spill: Spill | None
@@ -173,7 +175,13 @@ class _Body:
         else:
             self._read_by_python(FIRST, stop=1)
             self._expect()
-            self._read_by_pyarrow()
+            size = _size(self.width, _BLOCK, _BLOCK_ROWS)
+            try:
+                blocks = _ArrowBlocks(self)
+            except ImportError:  # a system that pyarrow does not run on
+                self._read_by_python(size)
+            else:
+                self._read_by_pyarrow(blocks, size)
         if not self.n_rows:
             raise DataError(f"{self.source.where}: {_NO_ROWS}")
 
@@ -185,13 +193,12 @@ class _Body:
         for records in islice(self._records(size), stop):
             self._add_rows(records)
 
-    def _read_by_pyarrow(self) -> None:
+    def _read_by_pyarrow(self, blocks: "_ArrowBlocks", size: int) -> None:
         """Read the next blocks; threads parse some of them while others are added to columns."""
-        blocks = _ArrowBlocks(self)
         waiting: deque[tuple[Records, Future[Parsed] | None]] = deque()
         threads = 0 if self.spill is not None else _THREADS  # a thread takes address space
         with ThreadPoolExecutor(_THREADS) as pool:  # its threads begin with their first tasks
-            for records in self._records(_size(self.width, _BLOCK, _BLOCK_ROWS)):
+            for records in self._records(size):
                 is_parsed = threads and records.rows is None
                 future = pool.submit(blocks.parse, records.content) if is_parsed else None
                 waiting.append((records, future))
@@ -203,7 +210,7 @@ class _Body:
     def _add(
         self, blocks: "_ArrowBlocks", records: Records, future: "Future[Parsed] | None"
     ) -> None:
-        """Add the records of a block, which a thread may be parsing."""
+        """Add the records of a block; a thread may be parsing it."""
         if records.rows is not None:
             self._add_rows(records)
             return
@@ -388,7 +395,7 @@ class _ArrowBlocks:
             elif step != reader.step:  # it has changed while the block was parsed
                 again[place] = TEXT
             elif step == NUMBERS:
-                values = cells.to_numpy(zero_copy_only=False)
+                values = array_of(cells, np.float64, np.nan)
                 if self._is_doubtful(values, cells, has_codes and not reader.padded):
                     again[place] = TEXT
                 else:
@@ -452,10 +459,7 @@ def _add_texts(reader: ColumnReader, cells: Any) -> None:
     if not hasattr(cells, "dictionary"):
         reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
         return
-    codes = cells.indices
-    if codes.null_count:
-        codes = codes.fill_null(-1)
-    reader.add(cells.dictionary.to_pylist(), codes.to_numpy())
+    reader.add(cells.dictionary.to_pylist(), array_of(cells.indices, np.int32, -1))
 
 
 def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
@@ -475,5 +479,6 @@ def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
         moments = cells.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
     except pyarrow.ArrowInvalid:  # such as the 30th of February
         return None
-    seconds: Array = moments.to_numpy(zero_copy_only=False) / 1e6
+    ticks = array_of(moments, np.int64, _NULL)
+    seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
     return None if (seconds < _cells.FIRST_SECOND).any() else seconds

@@ -24,7 +24,7 @@ BOMB_BYTES, BOMB_RATIO = 4 << 20, 400
 """Compressed data that exceed both are refused; real tables are compressed 5 to 50 times."""
 
 BINARY_BYTES = 64 << 20
-"""The limit for binary files, whose headers state the unpacked size."""
+"""The limit for binary files; their headers state the unpacked size."""
 
 _BLOCK = 1 << 20
 
@@ -84,7 +84,7 @@ _FORMATS = (
 
 
 def refuse_other_format(start: bytes, where: str) -> None:
-    """Check that the first bytes of a file are not those of another format than CSV.
+    """Check that a file does not begin as files of another format than CSV.
 
     Raises: DataError that names the format and what to do.
     """
@@ -98,7 +98,7 @@ def readable(where: str) -> Iterator[None]:
     """Turn errors of the operating system into a DataError that names the file."""
     try:
         yield
-    except MlpEngineError:  # such as a RunError, which is an OSError
+    except MlpEngineError:  # such as a RunError; it is an OSError
         raise
     except OSError as error:
         near = similar_file(Path(where)) if isinstance(error, FileNotFoundError) else ""
@@ -129,7 +129,7 @@ class _Watched(io.FileIO):
 
 
 class _Converted(io.RawIOBase):
-    """The bytes that a function reads from a stream, which is closed with this one."""
+    """The bytes that a function reads from a stream; both are closed together."""
 
     def __init__(self, stream: BinaryIO, read: Callable[[int], bytes]) -> None:
         self._stream, self._read, self._ready = stream, read, b""
@@ -240,7 +240,7 @@ def opener(
 
 
 def _read_pipe(where: str) -> bytes:
-    """Return all that is written into a pipe, such as that of a shell's <(...)."""
+    """Return all that is written into a pipe, such as <(...) of a shell."""
     with readable(where):
         content = read_pipe(where, PIPE_SECONDS)
     if content is None:

@@ -55,7 +55,7 @@ def parse_numbers(
 
     A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
     allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them,
-    and neither are, unless `padded`, whole ones with a leading zero, which are codes.
+    and neither are, unless `padded`, codes: whole ones with a leading zero.
     """
     values = _floats(cells) if missing == MISSING else None
     if values is None:  # spellings of one's own may be numbers, such as -99
@@ -86,8 +86,8 @@ def dates(
 ) -> Array | None:
     """Return dates as seconds since 1970, UTC if they have no offset, or None.
 
-    They are those of ISO 8601, dd.mm.yyyy with or without a time, and those of `pattern`, whose
-    groups are called year, month, day, hour, minute and second; or `short`, a year of two digits,
+    Dates are in ISO 8601, dd.mm.yyyy with or without a time, or match `pattern`; its groups
+    are called year, month, day, hour, minute and second; or `short`, a year of two digits,
     `name`, of a month, and `half`, of the day.  Times without a date are of the first day of 1970;
     no other dates may stand among them.
     """
@@ -145,19 +145,21 @@ class Codes:
 
     def __call__(self, cells: Sequence[str]) -> Array:
         """Return the codes of these cells; new spellings get new codes."""
-        known, missing, levels = self.known, self.missing, self.levels
-        for cell in cells:
-            if cell in known:
-                continue
-            text = cell.strip()
-            if text in missing:
-                known[cell] = -1
-                continue
-            if text not in known:
-                known[text] = len(levels)
-                levels.append(text)
-            known[cell] = known[text]
-        return np.fromiter(map(known.__getitem__, cells), np.int32, len(cells))
+        known = self.known.get
+        codes = [code if (code := known(cell)) is not None else self._code(cell) for cell in cells]
+        return np.array(codes, np.int32)
+
+    def _code(self, cell: str) -> int:
+        text = cell.strip()
+        if text in self.missing:
+            code = -1
+        elif text in self.known:
+            code = self.known[text]
+        else:
+            code = self.known[text] = len(self.levels)
+            self.levels.append(text)
+        self.known[cell] = code
+        return code
 
 
 def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:

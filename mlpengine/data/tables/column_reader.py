@@ -16,7 +16,7 @@ from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, Table
 
 NUMBERS, DATES, TEXT = 0, 1, 2
-"""What a column is read as, in the order of the trials."""
+"""Kinds that a column is read as, in the order of the trials."""
 
 
 class AmbiguousError(DataError):
@@ -75,7 +75,7 @@ class ColumnReader:
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
-        """Begin with so many rows whose cells are missing."""
+        """Begin with so many rows of missing cells."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
@@ -138,7 +138,7 @@ class ColumnReader:
 def text_column(
     cells: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
-    """Return a column of text cells in memory as those of CSV are read; `as_text` keeps them text.
+    """Return text cells in memory as a column, read as in CSV; `as_text` keeps them text.
 
     Raises: DataError, beginning with `where`.
     """

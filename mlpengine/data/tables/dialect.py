@@ -106,7 +106,7 @@ class CsvDialect(TextOptions):
 
     @cached_property
     def _date_patterns(self) -> dict[str, re.Pattern[str]]:
-        """What dates match, by column, or under an empty name for all."""
+        """Patterns of dates, by column, or under an empty name for all."""
         if self.date_format is None:
             return {}
         if isinstance(self.date_format, dict):
@@ -160,7 +160,7 @@ def _one_of(name: str, value: str | None, known: tuple[str, ...]) -> None:
 
 
 DEFAULT = CsvDialect()
-"""What a file alone determines."""
+"""Everything is inferred from the file."""
 
 
 class CsvOptions(NamedTuple):

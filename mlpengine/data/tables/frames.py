@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
-"""Names of the types of pandas' missing cells, whose comparisons have no truth value."""
+"""Names of the types of pandas' missing cells; comparisons with them have no truth value."""
 
 
 def as_table(
@@ -33,7 +33,7 @@ def as_table(
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
-    A data frame is that of pandas, polars or pyarrow; columns are a mapping of names to sequences,
+    A data frame is one of pandas, polars or pyarrow; columns are a mapping of names to sequences,
     rows a list of mappings of the same names, and a mapping of names to single cells is one row.
     `names` are the columns of a matrix, and the only ones that every row must have, if they are
     given; an empty list is a table of them without rows. Text is read as `read_table` reads CSV,

@@ -51,7 +51,7 @@ def read_table(
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. In Parquet
     and Feather, whole numbers beyond 2**53, texts of true/false, of dates and the
-    columns `text` are read as those of CSV. `progress` is called with the share of a CSV file that
+    columns `text` are read as in CSV. `progress` is called with the share of a CSV file that
     is read.
 
     >>> read_table("penguins")
@@ -91,8 +91,8 @@ def store_table(
 ) -> Table:
     """Return what `read_table` returns, with columns in a file below `directory`.
 
-    CSV, Parquet and Feather are read in blocks, so that the memory that it takes is that of a few
-    columns, and of the different texts of all. Of the columns `skip` no cell is read: all are
+    CSV, Parquet and Feather are read in blocks, so that a few columns and the different texts
+    of all are in memory. Of the columns `skip` no cell is read: all are
     missing.  A file that is mapped needs no other.
 
     Raises: DataError, also for a file of another format; RunError if the file cannot be written.

@@ -58,7 +58,7 @@ class OpenFile:
 
 
 class StoredColumn(Column):
-    """A column whose values are mapped from a file each time that they are used."""
+    """A column that maps its values from a file each time that they are used."""
 
     __slots__ = ("_count", "_dtype", "_offset", "file")
     file: OpenFile
@@ -146,7 +146,7 @@ class Spill:
         }
 
     def skip(self, name: str) -> None:
-        """Note a column of which no cell is kept."""
+        """Note a column without keeping its cells."""
         self.described[name] = {}
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ Reader: TypeAlias = Callable[[str, Spill], Table]
 def stored_table(
     path: Path, directory: Path, how: Mapping[str, Any], read: Reader, skip: frozenset[str]
 ) -> Table:
-    """Return a table whose columns are in a file below `directory`, which is written if need be.
+    """Return a table with its columns in a file below `directory`, written if need be.
 
     `how` is everything that decides what `read` makes of the file at `path`. All cells of the
     columns `skip` are missing.
@@ -258,7 +258,7 @@ def part_of(target: Path) -> Path:
 
 
 def complete_file(target: Path, description: Mapping[str, Any]) -> None:
-    """Give a file that is written its name, and then its description, which makes it valid."""
+    """Give a written file its name, and then its description; that makes it valid."""
     with writing(target):
         system.replace(part_of(target), target)
         description = {**description, "bytes": target.stat().st_size}

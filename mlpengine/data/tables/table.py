@@ -85,7 +85,7 @@ def number_text(kind: ColumnKind, value: float) -> str:
 
 
 class Block(NamedTuple):
-    """A matrix, possibly memory-mapped, of which columns of a table are views."""
+    """A matrix, possibly memory-mapped; columns of a table are views of it."""
 
     matrix: Array
     positions: dict[str, int]
@@ -176,7 +176,7 @@ class Table:
 
     @property
     def header_hint(self) -> str:
-        """What may be wrong with a header in which columns are not found, or ""."""
+        """A hint at what is wrong with a header in which columns are not found, or ""."""
         if self.first_line is None:
             return ""
         first = self.names[0]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from datetime import UTC, datetime
 
 import numpy as np
@@ -240,6 +241,16 @@ def test_a_long_table_of_many_kinds_against_the_csv_module():
         else:
             assert [column.cell(row) for row in range(rows)] == cells
     assert {table[name].kind for name in table.names} == {"number", "text", "date"}
+
+
+def test_without_pyarrow_the_csv_module_reads_all(monkeypatch):
+    """Slowly; such as where pyarrow has no wheel."""
+    rng = np.random.default_rng(0)
+    content = "a,b\n" + "".join(f"{v!r},n{v > 0}\n" for v in rng.normal(size=40_000).tolist())
+    assert len(content) > _csv.SMALL
+    by_pyarrow = outcome(content.encode())
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert outcome(content.encode()) == by_pyarrow
 
 
 LATE = {

@@ -191,7 +191,7 @@ def test_reading_takes_less_memory_than_three_times_the_file(tmp_path):
         for a, b in zip(numbers, words, strict=True)
     )
     path = tmp_path / "t.csv"
-    # long against the blocks that are cut at once, which are larger where cells are cut in C
+    # long against the blocks that are parsed at once
     path.write_text("a,b,c,d,e,f,g,h,i,j\n" + 4 * "".join(rows))
     size = path.stat().st_size
     del numbers, words, rows

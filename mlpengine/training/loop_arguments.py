@@ -9,7 +9,7 @@ from mlpengine.core.wording import quoted, suggestion
 from mlpengine.models.evaluate import loss_names
 from mlpengine.models.task import LossOnly, OutputTasks, Split, Task
 from mlpengine.settings import EarlyStopping
-from mlpengine.step.checks import check_names
+from mlpengine.step.arguments import check_names
 from mlpengine.step.step import TrainingStep
 
 
