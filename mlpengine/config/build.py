@@ -34,7 +34,8 @@ from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.trainer import Trainer, front_of, network_specs, step_rows
+from mlpengine.training.networks import front_of, network_specs
+from mlpengine.training.trainer import Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
 _log = logging.getLogger("mlpengine")

@@ -497,7 +497,7 @@ def trainer_for(
     output = setup.output if is_broken else None
     data = load_data(file, tables=read_tables(file, read_source(file, table=table)))
     making = partialmethod(Mlp.__init__, output_activation=output)
-    with patch("mlpengine.training.trainer.Mlp", type("Mlp", (Mlp,), {"__init__": making})):
+    with patch("mlpengine.training.networks.Mlp", type("Mlp", (Mlp,), {"__init__": making})):
         return data, trainer_of(data)
 
 

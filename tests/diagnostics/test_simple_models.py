@@ -122,7 +122,7 @@ def test_classes_that_features_of_few_values_do_not_tell_are_no_wrong_labels():
 
 
 @pytest.mark.parametrize("truth", [SIDES, LINEAR], ids=["classes", "numbers"])
-def test_yardsticks_tell_a_good_network_from_a_poor_one(truth):
+def test_baselines_tell_a_good_network_from_a_poor_one(truth):
     rows = 10 * np.arange(150)
     good = baselines(X, truth, truth, rows, X)
     assert good.error == 0
@@ -139,7 +139,7 @@ def test_yardsticks_tell_a_good_network_from_a_poor_one(truth):
 
 
 @pytest.mark.parametrize("case", ["few rows", "one class", "not finite"])
-def test_rows_that_say_nothing_have_no_yardsticks(case):
+def test_rows_that_say_nothing_have_no_baselines(case):
     x, truth = X.copy(), SIDES
     if case == "few rows":
         x, truth = x[:40], truth[:40]
