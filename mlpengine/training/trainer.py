@@ -29,14 +29,14 @@ from mlpengine.data.features.numbers import Numbers
 from mlpengine.diagnostics import Verdict
 from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import Evaluator, Scorer
-from mlpengine.models.model import Model
-from mlpengine.models.network_kinds import (
+from mlpengine.models.members import (
     NetworkMean,
     best_mean,
     equal_shares,
     inputs_of,
     linear_projections,
 )
+from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
