@@ -16,7 +16,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor, class_weights
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,

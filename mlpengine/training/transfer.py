@@ -11,7 +11,7 @@ import numpy as np
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.mixed_rows import MixedRows
+from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.features.targets import NumberTarget
 from mlpengine.data.tables.table import Table
 from mlpengine.models.calibration import ClassSets, Residuals
@@ -30,7 +30,7 @@ HELD_ROWS = 4_096
 SMALLEST_CHANCE = 1e-9
 """Bound of probabilities before their logarithm is taken."""
 
-Labeling = Callable[[MixedRows | None], tuple[Array, Array]]
+Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 """Returns what is learned of made rows, or for None of training rows, and what is predicted."""
 
 
@@ -52,7 +52,7 @@ class HeldRows:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return residuals or sets of a student, which errs as its teacher does, and differs.
 
-        They are those of the teacher on new rows, with the difference between student and teacher
+        They are the teacher's on new rows, with the difference between student and teacher
         on these rows added.
         """
         if isinstance(task, Regression):
@@ -67,18 +67,18 @@ class HeldRows:
 
 @dataclass(frozen=True, eq=False)
 class TransferSet:
-    """What a teacher predicts for the training rows, and for rows made of them.
+    """Predictions of a teacher for the training rows, and for rows made of them.
 
     The rows of `mixed` that have no targets are held, with `taught` and `drawn` as in `HeldRows`.
 
     Shapes: targets (training rows and made rows, targets or classes): probabilities, or numbers in
-        the units of the table; `checksum` is that of the training rows; `beside` holds outputs
+        the units of the table; `checksum` is taken of the training rows; `beside` holds outputs
         (rows, out_dim) of other models by part and title.
     Source: Hinton, Vinyals and Dean 2015, "Distilling the knowledge in a neural network", section
         2, for the name and for probabilities as targets.
     """
 
-    mixed: MixedRows
+    mixed: SyntheticRows
     targets: Array
     taught: Array
     drawn: Array
@@ -98,11 +98,11 @@ class TransferSet:
     ) -> "TransferSet":
         """Have so many rows that are made of training rows labeled, and the training rows.
 
-        `errors` are those of the teacher on new rows, if they are known.
+        `errors` are the teacher's on new rows, if they are known.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
         held = 0 if errors is None else HELD_ROWS
-        mixed = MixedRows.of(fitted, train.x, made + held, rng)
+        mixed = SyntheticRows.of(fitted, train.x, made + held, rng)
         (own, _), (targets, predicted) = label(None), label(mixed)
         taught = predicted[made:]
         if isinstance(errors, Residuals):
@@ -150,7 +150,7 @@ class TransferSet:
             if name.startswith(BESIDE):
                 _, part, title = name.split(".")
                 beside.setdefault(part, {})[title] = arrays[name]
-        mixed = MixedRows(base, other, swapped, columns)
+        mixed = SyntheticRows(base, other, swapped, columns)
         return cls(mixed, targets, taught, drawn, checksum, beside)
 
     def rows(
