@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.settings.recipes import recipe
 from mlpengine.step.auto_backend import seconds_to_compile
-from mlpengine.training.trainer import front_of, make_network
+from mlpengine.training.networks import front_of, make_network
 
 DEPTHS = {"2 layers": 2, "32 layers": 32}
 """Hidden layers of 64 units, whose code is shared."""

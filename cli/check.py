@@ -13,7 +13,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import profile
 from mlpengine.data.features.checks import Profile, more_features
-from mlpengine.data.features.unlike import NewRows, drifts
+from mlpengine.data.features.drift import NewRows, drifts
 from mlpengine.data.tables import read_table
 from mlpengine.data.tables.progress import OnProgress
 from mlpengine.models.task import Task

@@ -1,7 +1,7 @@
 """`mlpengine diagnose`: check a config before a long run, or explain how a run went."""
 
 import json
-from math import inf, isnan
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
+from mlpengine.config.baselines import baseline_score_of, held_out, score_of
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixed_config import fixed_config
-from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import missing, write_atomically
 from mlpengine.core.structure import finite
@@ -27,15 +27,14 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
+from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
 from mlpengine.diagnostics.rules import CERTAIN, certain
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
-from mlpengine.diagnostics.weights import Spectrum, histograms, spectra
-from mlpengine.diagnostics.yardsticks import Standing
 from mlpengine.models.model import Model
-from mlpengine.training.diagnose import diagnostic_inputs, measure_recalls, measure_yardsticks
+from mlpengine.training.diagnose import diagnostic_inputs, measure_baselines, measure_recalls
 from mlpengine.training.diagnostics_files import read_diagnostics
 from mlpengine.training.loading import load
 from mlpengine.training.run_directory import resolved_config
@@ -95,7 +94,7 @@ def command(
     Of a config: memory and time, the loss at the start, units that are dead or saturated, the
     gradient in float64, whether 20 rows can be memorized, learning rates that work, some
     trial steps, and the verdicts that are certain already.  Of a run: its last sample, the
-    verdicts, the weights' spectra, and the hardest rows.
+    verdicts, and the hardest rows.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -201,7 +200,7 @@ def _after(run: Path, count: int) -> tuple[dict[str, Any], list[str], list[Verdi
     data = load_data(load_config(config), model.preprocessor)
     trainer = trainer_of(data)
     mlp, start, part, task = model.mlp, trainer.networks[0], data.parts["train"], data.task
-    loss, validation = trainer.loss, data.parts.get("validation")
+    validation = data.parts.get("validation")
     shape, trained = (
         [net.params.specs[name] for name in net.groups["weights"]] for net in (start, mlp)
     )
@@ -213,32 +212,28 @@ def _after(run: Path, count: int) -> tuple[dict[str, Any], list[str], list[Verdi
     known = diagnostic_inputs(trainer.step, part, validation)
     diagnostics = read_diagnostics(run, mlp, known, len(part))
     diagnostics.batch_size = trainer.batch_size
-    shapes = spectra(mlp, start)
     with np.errstate(all="ignore"):  # a run that failed may have any weights
         measure_recalls(diagnostics, task, part, validation)
-        measure_yardsticks(diagnostics, task, part, validation)
-        diagnostics.standing = _standing(data, model)
+        measure_baselines(diagnostics, task, part, validation)
+        diagnostics.baseline_score = _standing(data, model)
         hardest = _hardest(data, model, count)
-        bars = histograms(mlp, loss, Rows(part.x, part.y, part.weights))
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)
     report = {
         "sample": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],
-        "spectra": [s.as_dict() for s in shapes],
         "hardest": hardest,
-        "histograms": bars,
     }
-    lines = [table(diagnostics), LEGEND, *_spoken(reported, []), "", *_spectra_lines(shapes)]
+    lines = [table(diagnostics), LEGEND, *_spoken(reported, [])]
     lines += ["", *_hardest_lines(hardest)] if hardest else []
     return report, lines, reported
 
 
-def _standing(data: LoadedData, model: Model) -> Standing | None:
+def _standing(data: LoadedData, model: Model) -> BaselineScore | None:
     """Compare the model with a linear one, unless its predictions are not finite."""
     held = held_out(data, model.mean)
     known = np.isfinite(held.output).all()
-    return standing_of(data, score_of(data, held)) if known else None
+    return baseline_score_of(data, score_of(data, held)) if known else None
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:
@@ -293,19 +288,6 @@ def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
     if verdicts:
         return lines
     return [] if any(not c.good for c in checks) else ["", "nothing unusual"]
-
-
-def _spectra_lines(shapes: list[Spectrum]) -> list[str]:
-    titles = ("layer", "norm", "moved", "stable rank", "of", "condition", "largest values")
-    lines = ["{:>5} {:>8} {:>7} {:>11} {:>5} {:>9}  {}".format(*titles)]
-    for s in shapes:
-        leading = ", ".join(f"{value:.3g}" for value in s.leading[:3])
-        moved = "-" if isnan(s.distance) else f"{s.distance:.3g}"
-        lines.append(
-            f"{s.layer:>5} {s.norm:>8.3g} {moved:>7} {s.stable_rank:>11.1f} {s.full_rank:>5} "
-            f"{s.condition:>9.3g}  {leading}"
-        )
-    return lines
 
 
 def _hardest_lines(hardest: list[dict[str, Any]]) -> list[str]:

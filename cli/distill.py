@@ -16,13 +16,13 @@ from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.wording import plural
 from mlpengine.models.model import Model
 from mlpengine.training.loading import load
+from mlpengine.training.networks import front_of, network_specs
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
     GIVEN_CONFIG,
     RunDirectory,
     resolved_config,
 )
-from mlpengine.training.trainer import front_of, network_specs
 from mlpengine.training.transfer import TRANSFER_FILE
 
 from .options import AS_JSON, DIRECTORY_PATH, MODEL_ARGUMENT, QUIET_OPTION, overrides_like

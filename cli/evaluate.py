@@ -17,7 +17,7 @@ from mlpengine.config.build import load_data
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.metrics import confusion_matrix

@@ -17,7 +17,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_blocks
 from mlpengine.data.tables.cells import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format

@@ -66,12 +66,12 @@ def command(run: Path, host: str, port: int, workers: int, access_log: bool) -> 
     with TemporaryDirectory(prefix="mlpengine-") as counts:
         if workers > 1:  # where they add up their counts; read when prometheus_client is imported
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
-        from .server import listen_at, run_workers, serve
+        from .server import keep_workers, listen_at, serve
 
         model, listening = load(run), listen_at(host, port)
         work = partial(serve, model, run.resolve().stem, listening, access_log)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}"
         say(f"serving {run} at {address} (POST /predict, GET /docs, GET /openapi.json)")
-        code = run_workers(work, workers) if workers > 1 else work()
+        code = keep_workers(work, workers) if workers > 1 else work()
     os._exit(code)  # a thread that is busy is not waited for

@@ -147,7 +147,7 @@ def _work(work: Callable[[], int]) -> None:
     os._exit(work())  # a thread that is busy is not waited for
 
 
-def run_workers(work: Callable[[], int], count: int) -> int:
+def keep_workers(work: Callable[[], int], count: int) -> int:
     """Keep `count` processes that call `work` until a signal; return its exit code.
 
     The processes have what `work` holds, also those that replace others later.  They are killed at

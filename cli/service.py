@@ -16,7 +16,7 @@ from pydantic import BaseModel, FailFast, Field, TypeAdapter, ValidationError, c
 from mlpengine import __version__
 from mlpengine.core.errors import MlpEngineError, importing
 from mlpengine.core.wording import suggestion
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.models.model import Model
 from mlpengine.models.row_predictor import RowPredictor
 
@@ -45,7 +45,7 @@ PAGE = Path(__file__).with_name("service.html")
 
 
 class Answer(BaseModel):
-    """A prediction for each row, in their order, and what is unlike the rows trained on."""
+    """A prediction for each row, in their order, and what differs from the rows trained on."""
 
     predictions: list[dict[str, Any]]
     warnings: list[str]
@@ -82,7 +82,7 @@ class Answers:
         output = None
         if at_once and len(rows) == 1:
             output = self._one_row.output_of(dict(zip(self.example, rows[0], strict=True)))
-            warnings = self._one_row.unlike()
+            warnings = self._one_row.warnings()
         if output is None:
             cells = zip(self.example, map(list, zip(*rows, strict=True)), strict=True)
             table = self._model.table(dict(cells))

@@ -14,9 +14,9 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
+from mlpengine.config.baselines import baseline_score_of, held_out, score_of
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
-from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import digests
 from mlpengine.core.errors import (
     CheckpointError,
@@ -280,7 +280,7 @@ class Session:
         if data.file.config.report.html or fitted.result.seconds >= YARDSTICK_SECONDS:
             self.score = score_of(data, held_out(data, fitted.mean, self.measured.last))
             if self.diagnostics:
-                self.diagnostics.core.standing = standing_of(data, self.score)
+                self.diagnostics.core.baseline_score = baseline_score_of(data, self.score)
 
     def _calibration(self) -> dict[str, Any]:
         error = self.measured.calibration_error

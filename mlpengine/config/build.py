@@ -16,7 +16,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor, class_weights
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
     BinaryClassification,
@@ -34,7 +34,8 @@ from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.trainer import Trainer, front_of, network_specs, step_rows
+from mlpengine.training.networks import front_of, network_specs
+from mlpengine.training.trainer import Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
 _log = logging.getLogger("mlpengine")

@@ -8,8 +8,9 @@ from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
 from mlpengine.data.features import Leak
 from mlpengine.data.features.checks import CORRECT
-from mlpengine.data.features.leaks import ANSWER, SAMPLE_ROWS, find_leaks
-from mlpengine.data.features.outliers import OUTLIER_DISTANCE, find_outliers
+from mlpengine.data.features.leaks import find_leaks
+from mlpengine.data.features.outliers import find_outliers
+from mlpengine.data.features.thresholds import ANSWER, OUTLIER_DISTANCE, SAMPLE_ROWS
 from mlpengine.diagnostics.leak_verdict import leak_text, leak_verdict
 from mlpengine.diagnostics.verdict import Verdict, brief
 

@@ -19,7 +19,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.mixed_rows import MixedRows
+from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.tables import Table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.model import Model
@@ -136,7 +136,7 @@ class Teacher:
             return Residuals.of(validation.truth - predicted, predicted)
         return ClassSets.of(predicted, validation.truth)
 
-    def _label(self, mixed: MixedRows | None) -> tuple[Array, Array]:
+    def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
         """Return what is learned of training rows, or of rows made of them; and the prediction."""
 
         def rows_of(column: str, rows: Array) -> Array:

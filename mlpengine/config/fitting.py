@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.config.baselines import baseline_score_of, held_out, score_of
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
@@ -19,7 +20,6 @@ from mlpengine.config.load import ConfigFile, check_config, with_overrides
 from mlpengine.config.proposal import complete_config
 from mlpengine.config.reader import Document
 from mlpengine.config.sections import fill_missing
-from mlpengine.config.standing import held_out, score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables, reading_of
 from mlpengine.core.errors import ConfigError, DataError, UsageError
 from mlpengine.core.fields import one_of
@@ -241,7 +241,7 @@ def _measured(
         measured = measure(fitted, data.parts, data.folds, blocks=data.blocks, beside=beside)
         if fitted.diagnostics and fitted.result.seconds >= YARDSTICK_SECONDS:
             score = score_of(data, held_out(data, fitted.mean, measured.last))
-            fitted.diagnostics.core.standing = standing_of(data, score)
+            fitted.diagnostics.core.baseline_score = baseline_score_of(data, score)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
     reported = [*cell_verdicts(file, data.tables), *of_columns, *of_run]

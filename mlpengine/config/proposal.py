@@ -15,8 +15,8 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural, printable
 from mlpengine.data.features import Profile, profile, split_rows
 from mlpengine.data.features.checks import KEEP_IF
-from mlpengine.data.features.column_kinds import FEW_LEVELS
 from mlpengine.data.features.splits import SPLIT_PARTS
+from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table
 from mlpengine.data.tables.detect import Detected
 from mlpengine.data.tables.dialect import DEFAULT, CsvDialect

@@ -16,7 +16,7 @@ from mlpengine.core.files import similar_file
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural, suggestion
 from mlpengine.data.features import Preprocessor, fold_rows, split_rows, task_of
-from mlpengine.data.features.column_kinds import FEW_LEVELS, comma_text
+from mlpengine.data.features.column_kinds import comma_text
 from mlpengine.data.features.computed import (
     computed_column,
     computed_columns,
@@ -24,9 +24,10 @@ from mlpengine.data.features.computed import (
     rows_that_fulfil,
     with_columns,
 )
-from mlpengine.data.features.copies import Copies, table_copies
+from mlpengine.data.features.duplicate_rows import DuplicateRows, table_duplicates
 from mlpengine.data.features.splits import SPLIT_PARTS
 from mlpengine.data.features.targets import ClassTarget, row_weights
+from mlpengine.data.features.thresholds import FEW_LEVELS
 from mlpengine.data.tables import DATASETS, Table, load_dataset, read_table
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.data.tables.progress import OnProgress
@@ -49,7 +50,7 @@ class Tables(NamedTuple):
     """The fold of each training row, with `training.folds`."""
 
     weights: Array | None = None
-    """The weight of each training row, where there are weights or copies of rows."""
+    """The weight of each training row, where there are weights or duplicates of rows."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -101,7 +102,7 @@ def read_tables(
     }
     rows = _split(file, table, target, kept["train"], own_files=set(tables))
     counted = len(rows["train"])
-    rows["train"], weights, copies = _learned_once(file, table, target, rows["train"])
+    rows["train"], weights, duplicates = _learned_once(file, table, target, rows["train"])
     if preprocessor is None:
         preprocessor = _preprocessor(file, target).fit(table, rows["train"])
     parts = {name: (table, rows[name]) for name in SPLIT_PARTS if len(rows[name])}
@@ -115,7 +116,7 @@ def read_tables(
     remarks += _many_classes(preprocessor, table, sum(map(len, rows.values())))
     remarks += _commas(preprocessor, table)
     remarks += _rare_texts(preprocessor, table)
-    folds = _folds(file, table, target, rows["train"], copies)
+    folds = _folds(file, table, target, rows["train"], duplicates)
     return Tables(preprocessor, parts, remarks, folds, weights)
 
 
@@ -340,31 +341,33 @@ def _check_formulas(file: ConfigFile, table: Table, target: list[str]) -> None:
     file.document.check()
 
 
-def _copies(file: ConfigFile, table: Table, target: list[str], rows: Array) -> Copies | None:
-    """Return which of some rows are copies; None where other columns keep rows together."""
+def _duplicates(
+    file: ConfigFile, table: Table, target: list[str], rows: Array
+) -> DuplicateRows | None:
+    """Return which of some rows are duplicates; None where other columns keep rows together."""
     data = file.config.data
     left_out = {*target, *data.drop, data.weight}
     names = [name for name in table.names if name not in left_out]
     if data.stream or data.split.group or data.split.time or not names:
         return None
-    return table_copies(table, names, rows)
+    return table_duplicates(table, names, rows)
 
 
 def _learned_once(
     file: ConfigFile, table: Table, target: list[str], rows: Array
-) -> tuple[Array, Array | None, Copies | None]:
-    """Return the rows to learn from, copies as one, their weights, and which are still copies."""
-    copies, name = _copies(file, table, target, rows), file.config.data.weight
-    if copies is None or not len(rows):
-        return rows, None, copies
+) -> tuple[Array, Array | None, DuplicateRows | None]:
+    """Return the rows to learn from, their weights, and which are still duplicates."""
+    duplicates, name = _duplicates(file, table, target, rows), file.config.data.weight
+    if duplicates is None or not len(rows):
+        return rows, None, duplicates
     targets = np.stack([table[one].values[rows] for one in target], axis=1)
     own = None if name is None else row_weights(table.select([name]).rows(rows), name)
-    once = copies.learned_once(targets, own)
+    once = duplicates.learned_once(targets, own)
     if once is None:
-        return rows, None, copies
+        return rows, None, duplicates
     first, weights = once
     relative = weights if name else weights / weights.mean()
-    return rows[first], relative, copies.of(first)
+    return rows[first], relative, duplicates.of(first)
 
 
 def _split(
@@ -375,20 +378,20 @@ def _split(
     shares = {"validation": config.validation_share, "test": config.data.split.test}
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
     together = _kept_together(file, table, target, rows)
-    copies = _copies(file, table, target, rows) if any(shares.values()) else None
+    duplicates = _duplicates(file, table, target, rows) if any(shares.values()) else None
     with file.errors_at("data", "split"):
         parts = split_rows(
             len(rows),
             (1.0 - sum(shares.values()), *shares.values()),
             seed=config.seed,
-            copies=copies and copies.together,
+            duplicates=duplicates and duplicates.together,
             **together,
         ).parts()
     return {name: rows[numbers] for name, numbers in parts.items()}
 
 
 def _folds(
-    file: ConfigFile, table: Table, target: list[str], rows: Array, copies: Copies | None
+    file: ConfigFile, table: Table, target: list[str], rows: Array, duplicates: DuplicateRows | None
 ) -> Array | None:
     """Return the fold of each of the training rows `rows`."""
     count = file.config.training.folds
@@ -396,8 +399,8 @@ def _folds(
         return None
     together = _kept_together(file, table, target, rows)
     with file.errors_at("training", "folds"):
-        copied = copies and copies.together
-        return fold_rows(len(rows), count, seed=file.config.seed, copies=copied, **together)
+        copied = duplicates and duplicates.together
+        return fold_rows(len(rows), count, seed=file.config.seed, duplicates=copied, **together)
 
 
 def dividing_values(table: Table, key: str, name: str) -> Array:

@@ -20,7 +20,7 @@ In a hand-written loop, after each step of the optimizer:
     ['lr_low']
 """
 
-from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros
+from mlpengine.diagnostics.constant_loss import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.rows import example_norms, row_losses

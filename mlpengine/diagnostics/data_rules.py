@@ -7,37 +7,27 @@ import numpy as np
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import validation_losses
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.run_rules import (
-    BEHIND,
-    SIGNAL,
-    SMALL_LAYER,
-    faster_fix,
-    lags,
-    narrowest,
-    weighs_classes,
-)
+from mlpengine.diagnostics.run_rules import faster_fix, lags, narrowest, weighs_classes
 from mlpengine.diagnostics.samples import median
+from mlpengine.diagnostics.thresholds import (
+    BEHIND,
+    CLEAR,
+    CONTRADICTED,
+    EVEN,
+    MATERIAL,
+    SHIFT,
+    SIGNAL,
+    SIGNIFICANT,
+    SMALL_LAYER,
+    UNRELATED,
+)
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, shown_name, two_digits
-from mlpengine.diagnostics.yardsticks import CLEAR
 from mlpengine.settings import Fix, NetworkSettings
-
-SHIFT = 0.25  # healthy: up to 0.2
-"""Minimum distance of two distribution functions that is reported."""
-CONTRADICTED, EVEN = 0.1, 0.5  # healthy: up to 0.04, or 0.14 and 0.43
-"""Share of another class among the rows that a simple model is surest of, in all and in units of
-that among all rows: wrong labels are everywhere, overlapping classes are not."""
-SIGNIFICANT = 2.0  # healthy: up to 2.0
-"""Standard errors by which the share is above the first of these."""
-MATERIAL = 0.02
-"""Least lead of a linear prediction that matters, in units of its lead over a constant one."""
-UNRELATED = 0.85
-"""Median validation loss of the second half, in constant predictions, without a relation; networks
-that learn reach it where simple models fail."""
 
 
 def shifted(diagnostics: Diagnostics) -> Verdict | None:
-    """Features of the validation rows are distributed unlike those of the training rows."""
-    known = diagnostics.yardsticks
+    """Features of the validation rows are distributed differently from training."""
+    known = diagnostics.baselines
     limit = max(SHIFT, known.shift_limit)
     if not known.shifts or not max(known.shifts) > limit:
         return None
@@ -55,7 +45,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
     """The network explains its own rows worse than a simple model explains rows new to it."""
     if not lags(diagnostics):
         return None
-    known = diagnostics.yardsticks
+    known = diagnostics.baselines
     behind = known.error - known.best
     finding = (
         f"the error on training rows is {two_digits(known.error)} of a constant prediction's "
@@ -76,7 +66,7 @@ def underfitting(diagnostics: Diagnostics) -> Verdict | None:
 
 def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
     """A linear prediction of new rows is clearly better than the network's."""
-    known = diagnostics.standing
+    known = diagnostics.baseline_score
     if known is None or weighs_classes(diagnostics):
         return None
     behind = known.linear - known.value
@@ -97,7 +87,7 @@ def behind_linear(diagnostics: Diagnostics) -> Verdict | None:
 
 def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
     """Rows have another class than a simple model says, even where it is sure."""
-    known = diagnostics.yardsticks
+    known = diagnostics.baselines
     certain = known.contradicted - SIGNIFICANT * known.contradicted_error > CONTRADICTED
     even = known.contradicted > EVEN * known.doubtful
     if not (certain and even and known.signal > SIGNAL):
@@ -115,7 +105,7 @@ def noisy_labels(diagnostics: Diagnostics) -> Verdict | None:
 
 def unrelated(diagnostics: Diagnostics) -> Verdict | None:
     """Neither the network nor a simple model predicts the targets better than a constant does."""
-    known, losses = diagnostics.yardsticks, validation_losses(diagnostics)
+    known, losses = diagnostics.baselines, validation_losses(diagnostics)
     constant = diagnostics.validation_baseline
     if isnan(known.signal) or not constant > 0 or not losses.size:
         return None

@@ -7,16 +7,9 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
+from mlpengine.diagnostics.thresholds import AIM, LEARNED
 from mlpengine.optim import Optimizer
 from mlpengine.settings import Fix
-
-LEARNED = 0.98
-"""Share of the loss of a constant prediction that counts as having learned something."""
-
-AIM = 0.02
-"""Largest update ratio over the layers in the first step of a run with a suitable learning rate.
-
-In the healthy set-ups of the corpus: 0.005 to 0.06."""
 
 
 def input_size(diagnostics: Diagnostics) -> float:

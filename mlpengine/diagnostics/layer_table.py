@@ -5,6 +5,7 @@ from math import isnan, sqrt
 from textwrap import wrap
 
 from mlpengine.diagnostics.monitor import Diagnostics
+from mlpengine.diagnostics.thresholds import NAME_CHARACTERS, TABLE_WIDTH
 from mlpengine.diagnostics.verdict import brief, percent, two_digits
 
 TITLE_WIDTHS = {
@@ -21,11 +22,6 @@ TITLE_WIDTHS = {
 }
 """Titles and widths, TABLE_WIDTH with the spaces between them; names of layers may be wider."""
 
-NAME_CHARACTERS = 20
-"""Characters of a layer's name that are shown."""
-
-TABLE_WIDTH = 80
-"""Columns of the text."""
 
 LEGEND = """\
 update: norm of the step / norm of the weights (should be about 0.001); cosine: between the

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from mlpengine.data.features.leaks import ANSWER, Leak
+from mlpengine.data.features.leaks import Leak
+from mlpengine.data.features.thresholds import ANSWER
 from mlpengine.diagnostics.verdict import Verdict, brief, percent
 from mlpengine.settings import FeatureSettings, Fix
 

@@ -11,25 +11,19 @@ import numpy as np
 from mlpengine.core.errors import NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics.samples import median
+from mlpengine.diagnostics.thresholds import (
+    DIVERGED,
+    HIGHEST_RATE,
+    LOWEST_RATE,
+    MEASURED_ROWS,
+    MIN_FALL,
+    SAFETY_FACTOR,
+    SMOOTHING_STEPS,
+    STEPS,
+    SWEEPS,
+)
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.verdict import percent, two_digits
-
-LOWEST_RATE, HIGHEST_RATE, STEPS = 1e-7, 10.0, 160
-SWEEPS = 3
-"""Number of random orders of the rows over which the curve is averaged."""
-MEASURED_ROWS = 256
-"""Rows on which the loss is measured after every step; always the same rows, so that the curve is
-flat where the weights hardly change."""
-SMOOTHING_STEPS = 3
-"""Standard deviation, in steps, of the Gaussian that smooths the curve: 0.15 decades."""
-DIVERGED = 4.0
-"""A sweep ends when the loss exceeds this multiple of the loss of the initial weights."""
-MIN_FALL = 0.1
-"""Relative fall of the loss without which no learning rate is suggested."""
-SAFETY_FACTOR = 6.0
-"""The suggestion is the rate of the lowest loss, which is close to divergence, over this factor.
-
-Chosen on twenty tables; 5 to 8 do nearly as well."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from mlpengine.core.buffers import Uncopyable, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
-from mlpengine.diagnostics.baseline import NO_EXTREME, ExtremeValue
+from mlpengine.diagnostics.baselines import Baselines, BaselineScore
 from mlpengine.diagnostics.buffers import Workspace
+from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
 from mlpengine.diagnostics.layers import NetworkFacts
 from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale
@@ -21,7 +22,6 @@ from mlpengine.diagnostics.schedule import SamplingSchedule
 from mlpengine.diagnostics.spikes import Spike, Spikes
 from mlpengine.diagnostics.units import UnitWindow, rectifies
 from mlpengine.diagnostics.updates import UpdateProbe
-from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
@@ -85,9 +85,9 @@ class Diagnostics(Uncopyable):
         unknown_rows: why the gradients of single rows are unknown, or "".
         windows: by layer, which rectifier units fire.
         epochs: (training loss, validation loss) of each epoch.
-        yardsticks: what simple models reach on the rows; set by the caller at the end of a run.
-        standing: how the network stands beside a linear prediction; None, or set by the caller at
-            the end of a run.
+        baselines: what simple models reach on the rows; set by the caller at the end of a run.
+        baseline_score: its score beside a linear prediction's; None, or set by the caller at the
+            end of a run.
         class_counts, recalls: training rows of each class, and the share of its other rows that
             are predicted as such, NaN if there are too few; set by the caller at the end of a run.
         class_names: the names of the classes, set with them; empty if they have only numbers.
@@ -125,8 +125,8 @@ class Diagnostics(Uncopyable):
         self.loss, self.optimizer = loss, optimizer
         self.target_range, self.steps_per_epoch = target_range, steps_per_epoch
         self.extreme = extreme
-        self.yardsticks = Yardsticks()
-        self.standing: Standing | None = None
+        self.baselines = Baselines()
+        self.baseline_score: BaselineScore | None = None
         self.weight_scale = _known(weight_scale)
         self.class_counts: Array = np.zeros(0)
         self.recalls: Array = np.zeros(0)
@@ -192,7 +192,7 @@ class Diagnostics(Uncopyable):
             norm: global norm of the gradients before clipping; by default, that of `grads`.
             clipped_norm: the norm after clipping; layers' gradients are divided by their ratio.
             lr: learning rate of the step.
-            rows: numbers of the batch's rows, of which the buffers may hold the first ones; by
+            rows: row indices of the batch, of which the buffers may hold the first ones; by
                 default, positions in the batch.
 
         Returns: whether `values` is a new sample.

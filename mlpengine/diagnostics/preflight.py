@@ -11,28 +11,31 @@ from mlpengine.core.errors import MlpEngineError, NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural
-from mlpengine.diagnostics.baseline import baseline_loss, loss_of_zeros, lowest_loss
+from mlpengine.diagnostics.constant_loss import baseline_loss, loss_of_zeros, lowest_loss
 from mlpengine.diagnostics.layers import NetworkFacts
 from mlpengine.diagnostics.lr_range import LrRange, lr_range
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.rules import DEAD, SATURATED_SHARE, START_TIMES, start_advice
+from mlpengine.diagnostics.rules import start_advice
+from mlpengine.diagnostics.thresholds import (
+    DEAD,
+    FEW,
+    FEW_RATES,
+    GRADIENT_ERROR,
+    HALF_WIDTH,
+    MEMORIZED_SHARE,
+    PREFLIGHT_ROWS,
+    SATURATED_SHARE,
+    START_TIMES,
+    TOO_FAST,
+    TOO_SLOW,
+    TRIAL_STEPS,
+)
 from mlpengine.diagnostics.trial import Rows, StepLike, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
-
-PREFLIGHT_ROWS = 1024
-"""Random rows on which units and losses are checked."""
-FEW, TRIAL_STEPS, FEW_RATES = 20, 400, (1e-2, 1e-3)
-"""Number of rows that any sound network can memorize; steps and learning rates for it."""
-MEMORIZED_SHARE = 0.1
-"""Share of the loss of a constant prediction that counts as memorized."""
-GRADIENT_ERROR = 1e-5
-HALF_WIDTH = 1e-6
-TOO_SLOW, TOO_FAST = 100.0, 4.0
-"""Factors below the suggestion, and above the rate of the lowest loss, that are reported."""
 
 
 @dataclass(frozen=True)

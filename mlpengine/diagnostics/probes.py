@@ -75,10 +75,8 @@ def activation_calls(
     `before` are the parameters that the step's forward pass read: pre-activations that training
     does not keep are computed from them again where a dense layer makes them, else left out.
     """
-    y, z, mask = buffers.y, buffers.z, workspace.mask(buffers.y)
+    y, z = buffers.y, buffers.z
     if rectifies(buffers.layer.activation):
-        yield "", call(np.greater, y, np.zeros((), y.dtype), mask)
-        yield "zero_share", call(_share_of_zeros, mask)
         yield "pre_activation_max", call(_largest, y)
         return
     if z is None:
@@ -89,7 +87,7 @@ def activation_calls(
         op, x, weight, bias = operands
         yield from (("", bound) for bound in op.forward(x, weight, bias, out=z))
     if isfinite(limit := saturation(buffers.layer.activation)):
-        magnitude = workspace.values(y)
+        magnitude, mask = workspace.values(y), workspace.mask(y)
         yield "", call(np.abs, z, magnitude)
         yield "", call(np.greater, magnitude, np.array(limit, y.dtype), mask)
         yield "saturated_share", call(_share_of_ones, mask)
@@ -121,10 +119,6 @@ def dense_operands(
 
 def _share_of_ones(mask: Array) -> float:
     return int(np.count_nonzero(mask)) / mask.size
-
-
-def _share_of_zeros(mask: Array) -> float:
-    return 1.0 - int(np.count_nonzero(mask)) / mask.size
 
 
 def _largest(y: Array) -> float:

@@ -13,12 +13,10 @@ import numpy as np
 from mlpengine.core.buffers import zeros
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call, Calls, Spec, call
+from mlpengine.diagnostics.thresholds import MAX_TOKENS
 from mlpengine.nn import Gradients, Scratch
 from mlpengine.ops import BatchNorm, Elementwise, LayerNorm, Linear, MatMul
 from mlpengine.tape.record import Record, Value, as_tuple, dependents
-
-MAX_TOKENS = 256
-"""Vectors of a row, of which an outer product has one, whose inner products are computed."""
 
 
 class RowGradient(NamedTuple):

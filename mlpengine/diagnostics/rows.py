@@ -12,7 +12,7 @@ over the rows is the batch's gradient, and a row of sample weight 2 has twice th
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
-from math import ceil, isnan, nan, sqrt
+from math import isnan, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,9 @@ from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.diagnostics.buffers import flat_rows
 from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
+from mlpengine.diagnostics.thresholds import EXAMPLE_NORM_ROWS, NOISE_DECAY
 from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
-
-TOP_SHARE = 0.01
-"""Share of the rows with the largest norms, whose part of the sum of norms is reported."""
 
 
 class RowProbe:
@@ -58,7 +56,7 @@ class RowProbe:
         unknown: str = "",
     ) -> None:
         batch, dtype = len(arrays[0]), arrays[0].dtype
-        self._batch, self._top = batch, max(1, ceil(TOP_SHARE * batch))
+        self._batch = batch
         self.unknown, self._inputs = unknown, inputs
         self.norms: Array = np.zeros(batch)
         self.mean_rows: Array = np.array(float(batch))
@@ -132,7 +130,7 @@ class RowProbe:
     def summarize(self, values: list[float], rows: Array | None) -> float:
         """Write the statistics of the norms into `values`; return the mean square of the norms.
 
-        `rows` are the numbers of the batch's rows; None numbers them by position in the batch.
+        `rows` are the row indices of the batch; None numbers them by position in the batch.
         All are NaN where the norms are unknown.
         """
         if self.unknown:
@@ -143,10 +141,8 @@ class RowProbe:
         index = NET_INDEX["example_norm_median"]
         values[index] = float(ordered[(batch - 1) // 2] + ordered[batch // 2]) / 2
         values[index + 1] = float(ordered[-1])
-        total = float(np.add.reduce(ordered))
-        values[index + 2] = float(np.add.reduce(ordered[-self._top :])) / total if total else nan
         hardest = int(self.norms.argmax())
-        values[index + 3] = float(hardest if rows is None else rows[hardest])
+        values[index + 2] = float(hardest if rows is None else rows[hardest])
         return float(np.dot(ordered, ordered)) / batch
 
 
@@ -226,9 +222,6 @@ class NoiseScale:
     Source: McCandlish et al. 2018, arXiv 1812.06162, appendix A.1.
     """
 
-    DECAY = 0.9
-    """Weight of the past in the running means."""
-
     def __init__(self) -> None:
         self.variance = self.squared_norm = 0.0
 
@@ -238,13 +231,11 @@ class NoiseScale:
             return
         variance = max(0.0, batch / (batch - 1) * (mean_square - norm * norm))
         squared_norm = norm * norm - variance / batch
-        self.variance += (1.0 - self.DECAY) * (variance - self.variance)
-        self.squared_norm += (1.0 - self.DECAY) * (squared_norm - self.squared_norm)
+        self.variance += (1.0 - NOISE_DECAY) * (variance - self.variance)
+        self.squared_norm += (1.0 - NOISE_DECAY) * (squared_norm - self.squared_norm)
         index = NET_INDEX["gradient_variance"]
         values[index], values[index + 1] = variance, squared_norm
         values[index + 2] = self.value
-        square = norm * norm  # 0 of the tiniest norms
-        values[index + 3] = variance / (batch * square) if square > 0 else nan
 
     @property
     def value(self) -> float:
@@ -259,10 +250,6 @@ class NoiseScale:
         """Restore what `state_dict` returned."""
         self.variance = float(state["variance"])
         self.squared_norm = float(state["squared_norm"])
-
-
-EXAMPLE_NORM_ROWS = 256
-"""Rows of one forward pass in `example_norms`."""
 
 
 def example_norms(

@@ -1,7 +1,6 @@
 """The rules behind verdicts.  Each rule checks one condition and reports it only when it is clear.
 
-Thresholds differ from everything measured in the healthy set-ups of tests/diagnostics/corpus.py by
-a factor of two or more; the comments give the extremes measured there.
+Their limits stand in `thresholds`.
 """
 
 from collections.abc import Callable, Collection
@@ -15,7 +14,6 @@ from mlpengine.core.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
 from mlpengine.diagnostics.derived import (
-    AIM,
     dropout_gain,
     input_size,
     layer_ratios,
@@ -31,43 +29,43 @@ from mlpengine.diagnostics.derived import (
 )
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
-from mlpengine.diagnostics.units import MIN_WINDOW_ROWS
+from mlpengine.diagnostics.thresholds import (
+    AIM,
+    CLIPPED,
+    COEFFICIENT,
+    DEAD,
+    EXTREME_TIMES,
+    FAST_RATIO,
+    GUIDE_RATIO,
+    HIGHEST_SCALE,
+    LARGE_FEATURE,
+    LARGE_INPUT,
+    LARGE_TARGET,
+    LOWEST_SCALE,
+    MIN_WINDOW_ROWS,
+    OUTLIER_NORM,
+    OUTLIER_SHARE,
+    OUTLIER_TIMES,
+    SATURATED_SHARE,
+    SLOW_RATIO,
+    SMALL_INPUT,
+    SMALL_SIGNAL,
+    SPIKES,
+    START_TIMES,
+    STEEP,
+    UNUSUAL_INPUT,
+    VERY_FAST_RATIO,
+    WELL_LEARNED,
+)
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.nn import NETWORKS
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.network import OWN_OPTIONS
 from mlpengine.settings.run import VERDICTS
 
-GUIDE_RATIO = 1e-3
-"""The update ratio of a network that learns well, to an order of magnitude."""
-
-FAST_RATIO = 0.3  # healthy: up to 0.07
-VERY_FAST_RATIO = 0.5
-"""An update ratio above this is reported even if the training loss falls."""
-SLOW_RATIO = 1e-4  # healthy: from 2.8e-3 in the best sample of the best layer
-STEEP = 2.0  # healthy: down to -0.8
-SMALL_SIGNAL = 1e-3  # healthy: from 0.2
-DEAD = 0.4  # healthy: up to 0.19
-SATURATED_SHARE = 0.5  # healthy: up to 0.18
-LARGE_INPUT, SMALL_INPUT = 8.0, 0.01  # healthy: 0.5 to 1
-LARGE_FEATURE = 8.0  # healthy: up to 2.1
-UNUSUAL_INPUT = 3.0
-"""Above this root mean square of the input, features are named among the causes of a large loss."""
-LARGE_TARGET = 30.0  # healthy: 1
-START_TIMES = 10.0  # healthy: up to 2.7
-CLIPPED, COEFFICIENT = 0.9, 0.05  # healthy: 0.1 of the steps
-OUTLIER_TIMES, OUTLIER_SHARE = 30.0, 0.9  # healthy: up to 260 and 1, late, when norms are tiny ...
-OUTLIER_NORM = 5.0  # ... and so below the norm of the first step
-EXTREME_TIMES = 50.0  # healthy: up to 10
-"""Magnitude of a value, in units of the fifth largest of its column."""
-SPIKES = 0.02  # healthy: up to 0.004
-WELL_LEARNED = 0.5
-"""Share of the loss of a constant prediction below which dead units do no harm."""
 STANDARDIZE = [Fix(FeatureSettings, "standardize", "standard")]
 ANOTHER_INITIALIZER = Fix(NetworkSettings, "initializer", None)
 UNSATURATED = [Fix(NetworkSettings, "activation", "relu"), ANOTHER_INITIALIZER]
-SCALED_BY_HAND = (0.5, 2.5)  # the initializers: 0.95 to 1.5
-"""Scales of the initial weights that no initializer of a config has."""
 NO_SCALE = "a config does not scale the initial weights"
 
 
@@ -375,9 +373,8 @@ def signal(diagnostics: Diagnostics) -> Verdict | None:
 
 def unsaturated(diagnostics: Diagnostics) -> tuple[list[Fix], str]:
     """Return the settings for units that saturate or vanish, or none with the reason."""
-    low, high = SCALED_BY_HAND
     scale = diagnostics.weight_scale
-    by_hand = not (isnan(scale) or low <= scale <= high)
+    by_hand = not (isnan(scale) or LOWEST_SCALE <= scale <= HIGHEST_SCALE)
     return ([], NO_SCALE) if by_hand else (UNSATURATED, "")
 
 

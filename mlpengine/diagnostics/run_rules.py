@@ -1,7 +1,4 @@
-"""Rules about the curves of a run and its settings: epochs, batches, optimizer, regularization.
-
-As in `mlpengine.diagnostics.rules`, comments give the extremes measured in healthy set-ups.
-"""
+"""Rules about the curves of a run and its settings: epochs, batches, optimizer, regularization."""
 
 from math import inf, isfinite, nan, sqrt
 
@@ -10,7 +7,6 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.derived import (
-    LEARNED,
     rounded,
     start_ratio,
     stuck,
@@ -22,6 +18,49 @@ from mlpengine.diagnostics.derived import (
 )
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
+from mlpengine.diagnostics.thresholds import (
+    BEHIND,
+    CHANCE,
+    COMMON_RECALL,
+    DROPOUT_SHARE,
+    DROPOUT_TIMES,
+    FALL,
+    FAR_TOO_FEW_SHARE,
+    FAR_TOO_FEW_STEPS,
+    FEW_BATCHES,
+    FEW_STEPS,
+    FEW_STEPS_FALL,
+    FEW_STEPS_SHARE,
+    FITTED,
+    GAP,
+    HUGE_DECAY,
+    HURRIED_BATCH,
+    HURRIED_SHARE,
+    LARGE_BATCH,
+    LARGE_DECAY,
+    LARGE_DROPOUT,
+    LARGE_EPS,
+    LARGE_MOMENTUM,
+    LEARNED,
+    MANY_STEPS,
+    MEMORIZED,
+    MEMORIZED_GAP,
+    MIN_BATCH,
+    MIN_EPOCHS,
+    RARE_SHARE,
+    RECALL,
+    RELATION,
+    RELATIVE_FALL,
+    RELATIVE_RISE,
+    RISE,
+    SIGNAL,
+    SLOW_START,
+    SMALL_LAYER,
+    STILL_FALLING,
+    SWINGS,
+    UNLEARNED,
+    USUAL_EPS,
+)
 from mlpengine.diagnostics.units import range_of
 from mlpengine.diagnostics.verdict import Verdict, brief, percent, two_digits
 from mlpengine.optim import Adam, Optimizer, Sgd
@@ -32,68 +71,6 @@ from mlpengine.settings import (
     NetworkSettings,
     TrainingSettings,
 )
-
-MIN_EPOCHS = 5
-"""Number of epochs below which curves are not judged."""
-CHANCE = 0.8
-"""Validation loss, in constant predictions, that a tenth of the epochs have on related targets."""
-SIGNAL, RELATION = 0.08, 0.1  # healthy: from 0.2; shuffled: up to 0.06
-"""Share of the targets' squares that a simple model explains at least where there is a relation,
-and one that it explains only if the targets belong to the rows."""
-GAP = 0.04
-"""Smallest difference of validation and training loss, in constant predictions, that shows targets
-unrelated to the features."""
-FITTED = 0.9
-"""Training loss, in constant predictions, above which there is no overfitting."""
-BEHIND = 0.1  # healthy: up to 0.02
-"""Error of the network beyond that of a simple model, in constant predictions."""
-RISE, RELATIVE_RISE = 0.08, 0.1  # healthy: up to 0.04
-"""Rise of the validation loss over its lowest, in constant predictions and in units of the lowest,
-that counts as overfitting."""
-MEMORIZED_GAP, MEMORIZED = 0.1, 15.0  # healthy: 0.3 with 1.8, or 0.05 with 2.8
-"""Difference of validation and training loss, in constant predictions, and their ratio, of a net
-that learned its rows by heart in epochs that did not help."""
-LARGE_DROPOUT = 0.6  # healthy: 0.3
-DROPOUT_TIMES, DROPOUT_SHARE = 1.5, 0.3  # healthy: 1.1
-"""Training loss, with dropout, in units of the validation loss, without; least training loss."""
-LARGE_MOMENTUM = 0.97  # healthy: 0.9
-SWINGS = 0.1
-"""Rise of the training loss over its previous minimum, in constant predictions, that is a swing."""
-LARGE_DECAY = 3.0  # healthy: up to 0.7
-"""Exponent k of the factor e^-k by which decay shrinks a weight without gradient over the run."""
-HUGE_DECAY = 5.0
-"""Weight decay that no run needs."""
-USUAL_EPS = 1e-7
-"""Greatest eps that is a default, which is not to blame where gradients are 0."""
-LARGE_EPS = 1.0  # healthy: 2e-5
-"""The optimizer's eps in units of the gradient of a weight, while that is large."""
-RARE_SHARE, RECALL, COMMON_RECALL = 0.5, 0.12, 0.5  # healthy: recall from 0.6
-"""A class is rare below this share of the mean class, and hardly predicted below this recall where
-the other classes have a higher mean recall than the last number."""
-FEW_STEPS, FEW_STEPS_FALL, FEW_STEPS_SHARE = 150, 0.05, 0.6
-"""Least number of steps for a run whose loss still fell by this much over its last quarter and ends
-above this share of a constant prediction's loss.  Healthy: 80 steps, 0.06, 0.5."""
-FEW_BATCHES = 3
-"""Number of steps in an epoch up to which the batch is the reason for few steps."""
-FAR_TOO_FEW_STEPS, FAR_TOO_FEW_SHARE = 40, 0.1
-"""Number of steps that is too low for any run, so that it is reported before the run; after it, if
-the loss ends above this share."""
-SMALL_LAYER = 8
-"""Number of units of a layer up to which it is taken for too small rather than too slow."""
-SLOW_START = 3e-3  # healthy: from 0.0044
-"""Update ratio of the first step below which a run is slow because of its learning rate."""
-STILL_FALLING = 0.02
-"""Fall that shows that a run ended too early where simple models do better than the network."""
-FALL, RELATIVE_FALL = 0.08, 0.22  # healthy: up to 0.12 and 0.19
-"""Fall of the loss over the last quarter of the epochs, in constant predictions and in units of the
-last loss, that shows that a run ended too early."""
-LARGE_BATCH, MIN_BATCH, UNLEARNED = 25.0, 128, 0.03  # healthy: up to 15
-"""Batch size in units of the gradient noise scale; smallest batch that is judged, and least
-training loss, in constant predictions."""
-
-HURRIED_BATCH, MANY_STEPS, HURRIED_SHARE = 8.0, 500, 0.1  # healthy: up to 7.5
-"""Batch size, in the same units, that is too large in a run of at most so many steps whose training
-loss still falls and is above this share of a constant prediction's."""
 
 LOGITS = ("softmax_cross_entropy", "bce_with_logits")
 """Losses that take logits, so that the output needs no activation."""
@@ -214,7 +191,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     learned = training_share(diagnostics)
     share = median(losses[len(losses) // 2 :]) / constant
     lasting = min(share, median(losses[-3:]) / constant)
-    signal = diagnostics.yardsticks.signal
+    signal = diagnostics.baselines.signal
     hopeless = signal < SIGNAL or float(np.quantile(losses, 0.1)) > CHANCE * constant
     unrelated = lasting > LEARNED and hopeless and not signal > RELATION
     if not (unrelated and learned < LEARNED and share - learned > GAP):
@@ -364,7 +341,7 @@ def lags(diagnostics: Diagnostics) -> bool:
 
     False for weighted classes, of which the network does not learn to make the fewest errors.
     """
-    known = diagnostics.yardsticks
+    known = diagnostics.baselines
     if weighs_classes(diagnostics):
         return False
     return known.error - known.best > max(BEHIND, 3 * known.deviation)

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.spec import Array
-
-CAPACITY = 512
-"""Maximum number of samples in a series."""
+from mlpengine.diagnostics.thresholds import CAPACITY
 
 NET_QUANTITIES = {
     "loss": "mean loss of the batch",
@@ -28,12 +26,10 @@ NET_QUANTITIES = {
     "input_std": "standard deviation of the input",
     "example_norm_median": "median over the rows of the norm of a row's own gradient",
     "example_norm_max": "largest norm of a row's own gradient",
-    "example_top_share": "share of the largest hundredth of the rows in the sum of these norms",
     "hardest_row": "row with the largest norm",
     "gradient_variance": "trace S of the covariance of the rows' gradients",
     "squared_gradient_norm": "unbiased squared norm of the expected gradient",
     "noise_scale": "running mean of S over running mean of the unbiased squared norm, in rows",
-    "norm_test": "S / (batch size x squared gradient norm)",
 }
 """Quantities of the whole net."""
 
@@ -44,7 +40,6 @@ LAYER_QUANTITIES = {
     "activation_mean": "mean of the activations",
     "activation_std": "standard deviation of the activations",
     "pre_activation_max": "largest magnitude of a pre-activation (rectifiers: largest value or 0)",
-    "zero_share": "share of the activations that are 0 (rectifiers)",
     "dead_share": "share of the units that never fired in the last whole window (rectifiers)",
     "saturated_share": "share of the activations beyond 0.97 of the range, if it is bounded",
 }

@@ -1,14 +1,7 @@
 """Which steps are measured: `SamplingSchedule`."""
 
 from mlpengine.core.errors import UsageError
-
-EVERY, STRETCH, DENSE_STEPS = 50, 10, 1000
-"""Steps between samples; for short steps, the factor applied to them and the step it starts at."""
-
-SHORT_STEP = 4_000_000
-"""Parameters times rows below which a step is short beside a sample.
-
-A sample also evicts training's buffers from the caches, which slows the next step down."""
+from mlpengine.diagnostics.thresholds import DENSE_STEPS, EVERY, SHORT_STEP, STRETCH
 
 
 class SamplingSchedule:

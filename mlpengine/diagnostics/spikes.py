@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.core.spec import Array
+from mlpengine.diagnostics.thresholds import (
+    LARGEST_EXPONENT,
+    SPIKE_DECAY,
+    SPIKE_DEVIATIONS,
+    SPIKE_WARM_UP,
+    WEIGHED,
+)
 
 DOUBLE = log(2.0)
-LARGEST_EXPONENT = 700.0
-"""The largest argument of exp in float64, rounded down."""
-WEIGHED = 2_000
-"""Number of norms that count; the weight of an older one is below a rounding error."""
 
 
 class Spike(NamedTuple):
@@ -42,13 +45,8 @@ class Spikes:
         steps: norms that mean and deviation cover.
     """
 
-    DEVIATIONS = 4.0
-    DECAY = 0.98
-    """Weight of the past in the running mean and variance."""
-    WEIGHTS = DECAY ** np.arange(WEIGHED)[::-1]
+    WEIGHTS = SPIKE_DECAY ** np.arange(WEIGHED)[::-1]
     """The weights of the last norms, the newest last."""
-    WARM_UP = 10
-    """Number of first steps that cannot be spikes."""
 
     def __init__(self) -> None:
         self.count = self.steps = 0
@@ -62,7 +60,7 @@ class Spikes:
 
         One call for several norms: a call for each would cost the smallest steps.
         """
-        if self.steps + len(self.pending) < self.WARM_UP:
+        if self.steps + len(self.pending) < SPIKE_WARM_UP:
             return
         norms = np.array(self.pending, np.float64)
         self.pending.clear()
@@ -71,12 +69,12 @@ class Spikes:
             logs = np.minimum(logs, _highest(logs))
         self.steps += len(logs)
         logs = logs[-WEIGHED:]
-        weights, past = self.WEIGHTS[WEIGHED - len(logs) :], self.DECAY ** len(logs)
+        weights, past = self.WEIGHTS[WEIGHED - len(logs) :], SPIKE_DECAY ** len(logs)
         weighted = weights * logs
-        recent = (1.0 - past) / (1.0 - self.DECAY), float(weighted.sum()), float(weighted @ logs)
+        recent = (1.0 - past) / (1.0 - SPIKE_DECAY), float(weighted.sum()), float(weighted @ logs)
         self._sums = [past * old + new for old, new in zip(self._sums, recent, strict=True)]
-        if self.steps >= self.WARM_UP:
-            distance = max(DOUBLE, self.DEVIATIONS * self._deviation)
+        if self.steps >= SPIKE_WARM_UP:
+            distance = max(DOUBLE, SPIKE_DEVIATIONS * self._deviation)
             self.limit = exp(min(self.mean + distance, LARGEST_EXPONENT))
 
     @property
@@ -116,4 +114,4 @@ def _highest(logs: Array) -> float:
     """Return the limit of the first norms: one among them may be a spike itself."""
     middle = float(np.median(logs))
     deviation = 1.4826 * float(np.median(np.abs(logs - middle)))
-    return middle + max(DOUBLE, Spikes.DEVIATIONS * deviation)
+    return middle + max(DOUBLE, SPIKE_DEVIATIONS * deviation)

@@ -78,7 +78,7 @@ class Rows:
         return Rows(*self.take(np.sort(chosen)))
 
     def batches(self, size: int, seed: int = 0) -> Iterator[Array]:
-        """Yield the row numbers of batches, endlessly; each epoch is a new permutation."""
+        """Yield the row indices of batches, endlessly; each epoch is a new permutation."""
         rng, size = np.random.default_rng(seed), min(size, len(self))
         while True:
             order = rng.permutation(len(self))

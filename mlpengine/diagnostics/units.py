@@ -7,17 +7,9 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.spec import Array
+from mlpengine.diagnostics.thresholds import LARGEST, MIN_WINDOW_ROWS, SATURATION_POINT
 from mlpengine.formula import evaluate, variable
 from mlpengine.ops import Activation, GradOp
-
-MIN_WINDOW_ROWS = 256
-"""Minimum number of rows of a window: a unit that is 0 on a few rows may fire on others."""
-
-SATURATION_POINT = 0.97
-"""Share of the way from the middle of the range to an end beyond which an activation saturates."""
-
-LARGEST = 2.0**10
-"""Greatest magnitude of a pre-activation at which an activation may begin to saturate."""
 
 
 def range_of(op: GradOp | None) -> tuple[float, float]:

@@ -8,11 +8,8 @@ from typing import Any
 
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import html_table
+from mlpengine.diagnostics.thresholds import MAX_TEXT
 from mlpengine.settings.fix import Fix, by_key
-
-MAX_TEXT = 159
-"""Greatest length of the text of a verdict."""
-
 
 DISPLAY_NAMES = {
     "brier": "Brier score",

@@ -33,13 +33,13 @@ from mlpengine.estimators._sparse import (
     dense_rows,
     exact_scale,
     issparse,
-    matrix_copies,
+    matrix_duplicates,
     quantile_edges,
     updated_scale,
 )
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.linear import can_be_linear
-from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
@@ -395,9 +395,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             keep = weights > 0
             x, y, weights = x[keep], y[keep], weights[keep]
             divided_by = {name: values[keep] for name, values in divided_by.items()}
-        copies = None
+        duplicates = None
         if not divided_by:
-            x, y, weights, copies = self._learned_once(x, y, weights)
+            x, y, weights, duplicates = self._learned_once(x, y, weights)
             labels = self._classes(y)
             divided_by = {} if labels is None else {"labels": labels}
         again = self.warm_start and self.__sklearn_is_fitted__()
@@ -412,10 +412,10 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         settings = self._settings(len(y), seed, ends_early=ends_early, folds=count)
         folds = None
         if count is not None:
-            folds = fold_rows(len(y), count, seed=seed, copies=copies, **divided_by)
+            folds = fold_rows(len(y), count, seed=seed, duplicates=duplicates, **divided_by)
         train, validation = np.arange(len(y)), np.arange(0)
         if ends_early and not count:
-            train, validation = self._divide(len(y), seed, copies, divided_by)
+            train, validation = self._divide(len(y), seed, duplicates, divided_by)
         kinds: list[Kind] = []
         if not again:
             kinds, self._edges = self._kinds(x[train], folded=folds is not None)
@@ -648,21 +648,21 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _learned_once(
         self, x: Any, y: Array, weights: Array | None
     ) -> tuple[Any, Array, Array | None, Array | None]:
-        """Return the rows with copies as one, and what is equal for those that differ in `y`."""
-        copies = matrix_copies(x)
-        once = copies.learned_once(y, weights)
+        """Return the distinct rows, and what is equal for duplicates that differ in `y`."""
+        duplicates = matrix_duplicates(x)
+        once = duplicates.learned_once(y, weights)
         if once is None:
-            return x, y, weights, copies.together
+            return x, y, weights, duplicates.together
         rows, weights = once
-        return x[rows], y[rows], weights, copies.of(rows).together
+        return x[rows], y[rows], weights, duplicates.of(rows).together
 
     def _divide(
-        self, rows: int, seed: int, copies: Array | None, divided_by: Mapping[str, Array]
+        self, rows: int, seed: int, duplicates: Array | None, divided_by: Mapping[str, Array]
     ) -> tuple[Array, Array]:
         """Return the rows that train and those that are held out."""
         share = self.validation_fraction
         share = validation_share_for(rows) if share is None else share
-        split = split_rows(rows, (1 - share, share), seed=seed, copies=copies, **divided_by)
+        split = split_rows(rows, (1 - share, share), seed=seed, duplicates=duplicates, **divided_by)
         return split.train, split.validation
 
     def _begin(self, x: Any, y: Array) -> None:

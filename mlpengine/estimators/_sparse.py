@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.data.features.copies import Copies, find_copies, hashed
+from mlpengine.data.features.duplicate_rows import DuplicateRows, find_duplicates, hashed
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import LIMIT, Source
 from mlpengine.data.features.statistics import Statistics
@@ -22,7 +22,7 @@ __all__ = [
     "dense_rows",
     "exact_scale",
     "issparse",
-    "matrix_copies",
+    "matrix_duplicates",
     "quantile_edges",
     "updated_scale",
 ]
@@ -37,8 +37,8 @@ def dense_rows(x: Any) -> Array:
     return array
 
 
-def matrix_copies(x: Any) -> Copies:
-    """Return which rows of a matrix are copies; an array and a sparse one have the same hashes."""
+def matrix_duplicates(x: Any) -> DuplicateRows:
+    """Return the duplicate rows of a matrix; an array and a sparse one have the same hashes."""
     if issparse(x) and not x.has_canonical_format:
         x = x.copy()
         x.sum_duplicates()
@@ -46,7 +46,7 @@ def matrix_copies(x: Any) -> Copies:
     def hashes_of(rows: Array, k: int) -> Array:
         return hashed(dense_rows(x[rows][:, [k]]).astype(np.float64)[:, 0].copy(), k)
 
-    return find_copies(_row_hashes(x), hashes_of, x.shape[1])
+    return find_duplicates(_row_hashes(x), hashes_of, x.shape[1])
 
 
 def _row_hashes(x: Any) -> Array:

@@ -15,7 +15,8 @@ from mlpengine.backends.scalar.text import (
     real_constant,
 )
 from mlpengine.core.wording import plural
-from mlpengine.diagnostics.spikes import DOUBLE, Spikes
+from mlpengine.diagnostics.spikes import DOUBLE
+from mlpengine.diagnostics.thresholds import SPIKE_DECAY, SPIKE_DEVIATIONS, SPIKE_WARM_UP
 from mlpengine.export._device import BLOB_VERSION, MAGIC, DeviceStep
 from mlpengine.export._table_c import prediction
 
@@ -360,10 +361,10 @@ def _norms(step: DeviceStep) -> str:
     text += HYPOTENUSE if step.batch == 1 else ""
     return text + OBSERVE.format(
         name=step.name,
-        decay=real_constant(Spikes.DECAY),
-        deviations=real_constant(Spikes.DEVIATIONS),
+        decay=real_constant(SPIKE_DECAY),
+        deviations=real_constant(SPIKE_DEVIATIONS),
         double=real_constant(DOUBLE),
-        warm_up=Spikes.WARM_UP,
+        warm_up=SPIKE_WARM_UP,
     )
 
 

@@ -11,8 +11,9 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.bins import Bins
 from mlpengine.data.features.categories import Category
 from mlpengine.data.features.computed import ComputedColumn
-from mlpengine.data.features.numbers import CLIP, CLIPPED_FROM, Numbers
+from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import PERIODS, Source
+from mlpengine.data.features.thresholds import CLIP, CLIPPED_FROM
 from mlpengine.export._onnx_feed import numeric_levels
 from mlpengine.export._onnx_graph import ML, Graph
 from mlpengine.formula import onnx_node, variable, where

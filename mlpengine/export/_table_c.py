@@ -44,8 +44,9 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.computed import ComputedColumn
-from mlpengine.data.features.numbers import CLIP, CLIPPED_FROM, Numbers
+from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.sources import PERIODS, Source
+from mlpengine.data.features.thresholds import CLIP, CLIPPED_FROM
 from mlpengine.export.network_c import PredictionCode, Real
 from mlpengine.formula import (
     Expr,

@@ -11,8 +11,8 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import ColumnKind
 from mlpengine.models.evaluate import Scorer
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.model import Model
-from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn.network import PREDICT_ROWS
 

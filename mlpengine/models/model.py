@@ -16,14 +16,14 @@ from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import html_table, plural
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.frames import as_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.models.calibration import RESIDUALS, SET_CHANCES, ClassSets, Residuals, spread
 from mlpengine.models.evaluate import Scorer
 from mlpengine.models.forward import Features, outputs_of
-from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
 from mlpengine.nn import NETWORKS, Mlp, TabularNetwork

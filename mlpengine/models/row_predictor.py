@@ -9,8 +9,8 @@ import numpy as np
 from mlpengine.core.buffers import quiet_runner
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
+from mlpengine.data.features.drift import far_remarks, unknown_remarks
 from mlpengine.data.features.one_row import RowEncoder
-from mlpengine.data.features.unlike import far_remarks, unknown_remarks
 from mlpengine.data.tables.frames import is_cell
 from mlpengine.nn import Network
 
@@ -44,10 +44,10 @@ class RowPredictor:
             self._encoder = RowEncoder(preprocessor, self._features)
 
     def __call__(self, data: Any) -> Array | None:
-        """Return `output_of`; log a line for each column the first time that it is `unlike`."""
+        """Return `output_of`; log each column's first line of `warnings`."""
         output = self.output_of(data)
         if output is not None:
-            for line in self.unlike(self._reported):
+            for line in self.warnings(self._reported):
                 _log.warning("warning: %s; later ones are not reported", line)
         return output
 
@@ -68,7 +68,7 @@ class RowPredictor:
             run()
         return self._combined(self._outputs)
 
-    def unlike(self, but: set[str] | None = None) -> list[str]:
+    def warnings(self, but: set[str] | None = None) -> list[str]:
         """Return a line for each column of the last row that holds what training did not see.
 
         Columns in `but` are left out, and others added to it.

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import load_config
+from mlpengine.config.baselines import WORK, Held, held_out, score_of
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.config.standing import WORK, Held, held_out, score_of
 from mlpengine.core.errors import DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.diagnostics.rules import DEAD, GUIDE_RATIO
 from mlpengine.diagnostics.samples import Series
+from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
 from mlpengine.models.card import card, facts_of
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,

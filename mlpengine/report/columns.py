@@ -10,9 +10,9 @@ from mlpengine.core.errors import MlpEngineError
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.data.features import profile
 from mlpengine.data.features.checks import column_profile
-from mlpengine.data.features.unlike import KS_LIMIT
+from mlpengine.data.features.thresholds import KS_LIMIT
 from mlpengine.data.tables import Column, Table
-from mlpengine.diagnostics.yardsticks import largest_shift
+from mlpengine.diagnostics.baselines import largest_shift
 
 REPORT_COLUMNS = 200
 """Columns that are described; of wider tables the first."""
@@ -99,7 +99,7 @@ def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]
         facts = profile(table.select(dict.fromkeys(named)), list(target))
     except MlpEngineError:  # a target that cannot be described gives no reasons
         return {}
-    return facts.drop | facts.same | {leak.column: leak.reason for leak in facts.leaks}
+    return facts.drop | {leak.column: leak.reason for leak in facts.leaks}
 
 
 def _shift(one: Column, other: Column) -> dict[str, Any] | None:

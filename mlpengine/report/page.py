@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.standing import PART_PHRASES
+from mlpengine.config.baselines import PART_PHRASES
 from mlpengine.core.wording import plural, script_json
+from mlpengine.diagnostics.thresholds import CLEAR, PROBABLE
 from mlpengine.diagnostics.verdict import settings_text, shown_name
-from mlpengine.diagnostics.yardsticks import CLEAR, PROBABLE
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.report import palette
 from mlpengine.training.measure import DIRECT, TEACHER

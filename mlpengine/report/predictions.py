@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.config.baselines import Held
 from mlpengine.config.build import LoadedData
-from mlpengine.config.standing import Held
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import baselines

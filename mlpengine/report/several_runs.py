@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mlpengine.config.baselines import PART_PHRASES
 from mlpengine.config.load import differing_settings
-from mlpengine.config.standing import PART_PHRASES
 from mlpengine.core.redaction import shown_path, without_directories
 from mlpengine.core.wording import as_setting, plural
 from mlpengine.diagnostics.verdict import shown_name

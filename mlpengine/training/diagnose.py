@@ -12,7 +12,9 @@ import numpy as np
 from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
-from mlpengine.diagnostics.baseline import (
+from mlpengine.diagnostics.baselines import baselines, rows_within
+from mlpengine.diagnostics.buffers import flat_rows
+from mlpengine.diagnostics.constant_loss import (
     NO_EXTREME,
     ExtremeValue,
     constant_losses,
@@ -21,10 +23,9 @@ from mlpengine.diagnostics.baseline import (
     feature_sizes,
     weight_scale,
 )
-from mlpengine.diagnostics.buffers import flat_rows
 from mlpengine.diagnostics.samples import Columns
+from mlpengine.diagnostics.thresholds import MAX_ROWS, MIN_BASELINE_ROWS
 from mlpengine.diagnostics.verdict import without
-from mlpengine.diagnostics.yardsticks import MAX_ROWS, MIN_YARDSTICK_ROWS, rows_within, yardsticks
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
@@ -181,7 +182,7 @@ class LoopDiagnostics(Callback):
             if measure and not self._measured:
                 self._measured = True
                 seconds = None if one.seconds < YARDSTICK_SECONDS else one.seconds
-                measure_yardsticks(
+                measure_baselines(
                     self.core,
                     one.task,
                     one.train,
@@ -299,7 +300,7 @@ def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tu
     return np.bincount(truth, minlength=classes), np.bincount(hits, minlength=classes)
 
 
-def measure_yardsticks(
+def measure_baselines(
     diagnostics: Diagnostics,
     task: Task,
     train: Split,
@@ -321,7 +322,7 @@ def measure_yardsticks(
         values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
         values += min(task.outputs, MAX_ROWS)  # of classes those that the sample has
         limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, values))
-    if limit < MIN_YARDSTICK_ROWS:
+    if limit < MIN_BASELINE_ROWS:
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)
     rows = rows[:: -(-len(rows) // limit)]
@@ -330,7 +331,7 @@ def measure_yardsticks(
     if predicted.shape != truth.shape:
         return  # quantiles, or means and variances
     other = None if validation is None else validation.x[:: -(-len(validation) // limit)]
-    diagnostics.yardsticks = yardsticks(
+    diagnostics.baselines = baselines(
         _joined(x), truth, predicted, rows, None if other is None else _joined(other)
     )
 

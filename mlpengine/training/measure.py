@@ -9,8 +9,8 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.models.evaluate import Evaluator, Scorer, standard_errors
 from mlpengine.models.forward import outputs_of
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.metrics import calibration_error
-from mlpengine.models.network_kinds import NetworkMean
 from mlpengine.models.task import Regression, Split
 from mlpengine.nn import TabularNetwork
 from mlpengine.training.trainer import Fitted

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.errors import UsageError, at_setting
-from mlpengine.core.spec import Array, DTypeLike, Spec
+from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.batches import steps_of_epoch
@@ -29,25 +29,22 @@ from mlpengine.data.features.numbers import Numbers
 from mlpengine.diagnostics import Verdict
 from mlpengine.models.calibration import ClassSets, Residuals, apply_temperature, error_of_mean
 from mlpengine.models.evaluate import Evaluator, Scorer
-from mlpengine.models.model import Model
-from mlpengine.models.network_kinds import (
+from mlpengine.models.members import (
     NetworkMean,
     best_mean,
     equal_shares,
     inputs_of,
     linear_projections,
 )
+from mlpengine.models.model import Model
 from mlpengine.models.task import Classification, Regression, Split, Task
-from mlpengine.nn import Front, Mlp, Residual, TabularNetwork
-from mlpengine.nn.layers import parameter_specs, plan_layers
+from mlpengine.nn import Mlp, TabularNetwork
 from mlpengine.nn.mlp import ROWS_AT_START
 from mlpengine.nn.population import Population
-from mlpengine.nn.residual import residual_shapes
 from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
-from mlpengine.settings import Kind, NetworkSettings, RunSettings
-from mlpengine.settings.network import OWN_OPTIONS
+from mlpengine.settings import Kind, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
@@ -56,6 +53,7 @@ from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, Result
+from mlpengine.training.networks import front_of, make_network
 from mlpengine.training.transfer import HeldRows
 from mlpengine.training.warm_start import copy_weights
 
@@ -196,7 +194,6 @@ class Trainer:
         members: the networks with their optimizers, in the same order.
         seeds: of each network, for its weights and the order of its rows.
         shares: of kinds in the mean of the networks as they are.
-        rows: numbers of the rows that each network learns from, None for all.
         threads: maximum for a step, or of networks that train at the same time.
 
     Raises: UsageError, with the setting at fault, for settings that do not fit rows or each other.
@@ -229,10 +226,6 @@ class Trainer:
         self.kinds = training.trained_kinds if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
         self.seeds = seeds_of(settings.seed, each * (len(self.kinds) or 1))
-        self.rows: list[Array | None] = [
-            None if folds is None else np.flatnonzero(folds != k % each)
-            for k in range(len(self.seeds))
-        ]
         self.threads = self._allowed_threads()
         if members:
             self.networks: Sequence[TabularNetwork] = [member.mlp for member in members]
@@ -261,8 +254,9 @@ class Trainer:
 
     def row_count(self, k: int) -> int:
         """Return how many rows a network learns from."""
-        rows = self.rows[k]
-        return len(self.train) if rows is None else len(rows)
+        if self.folds is None:
+            return len(self.train)
+        return int(np.count_nonzero(self.folds != k % (int(self.folds.max()) + 1)))
 
     # networks: kinds, folds and seeds
 
@@ -288,8 +282,9 @@ class Trainer:
                 kind = kinds[k * len(kinds) // len(seeds)]
                 mlp.mask_inputs(inputs_of(kind, numbers, in_dim, mlp.n_inputs))
             if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
-                own = self.rows[k]
-                rows = np.arange(len(train)) if own is None else own
+                rows = np.arange(len(train))
+                if self.folds is not None:
+                    rows = rows[self.folds != k % (int(self.folds.max()) + 1)]
                 some = rows[:: -(-len(rows) // ROWS_AT_START)]
                 mlp.initialize_from(train.x[some], seed=seeds[k])
         return networks
@@ -525,61 +520,3 @@ def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:
     """Return the rows of a step, as many as a network has that trains without a fold."""
     left_out = 0 if folds is None else int(np.bincount(folds).max())
     return min(batch_size, rows - left_out)
-
-
-def front_of(
-    network: NetworkSettings, numbers: Numbers | None = None, *, masked: bool = False
-) -> Front | None:
-    """Return what computes the first layer's input; None for the features themselves.
-
-    It embeds the `numbers` among the features, or all; `masked` lets networks read some inputs.
-    """
-    front = network.front
-    if front.embedding != "none" and numbers is not None:
-        front = replace(front, embedded=len(numbers.sources))
-    front = replace(front, masked=masked)
-    return None if front == Front() else front
-
-
-def make_network(
-    network: NetworkSettings,
-    ends: tuple[int, int],
-    *,
-    seed: int,
-    dtype: Any,
-    front: Front | None,
-) -> TabularNetwork:
-    """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
-    layers, activation, dropout = len(network.hidden), network.activation, network.dropout
-    own = {name: getattr(network, name) for name in OWN_OPTIONS[network.network]}
-    sizes = own.pop("hidden", ())
-    own |= {"initializer": network.initializer, "seed": seed, "dtype": dtype, "front": front}
-    with at_setting("network"):
-        if network.network == "residual":
-            return Residual(*ends, activation=activation[0], dropout=dropout[0], **own)
-        return Mlp(
-            [ends[0], *sizes, ends[1]],
-            activation=activation * (layers if len(activation) == 1 else 1),
-            dropout=dropout * (layers if len(dropout) == 1 else 1),
-            **own,
-        )
-
-
-def network_specs(
-    network: NetworkSettings, ends: tuple[int, int], front: Front | None, dtype: DTypeLike
-) -> dict[str, Spec]:
-    """Return the specs of the parameters of `make_network` by name, without making it."""
-    kind = np.dtype(dtype)
-    if network.network == "residual":
-        shapes = residual_shapes(
-            front.out_dim(ends[0]) if front else ends[0],
-            ends[1],
-            blocks=network.blocks,
-            width=network.width,
-            expansion=network.expansion,
-        )
-        own = {name: Spec(shape, kind) for name, shape in shapes.items()}
-        return (front.specs(ends[0], kind) if front else {}) | own
-    sizes = [ends[0], *network.hidden, ends[1]]
-    layers = plan_layers(sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front)
-    return parameter_specs(layers, kind, front, ends[0])

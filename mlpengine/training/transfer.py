@@ -11,7 +11,7 @@ import numpy as np
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.mixed_rows import MixedRows
+from mlpengine.data.features.synthetic_rows import SyntheticRows
 from mlpengine.data.features.targets import NumberTarget
 from mlpengine.data.tables.table import Table
 from mlpengine.models.calibration import ClassSets, Residuals
@@ -30,7 +30,7 @@ HELD_ROWS = 4_096
 SMALLEST_CHANCE = 1e-9
 """Bound of probabilities before their logarithm is taken."""
 
-Labeling = Callable[[MixedRows | None], tuple[Array, Array]]
+Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 """Returns what is learned of made rows, or for None of training rows, and what is predicted."""
 
 
@@ -78,7 +78,7 @@ class TransferSet:
         2, for the name and for probabilities as targets.
     """
 
-    mixed: MixedRows
+    mixed: SyntheticRows
     targets: Array
     taught: Array
     drawn: Array
@@ -102,7 +102,7 @@ class TransferSet:
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
         held = 0 if errors is None else HELD_ROWS
-        mixed = MixedRows.of(fitted, train.x, made + held, rng)
+        mixed = SyntheticRows.of(fitted, train.x, made + held, rng)
         (own, _), (targets, predicted) = label(None), label(mixed)
         taught = predicted[made:]
         if isinstance(errors, Residuals):
@@ -150,7 +150,7 @@ class TransferSet:
             if name.startswith(BESIDE):
                 _, part, title = name.split(".")
                 beside.setdefault(part, {})[title] = arrays[name]
-        mixed = MixedRows(base, other, swapped, columns)
+        mixed = SyntheticRows(base, other, swapped, columns)
         return cls(mixed, targets, taught, drawn, checksum, beside)
 
     def rows(

@@ -37,7 +37,7 @@ from mlpengine.ops import FormulaLoss, MeanAbsoluteError
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
 from mlpengine.step.auto_backend import choose_backend, seconds_to_compile
-from mlpengine.training.trainer import front_of, make_network
+from mlpengine.training.networks import front_of, make_network
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}

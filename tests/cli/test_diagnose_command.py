@@ -60,15 +60,13 @@ def finished(once, mlpengine, config):
 def test_a_run_is_read(mlpengine, finished):
     result = mlpengine("diagnose", finished, "--rows", "3")
     assert result.code == 0, result.err
-    for text in ("noise scale", "stable rank", "hard line"):
+    for text in ("noise scale", "hard line"):
         assert text in result.out
     found = json.loads(mlpengine("diagnose", finished, "--rows", "3", "--json").out)
     assert len(found["hardest"]) == 3
     norms = [h["gradient_norm"] for h in found["hardest"]]
     assert norms == sorted(norms, reverse=True)
     assert {"line", "loss", "target", "predicted"} <= found["hardest"][0].keys()
-    assert all(s["distance"] > 0 for s in found["spectra"])
-    assert len(found["histograms"]) == 4
 
 
 def test_a_running_run_is_read(mlpengine, finished):

@@ -19,7 +19,7 @@ from mlpengine.models.explain import (
     importances,
     sensitive_columns,
 )
-from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import make_split
 from mlpengine.nn import Mlp
 from mlpengine.ops import MeanSquaredError

@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp
 
 import mlpengine
 from mlpengine.core.errors import CheckpointError
-from mlpengine.data.features.unlike import NewRows, drifts
+from mlpengine.data.features.drift import NewRows, drifts
 from mlpengine.data.tables import Table
 from mlpengine.models.model import Model
 from mlpengine.training.loading import load

@@ -58,12 +58,12 @@ from corpus_setups import (
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Callback, Mlp
+from mlpengine.config.baselines import baseline_score_of, score_of
+from mlpengine.config.baselines import held_out as held_out_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
 from mlpengine.config.reader import Document
-from mlpengine.config.standing import held_out as held_out_rows
-from mlpengine.config.standing import score_of, standing_of
 from mlpengine.config.tables import read_source, read_tables
 from mlpengine.core.errors import NumericalError
 from mlpengine.core.spec import Array
@@ -497,7 +497,7 @@ def trainer_for(
     output = setup.output if is_broken else None
     data = load_data(file, tables=read_tables(file, read_source(file, table=table)))
     making = partialmethod(Mlp.__init__, output_activation=output)
-    with patch("mlpengine.training.trainer.Mlp", type("Mlp", (Mlp,), {"__init__": making})):
+    with patch("mlpengine.training.networks.Mlp", type("Mlp", (Mlp,), {"__init__": making})):
         return data, trainer_of(data)
 
 
@@ -533,7 +533,7 @@ def run(
     columns = [*cell_verdicts(data.file, data.tables), *column_verdicts(data.file, data.tables)]
     held = held_out_rows(data, trainer.mean)
     if np.isfinite(held.output).all():
-        watcher.core.standing = standing_of(data, score_of(data, held))
+        watcher.core.baseline_score = baseline_score_of(data, score_of(data, held))
     return Outcome([*columns, *watcher.verdicts(measure=True)], error, watcher)
 
 

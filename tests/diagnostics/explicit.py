@@ -94,7 +94,6 @@ def explicit(weights, biases, activation, loss, x, y, row_weights, after, batch_
     )
     variance = ((rows - flat) ** 2).sum() / (batch - 1)
     norms, square = np.array(norms), (flat**2).sum()
-    top = max(1, int(np.ceil(0.01 * batch)))
     rms = [np.sqrt((w**2).mean()) for w, _ in mean]
     net = {
         "gradient_norm": np.sqrt(square),
@@ -103,11 +102,9 @@ def explicit(weights, biases, activation, loss, x, y, row_weights, after, batch_
         "input_std": x.astype(float).std(),
         "example_norm_median": np.median(norms),
         "example_norm_max": norms.max(),
-        "example_top_share": np.sort(norms)[-top:].sum() / norms.sum(),
         "hardest_row": norms.argmax(),
         "gradient_variance": variance,
         "squared_gradient_norm": square - variance / batch,
-        "norm_test": variance / (batch * square),
     }
     layers = []
     for n in range(count):
@@ -124,8 +121,6 @@ def explicit(weights, biases, activation, loss, x, y, row_weights, after, batch_
             "activation_std": y_all.std(),
             "pre_activation_max": max(largest, 0) if name == "relu" else largest,
         }
-        if name == "relu":
-            found["zero_share"] = (y_all <= 0).mean()
         if name == "tanh":
             found["saturated_share"] = (np.abs(y_all) > 0.97).mean()
         if name == "sigmoid":

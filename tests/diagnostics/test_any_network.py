@@ -136,7 +136,7 @@ def test_frozen_parameters_are_left_out():
 def test_norms_that_no_rule_gives_are_said_to_be_unknown():
     network = NETWORKS["computed"](seed=1)
     diagnostics, _, _ = watched(network)
-    quantities = ("example_norm_max", "hardest_row", "noise_scale", "norm_test")
+    quantities = ("example_norm_max", "hardest_row", "noise_scale")
     assert np.isnan([diagnostics.get(one) for one in quantities]).all()
     assert diagnostics.get("gradient_norm") > 0
     assert table(diagnostics).splitlines()[-1] == (
@@ -281,10 +281,10 @@ def test_a_row_may_be_a_matrix(tmp_path):
     core = watch.core
     assert core.feature_names == ("0", "1", "2", "3", "4", "5")
     assert core.get("example_norm_max") > 0
-    assert core.get("zero_share", 0) > 0
+    assert core.get("pre_activation_max", 0) > 0
     assert core.layers[0].units == 12
     assert core.get("dead_share", 0) < 1
-    assert np.isfinite(core.yardsticks.error)
+    assert np.isfinite(core.baselines.error)
 
 
 def test_the_range_of_learning_rates_of_any_network():

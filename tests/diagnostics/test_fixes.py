@@ -9,7 +9,8 @@ from mlpengine.config.fixed_config import fix_overrides, fixed_config
 from mlpengine.config.sections import plain
 from mlpengine.core.errors import ConfigError, UsageError
 from mlpengine.diagnostics import Verdict, combined_fix
-from mlpengine.diagnostics.verdict import MAX_TEXT, brief, without
+from mlpengine.diagnostics.thresholds import MAX_TEXT
+from mlpengine.diagnostics.verdict import brief, without
 from mlpengine.optim import Adam, Optimizer
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
 

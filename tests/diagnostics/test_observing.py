@@ -9,9 +9,10 @@ import pytest
 from mlpengine import Adam, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.diagnostics import Diagnostics
-from mlpengine.diagnostics.samples import CAPACITY, Columns, Series
+from mlpengine.diagnostics.samples import Columns, Series
 from mlpengine.diagnostics.spikes import Spikes
-from mlpengine.diagnostics.units import MIN_WINDOW_ROWS, UnitWindow
+from mlpengine.diagnostics.thresholds import CAPACITY, MIN_WINDOW_ROWS
+from mlpengine.diagnostics.units import UnitWindow
 from mlpengine.models.task import Classification, Split
 from mlpengine.step.packing import pack, unpack
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -86,8 +87,8 @@ def test_the_file_is_in_long_form(tmp_path):
     for (layer, quantity), value in zip(watcher.core.columns, watcher.core.values, strict=True):
         assert np.isnan(value) == ((layer, quantity) not in found)
         assert np.isnan(value) or found[layer, quantity] == value
-    assert ("2", "zero_share") not in found
-    assert 0 <= found["0", "zero_share"] <= 1
+    assert ("2", "dead_share") not in found
+    assert found["0", "pre_activation_max"] >= 0
 
 
 def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.core.errors import NumericalError
-from mlpengine.diagnostics.lr_range import HIGHEST_RATE, LOWEST_RATE, lr_range, suggest_rate
+from mlpengine.diagnostics.lr_range import lr_range, suggest_rate
 from mlpengine.diagnostics.preflight import (
     check_few_rows,
     check_gradient,
@@ -24,8 +24,8 @@ from mlpengine.diagnostics.preflight import (
     probe,
     suggest_lr,
 )
+from mlpengine.diagnostics.thresholds import HIGHEST_RATE, LOWEST_RATE
 from mlpengine.diagnostics.trial import Rows, restored
-from mlpengine.diagnostics.weights import histograms, spectra
 from mlpengine.optim import PercentileClip
 
 
@@ -227,35 +227,6 @@ def test_a_clone_computes_the_same_without_dropout():
     np.testing.assert_allclose(mlp.without_dropout("float64").predict(x), mlp.predict(x), atol=1e-5)
 
 
-def test_spectra_equal_their_definitions():
-    mlp, start = Mlp([5, 7, 3], seed=0, dtype="float64"), Mlp([5, 7, 3], seed=1, dtype="float64")
-    for shape, weight, first in zip(spectra(mlp, start), mlp.weights, start.weights, strict=True):
-        squares = np.sort(np.linalg.eigvalsh(weight.T @ weight))[::-1]
-        values = np.sqrt(squares[: min(weight.shape)])
-        np.testing.assert_allclose(shape.leading, values[:5], rtol=1e-7)
-        assert shape.norm == pytest.approx(np.sqrt((weight**2).sum()))
-        assert shape.stable_rank == pytest.approx((weight**2).sum() / values[0] ** 2)
-        assert shape.condition == pytest.approx(values[0] / values[-1], rel=1e-6)
-        moved = np.linalg.norm(weight - first) / np.linalg.norm(first)
-        assert shape.distance == pytest.approx(moved)
-
-
-def test_spectra_of_weights_that_are_not_finite():
-    mlp = Mlp([3, 2])
-    mlp.weights[0][0, 0] = np.nan
-    (shape,) = spectra(mlp)
-    assert np.isnan(shape.norm)
-    assert shape.as_dict()["norm"] is None
-
-
-def test_spectra_of_zeros():
-    mlp = Mlp([3, 2], initializer="zeros")
-    (shape,) = spectra(mlp)
-    assert (shape.stable_rank, shape.condition) == (0.0, np.inf)
-    assert shape.as_dict()["condition"] is None
-    assert shape.as_dict()["distance"] is None
-
-
 def test_a_step_that_diverges_at_once_ends_the_sweep():
     mlp = Mlp([6, 3], seed=0)
     step = TrainingStep(mlp, MeanSquaredError(), Sgd(mlp, lr=0.1), 16)
@@ -265,17 +236,3 @@ def test_a_step_that_diverges_at_once_ends_the_sweep():
     assert "diverges already" in found.reason
     with np.errstate(all="ignore"), pytest.raises(NumericalError):
         step(*rows.take(slice(0, 16)))
-
-
-def test_histograms_count_every_entry():
-    mlp = Mlp([6, 8, 3], seed=0)
-    mlp.weights[0][0, 0] = np.inf
-    rows = rows_for(MeanSquaredError())
-    with np.errstate(all="ignore"):
-        found = histograms(mlp, MeanSquaredError(), rows)
-    assert [h["name"] for h in found] == list(mlp.params.views)
-    for one, view in zip(found, mlp.params.views.values(), strict=True):
-        for kind in ("weights", "gradients"):
-            assert sum(one[kind]["counts"]) + one[kind]["not_finite"] == view.size
-            assert len(one[kind]["edges"]) == len(one[kind]["counts"]) + 1
-    assert found[0]["weights"]["not_finite"] == 1

@@ -22,7 +22,8 @@ from mlpengine.diagnostics import (
     table,
     verdicts,
 )
-from mlpengine.diagnostics.baseline import (
+from mlpengine.diagnostics.baselines import Baselines, BaselineScore
+from mlpengine.diagnostics.constant_loss import (
     ExtremeValue,
     extreme_feature,
     extreme_target,
@@ -32,7 +33,6 @@ from mlpengine.diagnostics.baseline import (
 from mlpengine.diagnostics.layer_table import noise_sentence
 from mlpengine.diagnostics.rules import LAST_RESORT
 from mlpengine.diagnostics.verdict import percent, two_digits
-from mlpengine.diagnostics.yardsticks import Standing, Yardsticks
 from mlpengine.ops import BinaryCrossEntropyWithLogits
 from mlpengine.ops.losses import MeanAbsoluteError
 from mlpengine.settings import Fix, NetworkSettings
@@ -214,16 +214,16 @@ def test_numbers_learned_by_heart_are_overfitting():
 )
 def test_simple_models_tell_overfitting_from_targets_of_other_rows(signal, expected):
     seen = epochs(FALLING, np.linspace(0.95, 1.6, 20))
-    seen.yardsticks = Yardsticks(signal=signal)
+    seen.baselines = Baselines(signal=signal)
     assert names(seen) == expected
 
 
 LINEAR = [Fix(NetworkSettings, "hidden", ())]
-BEHIND = Standing("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
+BEHIND = BaselineScore("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINEAR)
 
 
 @pytest.mark.parametrize(
-    ("standing", "spoken"),
+    ("score", "spoken"),
     [
         (BEHIND, True),
         (BEHIND._replace(error=0.02), False),
@@ -233,9 +233,9 @@ BEHIND = Standing("accuracy", "validation rows", 0.801, 0.852, 0.44, 0.013, LINE
         (None, False),
     ],
 )
-def test_a_network_behind_a_linear_prediction(standing, spoken):
+def test_a_network_behind_a_linear_prediction(score, spoken):
     seen = seen_with()
-    seen.standing = standing
+    seen.baseline_score = score
     assert names(seen) == ["behind_linear"] * spoken
     for verdict in verdicts(seen):
         check_text(verdict)
@@ -283,7 +283,7 @@ def test_a_rare_class_is_missed_only_where_something_is_learned(
 ):
     seen = epochs(train, validation)
     seen.class_counts, seen.recalls = np.array([900, 60]), np.array([1.0, 0.0])
-    seen.yardsticks = Yardsticks(signal=signal)
+    seen.baselines = Baselines(signal=signal)
     assert names(seen) == expected
 
 
@@ -334,7 +334,7 @@ def test_a_run_of_few_steps_behind_a_simple_model_needs_smaller_batches(batch, r
     seen = epochs(np.linspace(0.81, 0.8, 20), np.linspace(0.81, 0.8, 20))
     seen.batch_size = batch
     assert names(seen) == []
-    seen.yardsticks = Yardsticks(0.9, 0.2, "nearest neighbors", 0.01, 0.8)
+    seen.baselines = Baselines(0.9, 0.2, "nearest neighbors", 0.01, 0.8)
     (verdict,) = verdicts(seen)
     assert verdict.name == "few_steps"
     assert by_key(verdict.fix) == {"training.batch_size": rows}

@@ -16,7 +16,7 @@ from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.export import export
 from mlpengine.export._reduced import reduced
 from mlpengine.export.network_c import c_file, network_code
-from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.models.members import NetworkMean
 from mlpengine.nn import Front, Residual
 from mlpengine.nn.front import MASK
 

@@ -23,9 +23,9 @@ from mlpengine.models.calibration import (
     fit_temperature,
     spread,
 )
+from mlpengine.models.members import best_shares
 from mlpengine.models.metrics import calibration_error
 from mlpengine.models.model import Model
-from mlpengine.models.network_kinds import best_shares
 from mlpengine.models.task import (
     BinaryClassification,
     Classification,

@@ -12,7 +12,7 @@ from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled import available_targets
 from mlpengine.core.errors import CompileError, DtypeError, ShapeError
 from mlpengine.models import forward as outputs
-from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Classification
 from mlpengine.nn import Front, Residual
 from mlpengine.step import auto_backend

@@ -540,7 +540,7 @@ def test_an_activation_is_one_class_in_every_place(toy, tmp_path):
     np.testing.assert_allclose(mlp.predict(x), expected, rtol=1e-5, atol=1e-6)
     assert "toy" in ACTIVATIONS
     assert NetworkSettings(hidden=[4], activation="toy").activation == ("toy",)
-    assert tape.toy(tape.from_inner(x)).inner().shape == x.shape
+    assert tape.from_inner(x).toy().inner().shape == x.shape
     assert find_rule(toy(), "backward").writes == ("dx",)
     assert mlp.compile(5)(x) == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert "v_tanh" in c_file(network_code(mlp))

@@ -8,7 +8,7 @@ from scipy import optimize
 
 from mlpengine.core.fields import Positive
 from mlpengine.data.features import NumberTarget
-from mlpengine.diagnostics.baseline import baseline_loss, lowest_loss
+from mlpengine.diagnostics.constant_loss import baseline_loss, lowest_loss
 from mlpengine.estimators import MlpRegressor
 from mlpengine.formula import exp, maximum, softplus
 from mlpengine.models.task import Regression, Scored, Split

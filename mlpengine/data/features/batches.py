@@ -12,9 +12,9 @@ from mlpengine.data.features.prepared import Windows
 
 
 class Batches:
-    """Row numbers, in a new random order each epoch, a batch at a time.
+    """Row indices, in a new random order each epoch, a batch at a time.
 
-    `rows` is a number of rows or an array of row numbers. The order is one int64 buffer that is
+    `rows` is a number of rows or an array of row indices. The order is one int64 buffer that is
     shuffled in place; batches are views of it, of which the last may be shorter, or is left out
     with `drop_last`. With `windows`, which need a number of rows, rows are shuffled as those of a
     file.

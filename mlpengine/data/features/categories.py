@@ -8,22 +8,17 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.options import Options
+from mlpengine.data.features.thresholds import (
+    MAX_ONE_HOT,
+    ONE_HOT_ROWS,
+    SAYS_MUCH,
+    SMALLEST_VALUE,
+    WEIGHED_CODES,
+)
 from mlpengine.data.tables.cells import FIRST_INEXACT, parse_numbers
 from mlpengine.data.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
-
-MAX_ONE_HOT = 1_000
-"""A category with more levels than this is not one-hot encoded: drop it."""
-
-WEIGHED_CODES = 5
-"""A category has features of 0 and 1, whatever it says of the target, up to so many codes."""
-
-ONE_HOT_ROWS = 1024
-"""Rows whose one-hot features are written while they are in the cache."""
-
-SAYS_MUCH, SMALLEST_VALUE = 10.0, 0.05
-"""How far above 1 `variance_ratio` is where features have the value 1, and their smallest value."""
 
 
 class Category:

@@ -19,26 +19,25 @@ from mlpengine.data.features.column_kinds import (
     odd_row,
     task_of,
 )
-from mlpengine.data.features.duplicates import duplicate_rows, same_columns
+from mlpengine.data.features.duplicate_rows import count_duplicates
 from mlpengine.data.features.leaks import Leak, find_leaks
 from mlpengine.data.features.outliers import Outlier, find_outliers, gap_code
 from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.targets import ClassTarget, check_target, marked_text
+from mlpengine.data.features.thresholds import (
+    LISTED_CLASSES,
+    MOSTLY_MISSING,
+    RARE_CLASS,
+    SHOWN_LEVELS,
+    SMALL_CLASS,
+)
 from mlpengine.data.tables.progress import OnProgress, tracked
 from mlpengine.data.tables.table import Column, Table, number_text
 from mlpengine.settings.features import TaskName
 
-MOSTLY_MISSING = 0.5
-SMALL_CLASS = 10
-RARE_CLASS = 0.02
-LISTED_CLASSES = 20
-"""The most classes that have a line each."""
-
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
 CORRECT = "correct or empty the cell"
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,8 @@ class Profile:
     `marked` those that hold numbers with units or other marks to such a text and its number,
     `commas` those that hold numbers of which some are written like 1,5 to what to do, and
     `gap_codes` those with a number that may stand for missing cells to what to do,
-    `drop` maps columns to leave out to the reasons, `same` maps columns to earlier columns with the
-    same values; `suspects` explain nearly all of the target, but may be honest predictors.
+    `drop` maps columns to leave out to the reasons; `suspects` explain nearly all of the target,
+    but may be honest predictors.
     """
 
     source: str
@@ -78,7 +77,6 @@ class Profile:
     classes: dict[str, int] = field(default_factory=dict)
     leaks: list[Leak] = field(default_factory=list)
     drop: dict[str, str] = field(default_factory=dict)
-    same: dict[str, str] = field(default_factory=dict)
     target_missing: int = 0
     variants: dict[str, list[str]] = field(default_factory=dict)
     marked: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -104,11 +102,6 @@ class Profile:
             for column in self.columns
             if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
             and column.name not in dropped
-        ]
-        lines += [
-            f"column {name!r}: has the same information as {other!r}"
-            for name, other in self.same.items()
-            if name not in dropped
         ]
         lines += [f"column {n!r}: {t}" for n, t in self.spelling_texts() if n not in dropped]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
@@ -218,11 +211,10 @@ def profile(
         n_rows=table.n_rows,
         task=task,
         columns=described,
-        duplicates=duplicate_rows(table),
+        duplicates=count_duplicates(table),
         classes=classes,
         leaks=leaks,
         drop=_to_drop(table, features, leaks, marked, commas),
-        same=same_columns(table.drop(targets)),
         target_missing=int((~complete).sum()),
         variants=_variants(table),
         marked=marked,
@@ -261,7 +253,7 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
     missing = int(column.missing.sum())
     if column.kind == "text":
         counts = np.bincount(column.values[column.values >= 0], minlength=len(column.levels))
-        top = np.argsort(-counts, kind="stable")[:_SHOWN]
+        top = np.argsort(-counts, kind="stable")[:SHOWN_LEVELS]
         shown = [f"{column.levels[i]:.60} ({counts[i]})" for i in top if counts[i]]
         summary = ", ".join(shown) + (", ..." if len(distinct) > len(shown) else "")
     elif len(distinct):
@@ -323,7 +315,7 @@ def _variants(table: Table) -> dict[str, list[str]]:
             spellings.setdefault(form, []).append(level)
         alike = [texts for texts in spellings.values() if len(texts) > 1]
         if alike:
-            variants[name] = [text for texts in alike for text in texts][:_SHOWN]
+            variants[name] = [text for texts in alike for text in texts][:SHOWN_LEVELS]
     return variants
 
 

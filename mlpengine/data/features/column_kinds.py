@@ -8,6 +8,17 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
+from mlpengine.data.features.thresholds import (
+    FEW_LEVELS,
+    MARKED_LEVELS,
+    MAX_MARKS,
+    MIN_COUNTS,
+    MIN_MARKS,
+    MIXED_SHARE,
+    RARER,
+    ROWS_PER_CLASS,
+    SAMPLED_LEVELS,
+)
 from mlpengine.data.tables import cells as _cells
 from mlpengine.data.tables.dialect import NUMBER_MARKS
 from mlpengine.data.tables.table import Column, number_text
@@ -15,29 +26,6 @@ from mlpengine.settings.features import TaskName
 
 FeatureKind = Literal["number", "integer", "boolean", "date", "category", "text", "mixed", "empty"]
 
-FEW_LEVELS = 20
-"""A text column with at most this many levels is always a category, and a whole-numbered target
-with at most this many values may be classes."""
-
-MIN_COUNTS, MIN_MARKS = 5, 6
-"""Smallest number of different whole numbers that may be counts from 0 on, or marks."""
-
-RARER = 20
-"""How many times rarer the largest count must be than the commonest one; classes are seldom."""
-
-ROWS_PER_CLASS = 5
-"""Whole numbers are classes if each value stands in this many rows on average."""
-
-MIXED_SHARE = 0.9
-"""A text column in which this share of the levels are numbers is a damaged column of numbers."""
-
-
-SAMPLED_LEVELS = 2_000
-"""Number of levels, evenly spaced, from which the share of numbers is computed."""
-
-
-MARKED_LEVELS, MAX_MARKS = 3, 3
-"""Numbers with a unit have at least so many values, and at most so many units."""
 
 _CURRENCY = r"(?:[A-Z]{0,3}[$€£¥₹₽₩₺]|USD|EUR|GBP|CHF|JPY|')"
 _UNIT = r"[^\W\d_]{1,6}[²³]?"

@@ -12,11 +12,9 @@ import numpy as np
 from mlpengine.core.errors import DataError, FormulaError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.sources import check_numeric
+from mlpengine.data.features.thresholds import COMPUTED_ROWS
 from mlpengine.data.tables.table import Column, Table
 from mlpengine.formula import Expr, evaluate, parse, variables
-
-_ROWS = 1 << 16
-"""Rows that are computed at once: work buffers of about 0.5 MB stay in the second-level cache."""
 
 
 class ComputedColumn(NamedTuple):
@@ -164,8 +162,8 @@ def _values(table: Table, formula: Expr) -> Array:
     for name in names:
         check_numeric(table, name)
     values = np.empty(table.n_rows)
-    for start in range(0, table.n_rows, _ROWS):
-        rows = slice(start, min(start + _ROWS, table.n_rows))
+    for start in range(0, table.n_rows, COMPUTED_ROWS):
+        rows = slice(start, min(start + COMPUTED_ROWS, table.n_rows))
         operands = {name: table[name].values[rows].astype(np.float64) for name in names}
         values[rows] = evaluate(formula, operands)
     values[_missing(table, names)] = np.nan

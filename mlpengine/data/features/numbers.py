@@ -10,14 +10,9 @@ from mlpengine.core.spec import Array
 from mlpengine.data.features.bins import Bins
 from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.features.statistics import Statistics
+from mlpengine.data.features.thresholds import CLIP, CLIPPED_FROM
 from mlpengine.data.tables.table import Table
 from mlpengine.settings.features import Filling, Scaling
-
-CLIP = 3.0
-"""Bound of the magnitude of clipped features."""
-
-CLIPPED_FROM = 1e9
-"""Magnitude from which the clipped value is CLIP in float64; bounding x keeps squares finite."""
 
 
 def smooth_clip(values: Array, workspace: Array) -> None:

@@ -7,11 +7,8 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
+from mlpengine.data.features.thresholds import MIN_SAMPLE_CELLS, OUTLIER_DISTANCE
 from mlpengine.data.tables.table import Column, Table, number_text
-
-OUTLIER_DISTANCE = 1e6
-"""Distance from the median that is reported, as a multiple of the range of nine cells in ten; the
-largest of a million log-normal numbers of sigma 3 lies at 2e4."""
 
 GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
 """Numbers that stand for missing cells in some tables: 9, -9, 99, -99 to -99999."""
@@ -20,9 +17,6 @@ GAP_DATES = tuple(
     np.array(["9999-12-31", "1970-01-01", "1900-01-01", "0001-01-01"], "M8[s]").astype(float)
 )
 """Dates that do, in seconds since 1970."""
-
-MIN_SAMPLE_CELLS = 10_000
-"""Smallest number of evenly spaced cells of a longer column that give the quantiles."""
 
 
 class Outlier(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from mlpengine.core import system
 from mlpengine.core.files import read_file, write_all, writing
 from mlpengine.core.spec import Array
+from mlpengine.data.features.thresholds import BLOCK_BYTES, PREPARED_ROWS
 from mlpengine.data.tables.stored import (
     DESCRIPTION,
     ROWS,
@@ -26,12 +27,6 @@ from mlpengine.data.tables.stored import (
     short_digest,
 )
 from mlpengine.data.tables.table import Table
-
-BLOCK_BYTES = 1 << 20
-"""Bytes of a block of rows, about."""
-
-_CHUNK = 1 << 13
-"""Rows that are preprocessed at once."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +195,8 @@ def _write(
         try:
             with writing(target):
                 system.reserve(descriptor, count * width * 4)
-            for start in range(0, count, _CHUNK):
-                part = np.arange(start, min(start + _CHUNK, count))
+            for start in range(0, count, PREPARED_ROWS):
+                part = np.arange(start, min(start + PREPARED_ROWS, count))
                 features = transform(table.rows(part if rows is None else rows[part]))
                 data = np.ascontiguousarray(features, np.float32).tobytes()
                 checksum = zlib.crc32(data, checksum)

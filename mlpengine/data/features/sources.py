@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row
+from mlpengine.data.features.thresholds import READ_ROWS, SLICE_NUMBERS
 from mlpengine.data.tables.cells import WORDS
 from mlpengine.data.tables.table import Table
 
@@ -18,7 +20,7 @@ LIMIT = np.float64(1e100)
 It is a number of NumPy, as comparing an array of float32 with one of Python would overflow.
 """
 
-_DAY = 86_400.0
+_DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
 """The periods of dates: the length in seconds, and how far into its first one 1970 began: on a
 Thursday, with weeks from Monday.  Waves in them follow from here, in exports too."""
@@ -28,9 +30,6 @@ DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("si
 
 Angles: TypeAlias = dict[tuple[str, str], Array]
 """Angles in the period of a column, from which both of its waves follow."""
-
-_CHUNK = 1 << 17  # numbers in a slice of rows: 1 MB of float64, so that passes stay in cache
-_ROWS_AT_ONCE = 256  # at least; each column takes a call, so more slices of many columns are one
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,8 @@ def read_slices(
     for name in {source.column for source in sources}:
         check_numeric(table, name)
     count = table.n_rows if rows is None else len(rows)
-    size = max(1, _CHUNK // max(1, len(sources)))
-    at_once = size * -(-_ROWS_AT_ONCE // size)
+    size = max(1, SLICE_NUMBERS // max(1, len(sources)))
+    at_once = size * -(-READ_ROWS // size)
     for start in range(0, count, size):
         if start % at_once == 0:
             part = slice(start, min(start + at_once, count))

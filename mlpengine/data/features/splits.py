@@ -13,7 +13,7 @@ SPLIT_PARTS = ("train", "validation", "test")
 
 
 class SplitRows(NamedTuple):
-    """Sorted int64 row numbers of each part; no row is in two of them."""
+    """Sorted int64 row indices of each part; no row is in two of them."""
 
     train: Array
     validation: Array
@@ -32,7 +32,7 @@ def split_rows(
     labels: Array | None = None,
     groups: Array | None = None,
     times: Array | None = None,
-    copies: Array | None = None,
+    duplicates: Array | None = None,
 ) -> SplitRows:
     """Split rows at random; equal seeds give equal splits (PCG64).
 
@@ -40,7 +40,7 @@ def split_rows(
     part if it has as many rows as there are parts, and a class of one row is in training only.
     With `groups` the rows of a group stay together. With `times` the split is not random: the
     earliest rows are for training, the latest for testing, and rows of the same time stay together.
-    Otherwise rows with the same number in `copies` stay together, and are divided as one row.
+    Otherwise rows with the same number in `duplicates` stay together, and are divided as one row.
 
     Raises: DataError for invalid fractions, too few rows or groups, a missing group or time, or
         more than one of `labels`, `groups` and `times`.
@@ -48,8 +48,8 @@ def split_rows(
     shares = _shares(fractions)
     used = int((shares > 0).sum())
     _check_columns("split", n_rows, labels=labels, groups=groups, times=times)
-    if copies is not None and groups is None and times is None:
-        first, one = _distinct(copies)
+    if duplicates is not None and groups is None and times is None:
+        first, one = _distinct(duplicates)
         if len(first) >= used:
             own = None if labels is None else np.asarray(labels)[first]
             of_one = split_rows(len(first), fractions, seed=seed, labels=own)
@@ -75,14 +75,14 @@ def fold_rows(
     labels: Array | None = None,
     groups: Array | None = None,
     times: Array | None = None,
-    copies: Array | None = None,
+    duplicates: Array | None = None,
 ) -> Array:
     """Return the fold of each row, int64 from 0; equal seeds give equal folds (PCG64).
 
     Folds are equally large to within one row, and so is each class with `labels`.  With `groups`
     the rows of a group are in one fold, and folds are as equal as that allows.  With `times` the
     folds are not random but follow each other in time, and rows of the same time stay together.
-    Otherwise rows with the same number in `copies` are in one fold, and count as one row.
+    Otherwise rows with the same number in `duplicates` are in one fold, and count as one row.
 
     Raises: DataError for fewer than 2 folds, too few rows, groups or times, a missing group or
         time, or more than one of `labels`, `groups` and `times`.
@@ -92,8 +92,8 @@ def fold_rows(
     _check_columns("folds", n_rows, labels=labels, groups=groups, times=times)
     if n_rows < folds:
         raise DataError(f"folds: {folds} need at least as many rows {_only(n_rows)}")
-    if copies is not None and groups is None and times is None:
-        first, one = _distinct(copies)
+    if duplicates is not None and groups is None and times is None:
+        first, one = _distinct(duplicates)
         if len(first) >= folds:
             own = None if labels is None else np.asarray(labels)[first]
             return fold_rows(len(first), folds, seed=seed, labels=own)[one]
@@ -110,9 +110,9 @@ def fold_rows(
     return fold
 
 
-def _distinct(copies: Array) -> tuple[Array, Array]:
+def _distinct(duplicates: Array) -> tuple[Array, Array]:
     """Return the first row of each number, and for each row which of them it is a copy of."""
-    _, first, one = np.unique(copies, return_index=True, return_inverse=True)
+    _, first, one = np.unique(duplicates, return_index=True, return_inverse=True)
     return first, one
 
 

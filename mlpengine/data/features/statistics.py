@@ -6,14 +6,9 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.data.features.sources import Source, read_block, read_slices
+from mlpengine.data.features.thresholds import QUANTILE_ROWS, SAMPLE_NUMBERS
 from mlpengine.data.tables.table import Table
 from mlpengine.settings.features import Filling, Scaling
-
-QUANTILE_ROWS = 1_000_000
-"""Number of evenly spaced rows from which the quantiles of longer columns are computed."""
-
-SAMPLE_NUMBERS = 1 << 25
-"""Maximum number of values in such a sample, over all features."""
 
 
 class Statistics:

@@ -12,21 +12,14 @@ from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.data.features.categories import Category
 from mlpengine.data.features.sources import LIMIT
+from mlpengine.data.features.thresholds import (
+    DESCRIBED_ROWS,
+    FAR,
+    QUANTILES,
+    SUMMARY_COLUMNS,
+    TAIL_FACTOR,
+)
 from mlpengine.data.tables.table import Table
-
-DESCRIBED_ROWS = 10_000
-"""Number of evenly spaced training rows that are described."""
-
-QUANTILES = 16
-"""Steps between the quantiles of a number."""
-
-SUMMARY_COLUMNS = 1_000
-"""Columns that are described; of wider tables the first."""
-
-FAR, TAIL_FACTOR = 0.1, 1.5
-"""A number is far outside training if it is beyond its range by more than this share of it, and by
-more than this multiple of the part of it in which the last sixteenth of the rows lies: values that
-are rare but large are followed by larger ones."""
 
 
 class ColumnState(TypedDict):

@@ -7,20 +7,15 @@ import numpy as np
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
-
-PROBED_ROWS = 2_000
-"""The most training rows of which the small model learns."""
-
-SKEW = 1.0
-"""Skewness from which on logarithms of a target are tried."""
-
-GAIN = 0.03
-"""Least gain in root mean squared error, as a share, for which logarithms are learned."""
-
-PARTS, RANDOM_UNITS, FEWEST_ROWS = 5, 200, 50
-"""Parts that are predicted by the others, random hidden units and fewest rows of the model."""
-
-PROBE_PENALTIES = (10.0, 100.0, 1000.0, 10_000.0)
+from mlpengine.data.features.thresholds import (
+    FEWEST_ROWS,
+    GAIN,
+    PARTS,
+    PROBE_PENALTIES,
+    PROBED_ROWS,
+    RANDOM_UNITS,
+    SKEW,
+)
 
 
 def suits_log(y: Array, features: Callable[[Array], Array]) -> bool:

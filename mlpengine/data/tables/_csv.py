@@ -9,7 +9,7 @@ column are not of the kind of its first rows, the file is read again for that co
 import re
 from codecs import BOM_UTF8
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
@@ -431,25 +431,24 @@ class _ArrowBlocks:
 
 def _has_codes(content: bytes, delimiter: str) -> bool:
     """Return whether a cell of a block may begin with a zero and another digit."""
-    edges, blanks = {ord(delimiter), *b"\n"}, {*b" \t"} - {ord(delimiter)}
-    edges |= {mark for mark in b'"\r' if mark in content}
-    blanks = {mark for mark in blanks if mark in content}
+    edges = [ord(delimiter), ord("\n"), *(mark for mark in b'\r"' if mark in content)]
+    blanks = [mark for mark in b" \t" if mark in content and mark != ord(delimiter)]
     characters = np.frombuffer(b"\n\n" + content, np.uint8)
     for first in range(0, len(content), _SLICE):
         part = characters[first : first + _SLICE + 3]
-        zeros = part[2:-1] == ord("0")
-        zeros &= part[3:] - np.uint8(ord("0")) < 10
         before = _among(part[1:-2], edges)
         if blanks:  # but not those between a day and a time
-            before |= _among(part[1:-2], blanks) & _among(part[:-3], edges | blanks)
-        if (before & zeros).any():
+            before |= _among(part[1:-2], blanks) & _among(part[:-3], [*edges, *blanks])
+        before &= part[2:-1] == ord("0")
+        before &= part[3:] - np.uint8(ord("0")) < 10
+        if before.any():
             return True
     return False
 
 
-def _among(characters: Array, marks: Collection[int]) -> Array:
-    found = np.zeros(len(characters), bool)
-    for mark in marks:
+def _among(characters: Array, marks: Sequence[int]) -> Array:
+    found: Array = characters == marks[0]
+    for mark in marks[1:]:
         found |= characters == mark
     return found
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from mlpengine.data.features.leaks import ANSWER, find_leaks
+from mlpengine.data.features.leaks import find_leaks
+from mlpengine.data.features.thresholds import ANSWER
 from mlpengine.data.tables.frames import as_table
 from mlpengine.diagnostics.leak_verdict import leak_verdict
 from mlpengine.diagnostics.verdict import percent

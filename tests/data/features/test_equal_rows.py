@@ -1,4 +1,4 @@
-"""Copies of rows: which equal rows are copies, and what becomes of them in folds and weights."""
+"""Duplicate rows: which equal rows they are, and what becomes of them in folds and weights."""
 
 from collections import Counter
 
@@ -8,9 +8,9 @@ import scipy.sparse
 
 from mlpengine import fit
 from mlpengine.data.features import fold_rows, split_rows
-from mlpengine.data.features.copies import row_hashes, table_copies
+from mlpengine.data.features.duplicate_rows import row_hashes, table_duplicates
 from mlpengine.data.tables import Column, Table
-from mlpengine.estimators._sparse import matrix_copies
+from mlpengine.estimators._sparse import matrix_duplicates
 
 RNG = np.random.default_rng(0)
 MEASURED = RNG.standard_normal((150, 3))
@@ -43,14 +43,14 @@ def with_copies(x, count=20):
         (np.column_stack([np.repeat(MEASURED[:, 0], 2), np.ones(300)]), False),
     ],
     ids=[
-        *("measurements", "most are copies", "rounded", "told apart by one", "with one number"),
-        *("no copies", "categories", "copies of categories", "dependent", "one column"),
+        *("measurements", "most are duplicates", "rounded", "told apart by one", "with one number"),
+        *("no duplicates", "categories", "duplicates of categories", "dependent", "one column"),
         "one column and a constant",
     ],
 )
 def test_equal_rows_are_copies_where_they_are_no_coincidence(x, exist):
-    assert matrix_copies(x).exist is exist
-    assert matrix_copies(scipy.sparse.csr_matrix(x)).exist is exist
+    assert matrix_duplicates(x).exist is exist
+    assert matrix_duplicates(scipy.sparse.csr_matrix(x)).exist is exist
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -58,11 +58,11 @@ def test_hashes_are_equal_for_equal_rows_alone(dtype):
     x = with_copies(np.where(RNG.random((500, 6)) < 0.5, 0, RNG.integers(-2, 3, (500, 6))) / 3)
     x = x.astype(dtype)
     x[3], x[4] = 0.0, -0.0
-    hashes = matrix_copies(x).hashes
+    hashes = matrix_duplicates(x).hashes
     sparse = scipy.sparse.csr_matrix(x)
-    np.testing.assert_array_equal(hashes, matrix_copies(sparse).hashes)
+    np.testing.assert_array_equal(hashes, matrix_duplicates(sparse).hashes)
     halves = np.repeat(sparse.data / 2, 2), np.repeat(sparse.indices, 2), sparse.indptr * 2
-    np.testing.assert_array_equal(hashes, matrix_copies(scipy.sparse.csr_matrix(halves)).hashes)
+    np.testing.assert_array_equal(hashes, matrix_duplicates(scipy.sparse.csr_matrix(halves)).hashes)
     truth = np.unique(x + 0.0, axis=0, return_inverse=True)[1]
     assert Counter(Counter(hashes.tolist()).values()) == Counter(np.bincount(truth).tolist())
     assert len({*zip(hashes.tolist(), truth.tolist(), strict=True)}) == truth.max() + 1
@@ -81,20 +81,21 @@ def test_missing_cells_and_texts_are_equal_to_their_like():
 
 @pytest.mark.parametrize("labels", [None, np.arange(220) % 3])
 def test_copies_are_in_one_fold_and_one_part(labels):
-    copies = RNG.integers(0, 150, 220).astype(np.uint64)
-    folds = fold_rows(220, 4, seed=1, labels=labels, copies=copies)
+    duplicates = RNG.integers(0, 150, 220).astype(np.uint64)
+    folds = fold_rows(220, 4, seed=1, labels=labels, duplicates=duplicates)
     assert {*folds.tolist()} == {0, 1, 2, 3}
-    assert len({*zip(copies.tolist(), folds.tolist(), strict=True)}) == len({*copies.tolist()})
-    first = np.unique(copies, return_index=True)[1]
+    pairs = {*zip(duplicates.tolist(), folds.tolist(), strict=True)}
+    assert len(pairs) == len({*duplicates.tolist()})
+    first = np.unique(duplicates, return_index=True)[1]
     distinct = None if labels is None else labels[first]
     np.testing.assert_array_equal(folds[first], fold_rows(len(first), 4, seed=1, labels=distinct))
-    parts = split_rows(220, seed=1, labels=labels, copies=copies)
+    parts = split_rows(220, seed=1, labels=labels, duplicates=duplicates)
     assert sum(map(len, parts)) == 220
-    each = [{*copies[rows].tolist()} for rows in parts]
-    assert sum(map(len, each)) == len({*copies.tolist()})
+    each = [{*duplicates[rows].tolist()} for rows in parts]
+    assert sum(map(len, each)) == len({*duplicates.tolist()})
     few = np.zeros(220, np.uint64)  # too few to divide
     np.testing.assert_array_equal(
-        fold_rows(220, 4, labels=labels, copies=few), fold_rows(220, 4, labels=labels)
+        fold_rows(220, 4, labels=labels, duplicates=few), fold_rows(220, 4, labels=labels)
     )
 
 
@@ -102,23 +103,23 @@ def test_weights_are_repetitions():
     """Rows in any order with whole weights are learned as the rows so many times."""
     y, weights = RNG.integers(0, 3, 150), RNG.integers(1, 4, 150)
     order, repeated = RNG.permutation(150), RNG.permutation(np.repeat(np.arange(150), weights))
-    copies = matrix_copies(MEASURED[repeated])
-    rows, counts = copies.learned_once(y[repeated], None)
-    alone = matrix_copies(MEASURED[order])
+    duplicates = matrix_duplicates(MEASURED[repeated])
+    rows, counts = duplicates.learned_once(y[repeated], None)
+    alone = matrix_duplicates(MEASURED[order])
     other, same = alone.learned_once(y[order], weights[order])
     np.testing.assert_array_equal(repeated[rows], order[other])
     np.testing.assert_array_equal(counts, same)
     assert alone.together is None
-    np.testing.assert_array_equal(copies.of(rows).together, alone.hashes[other])
+    np.testing.assert_array_equal(duplicates.of(rows).together, alone.hashes[other])
     assert alone.learned_once(y[order], None) is None
 
 
 def test_copies_with_other_targets_stay_rows_of_their_own():
     x, y = np.repeat(MEASURED, 2, axis=0), np.arange(300)
-    copies = matrix_copies(x)
-    assert copies.learned_once(y, None) is None
-    assert copies.exist
-    rows, weights = copies.learned_once(y // 2 + (np.arange(300) == 7), None)
+    duplicates = matrix_duplicates(x)
+    assert duplicates.learned_once(y, None) is None
+    assert duplicates.exist
+    rows, weights = duplicates.learned_once(y // 2 + (np.arange(300) == 7), None)
     assert (len(rows), weights.sum()) == (151, 300)
     assert {6, 7} <= {*rows.tolist()}
 
@@ -154,7 +155,7 @@ def test_a_run_without_copies_keeps_its_rows_and_folds():
     y = RNG.standard_normal(400)
     names = [f"x{k}" for k in range(5)]
     table = Table({name: Column(c) for name, c in zip(names, CATEGORIES.T, strict=True)})
-    assert table_copies(table, names, np.arange(400)).learned_once(y, None) is None
+    assert table_duplicates(table, names, np.arange(400)).learned_once(y, None) is None
     model, _ = fitted(CATEGORIES, y)
     assert model.record["rows"] == {"train": 400}
 

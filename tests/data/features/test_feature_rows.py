@@ -6,7 +6,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from mlpengine.core.errors import DataError
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.unlike import NewRows
+from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Table
 from mlpengine.data.tables.frames import as_table
 

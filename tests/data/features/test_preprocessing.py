@@ -531,7 +531,7 @@ def test_unfitted_and_empty():
 def test_long_tables_take_the_same_statistics_in_slices(monkeypatch):
     table = some_table(900)
     whole = fitted_on(table, standardize="robust")
-    monkeypatch.setattr("mlpengine.data.features.sources._CHUNK", 64)
+    monkeypatch.setattr("mlpengine.data.features.sources.SLICE_NUMBERS", 64)
     sliced = fitted_on(table, standardize="robust")
     np.testing.assert_allclose(sliced.numbers.factor, whole.numbers.factor, rtol=1e-13)
     np.testing.assert_array_equal(

@@ -115,7 +115,7 @@ def features_of(csv, tmp_path, window=64) -> PreparedRows:
 
 def test_prepared_features_have_the_bits_of_those_in_memory(csv, tmp_path, monkeypatch):
     monkeypatch.setattr(prepared_module, "BLOCK_BYTES", 100 * 4 * 50)
-    monkeypatch.setattr(prepared_module, "_CHUNK", 64)
+    monkeypatch.setattr(prepared_module, "PREPARED_ROWS", 64)
     table = read_table(csv)
     in_memory, rows = fitted(table)
     whole = in_memory.transform(table, rows)

@@ -1,4 +1,4 @@
-"""Rows made of the rows of a table, so that a teacher can label more rows than there are."""
+"""Synthetic rows of a table, so that a teacher can label more rows than there are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,29 +7,21 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.data.features.preprocessing import Preprocessor
+from mlpengine.data.features.thresholds import (
+    CANDIDATES,
+    DISTANCE_ROWS,
+    FARTHEST,
+    NEAR_ROWS,
+    SWAPPED,
+)
 from mlpengine.data.tables.table import Table
-
-NEAR_ROWS = 5
-"""Near rows of each row, one of which gives it cells."""
-
-SWAPPED = 0.25
-"""The probability that a cell is that of the near row."""
-
-CANDIDATES = 8_192
-"""The most rows among which the nearest are looked for, chosen at random."""
-
-DISTANCE_ROWS = 256
-"""Rows whose distances are computed at once."""
-
-FARTHEST = 4.0
-"""Deviations from the mean beyond which a number counts as being so far off."""
 
 
 @dataclass(frozen=True, eq=False)
-class MixedRows:
+class SyntheticRows:
     """Rows that each are one row of a table, with some cells of another row near it.
 
-    Shapes: base and other (rows,), numbers of rows of the table; swapped (rows, columns), whether
+    Shapes: base and other (rows,), row indices of the table; swapped (rows, columns), whether
         the cell of that column is that of the other row.
     Source: Bucila, Caruana and Niculescu-Mizil 2006, "Model compression", section 3.3 (MUNGE),
         without its noise.
@@ -46,7 +38,7 @@ class MixedRows:
     @classmethod
     def of(
         cls, fitted: Preprocessor, features: Array, count: int, rng: np.random.Generator
-    ) -> "MixedRows":
+    ) -> "SyntheticRows":
         """Make rows from rows of these features, each of which is the base of as many.
 
         Shape: features (rows, in_dim), as `fitted` encodes them.
@@ -60,7 +52,7 @@ class MixedRows:
         return cls(base.astype(np.int32), other.astype(np.int32), swapped, columns)
 
     def sources(self, columns: Sequence[str]) -> dict[str, Array]:
-        """Return the numbers of the rows that the cells of each column are taken from."""
+        """Return the row indices from which the cells of each column are taken."""
         places = {name: k for k, name in enumerate(self.columns)}
         return {
             name: np.where(self.swapped[:, places[name]], self.other, self.base)
@@ -70,7 +62,7 @@ class MixedRows:
         }
 
     def table(self, table: Table) -> Table:
-        """Return the rows made of those of a table."""
+        """Return synthetic rows of a table, made by swapping cells between near rows."""
         sources = self.sources(table.names)
         columns = {name: table[name].take(rows) for name, rows in sources.items()}
         return Table(columns, table.source, first_line=table.first_line, origin=self.base)
@@ -88,7 +80,7 @@ def _places(fitted: Preprocessor, features: Array) -> Array:
 
 
 def _neighbors(places: Array, rng: np.random.Generator) -> Array:
-    """Return the numbers (rows, neighbors) of the rows that are nearest to each, in no order."""
+    """Return the row indices (rows, neighbors) of the nearest rows of each, in no order."""
     rows = len(places)
     chosen = rng.permutation(rows)[:CANDIDATES]
     candidates, count = places[chosen], min(NEAR_ROWS, len(chosen) - 1)

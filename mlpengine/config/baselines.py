@@ -7,9 +7,9 @@ import numpy as np
 from mlpengine.config.build import LoadedData
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
-from mlpengine.diagnostics.yardsticks import Standing
+from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.models import baselines
-from mlpengine.models.network_kinds import NetworkMean
+from mlpengine.models.members import NetworkMean
 from mlpengine.models.task import Split
 from mlpengine.settings import Fix, NetworkSettings, TrainingSettings
 from mlpengine.settings.base import options_of
@@ -103,7 +103,7 @@ def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]
     return {"part": held.part, "rows": held.total, "metric": names[0], "predictions": table}
 
 
-def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
+def baseline_score_of(data: LoadedData, score: dict[str, Any]) -> BaselineScore | None:
     """Return what `score_of` found, for a verdict; None without a linear prediction to compare.
 
     Its fix makes the model a linear one, or adds one to each fold.
@@ -125,4 +125,4 @@ def standing_of(data: LoadedData, score: dict[str, Any]) -> Standing | None:
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )
     error = rows["linear"]["ahead"]["error"]
-    return Standing(metric, PART_PHRASES[part], value, linear, constant, error, fix)
+    return BaselineScore(metric, PART_PHRASES[part], value, linear, constant, error, fix)

@@ -9,20 +9,12 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.summary import ColumnState, bounds, shares_of
+from mlpengine.data.features.thresholds import KS_LIMIT, LISTED_COLUMNS, ODDS
 from mlpengine.data.tables.table import Column, Table, number_text
-
-ODDS = 4.0
-"""Standard deviations beyond which more missing cells than in training are no chance."""
-
-LISTED_COLUMNS = 20
-"""The most columns that have a line each for one thing that training did not see."""
-
-KS_LIMIT = 2.2
-"""Times sqrt(1/n + 1/m): a larger distance of two samples is no chance (1 in 8,000)."""
 
 
 class NewRows:
-    """Counts what is unlike training in rows that come table by table."""
+    """Count how rows, table by table, differ from training."""
 
     def __init__(self, preprocessor: Preprocessor) -> None:
         self._preprocessor = preprocessor

@@ -3,7 +3,8 @@
 import numpy as np
 
 from mlpengine.data.features import Preprocessor
-from mlpengine.data.features.mixed_rows import CANDIDATES, NEAR_ROWS, MixedRows
+from mlpengine.data.features.synthetic_rows import SyntheticRows
+from mlpengine.data.features.thresholds import CANDIDATES, NEAR_ROWS
 from mlpengine.data.tables import Table, read_table
 from mlpengine.data.tables.frames import as_table
 
@@ -13,7 +14,7 @@ RNG = np.random.default_rng(5)
 def mixed(table, count, target="y", seed=0):
     fitted = Preprocessor(target=target).fit(table)
     features = fitted.transform(table).features
-    return fitted, MixedRows.of(fitted, features, count, np.random.default_rng(seed))
+    return fitted, SyntheticRows.of(fitted, features, count, np.random.default_rng(seed))
 
 
 def numbers(rows):
@@ -49,7 +50,7 @@ def test_the_other_row_is_one_of_the_nearest():
 
 
 def test_neighbors_of_many_rows_are_looked_for_among_some(monkeypatch):
-    monkeypatch.setattr("mlpengine.data.features.mixed_rows.CANDIDATES", 20)
+    monkeypatch.setattr("mlpengine.data.features.synthetic_rows.CANDIDATES", 20)
     _, rows = mixed(numbers(100), 500)
     assert CANDIDATES > 20 >= len({*rows.other.tolist()})
     assert (rows.other != rows.base).all()

@@ -12,28 +12,23 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.data.features.statistics import standardized
+from mlpengine.diagnostics.thresholds import (
+    MAX_FEATURES,
+    MIN_BASELINE_ROWS,
+    NEIGHBORS,
+    RANDOM_UNITS,
+    RIDGE,
+    RIDGE_PENALTIES,
+    SECONDS_PER_PAIR,
+    SECONDS_PER_VALUE,
+    SURE,
+    SURE_ROWS,
+    SURE_SHARE,
+)
 from mlpengine.settings import Fix
 
-NEIGHBORS = 10
-MIN_YARDSTICK_ROWS = 50
-"""Number of rows below which no simple model is fitted."""
-MAX_ROWS, MAX_FEATURES = 2_000, 500
-RIDGE = 1e-3
-"""Penalty of the linear model, in units of the mean square of a feature."""
-YARDSTICK_UNITS, RIDGE_PENALTIES = 128, (1e-4, 1e-3, 1e-2)
-"""Number of random units, and penalties of which the best one counts."""
-SURE_SHARE, SURE_ROWS = 0.2, 50
-"""Share of the rows, at least this many, that a model is surest of."""
-SURE = 1e-4
-"""Probability of a shift reported by chance, over all features."""
-PROBABLE, CLEAR = 2.0, 3.5
-"""Standard errors by which two models differ probably, and clearly; healthy networks are up to 3.3
-behind a linear model."""
-SECONDS_PER_PAIR, SECONDS_PER_VALUE = 40e-9, 450e-9
-"""Upper bounds of the time of a pair of rows, and of a value, of the sample (Xeon, 2026)."""
 
-
-class Yardsticks(NamedTuple):
+class Baselines(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
 
     Attributes:
@@ -64,7 +59,7 @@ class Yardsticks(NamedTuple):
     shift_limit: float = inf
 
 
-class Standing(NamedTuple):
+class BaselineScore(NamedTuple):
     """How a network stands beside a linear and a constant prediction, on rows that trained none.
 
     Attributes:
@@ -92,10 +87,10 @@ def rows_within(seconds: float, values: int) -> int:
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
 
 
-def yardsticks(
+def baselines(
     x: Array, truth: Array, predicted: Array, rows: Array, validation_x: Array | None
-) -> Yardsticks:
-    """Return the yardsticks of a sample of the training rows, and of a sample of others.
+) -> Baselines:
+    """Return the baselines of a sample of the training rows, and of a sample of others.
 
     Shapes: x (rows, in_dim), truth and predicted (rows,) class numbers or (rows, outputs), rows
     (rows,) numbers in the training part, validation_x (other rows, in_dim).
@@ -108,8 +103,8 @@ def yardsticks(
     if predicted.dtype.kind == "f":
         known &= np.isfinite(predicted.reshape(len(x), -1)).all(axis=1)
     x, truth, predicted, rows = x[known], truth[known], predicted[known], rows[known]
-    if len(x) < MIN_YARDSTICK_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
-        return Yardsticks(shifts=shifts, shift_limit=limit)
+    if len(x) < MIN_BASELINE_ROWS or x.shape[1] > MAX_FEATURES or np.ptp(truth, axis=0).max() == 0:
+        return Baselines(shifts=shifts, shift_limit=limit)
     own = _own_errors(predicted, truth)
     wide = truth.astype(np.float64)
     if truth.ndim == 1:
@@ -134,7 +129,7 @@ def yardsticks(
     if truth.ndim == 1:
         contradicted, uncertain, places = contradictions(truth, guesses[best_name], alone(x))
         doubtful, contradicting = float(errors[best_name].mean()), rows[places]
-    return Yardsticks(
+    return Baselines(
         float(own.mean()) / constant,
         float(errors[best_name].mean()) / constant,
         best_name,
@@ -186,8 +181,8 @@ def random_unit_predictions(features: Array, wide: Array) -> Array:
     penalty is the one with the lowest squared error.
     """
     rng, (rows, size) = np.random.default_rng(0), features.shape
-    planes = rng.standard_normal((size, YARDSTICK_UNITS)) / sqrt(size)
-    units = np.maximum(features @ planes + rng.uniform(-1, 1, YARDSTICK_UNITS), 0.0)
+    planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
+    units = np.maximum(features @ planes + rng.uniform(-1, 1, RANDOM_UNITS), 0.0)
     units -= units.mean(axis=0)
     sizes, vectors = np.linalg.eigh(units.T @ units / rows)
     left = units @ vectors

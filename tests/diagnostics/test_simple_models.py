@@ -6,20 +6,19 @@ import pytest
 from mlpengine import Adam, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.data.features.statistics import standardized
 from mlpengine.diagnostics import Diagnostics, verdicts
-from mlpengine.diagnostics.yardsticks import (
-    NEIGHBORS,
-    RIDGE,
+from mlpengine.diagnostics.baselines import (
     alone,
+    baselines,
     contradictions,
     linear_predictions,
     nearest_rows,
     random_unit_predictions,
     rows_within,
     shifts_between,
-    yardsticks,
 )
+from mlpengine.diagnostics.thresholds import NEIGHBORS, RIDGE
 from mlpengine.models.task import Classification, Split
-from mlpengine.training.diagnose import LoopDiagnostics, measure_yardsticks
+from mlpengine.training.diagnose import LoopDiagnostics, measure_baselines
 from mlpengine.training.learner import Learner
 from mlpengine.training.loop import Loop
 
@@ -93,7 +92,7 @@ def test_wrong_labels_contradict_where_a_model_is_sure_and_overlapping_classes_d
     classes = (x[:, 0] + overlap * rng.normal(size=2000) > 0).astype(np.int64)
     wrong = rng.choice(2000, round(share * 2000), replace=False)
     classes[wrong] = 1 - classes[wrong]
-    known = yardsticks(x, classes, classes, np.arange(2000), None)
+    known = baselines(x, classes, classes, np.arange(2000), None)
     assert known.contradicted == pytest.approx(share, abs=0.05)
     assert known.doubtful > known.contradicted - 0.05
     assert not share or np.isin(known.contradicting_rows, wrong).mean() > 0.9
@@ -119,28 +118,28 @@ def test_classes_that_features_of_few_values_do_not_tell_are_no_wrong_labels():
     rng = np.random.default_rng(2)
     x = rng.integers(0, 3, (900, 2)).astype("f4")
     classes = np.where(rng.random(900) < 0.2, x[:, 0] == 0, x[:, 0] > 0).astype(np.int64)
-    assert np.isnan(yardsticks(x, classes, classes, np.arange(900), None).contradicted)
+    assert np.isnan(baselines(x, classes, classes, np.arange(900), None).contradicted)
 
 
 @pytest.mark.parametrize("truth", [SIDES, LINEAR], ids=["classes", "numbers"])
-def test_yardsticks_tell_a_good_network_from_a_poor_one(truth):
+def test_baselines_tell_a_good_network_from_a_poor_one(truth):
     rows = 10 * np.arange(150)
-    good = yardsticks(X, truth, truth, rows, X)
+    good = baselines(X, truth, truth, rows, X)
     assert good.error == 0
     assert good.best < 0.3
     assert good.best_name == "a linear model"
     assert good.signal > 0.5
     assert max(good.shifts) == 0
     constant = np.bincount(truth).argmax() if truth.ndim == 1 else truth.mean(axis=0)
-    poor = yardsticks(X, truth, np.broadcast_to(constant, truth.shape), rows, None)
+    poor = baselines(X, truth, np.broadcast_to(constant, truth.shape), rows, None)
     assert poor.error == pytest.approx(1.0)
     assert poor.best == good.best
     shuffled = truth[np.random.default_rng(5).permutation(150)]
-    assert yardsticks(X, shuffled, shuffled, rows, None).signal < 0.1
+    assert baselines(X, shuffled, shuffled, rows, None).signal < 0.1
 
 
 @pytest.mark.parametrize("case", ["few rows", "one class", "not finite"])
-def test_rows_that_say_nothing_have_no_yardsticks(case):
+def test_rows_that_say_nothing_have_no_baselines(case):
     x, truth = X.copy(), SIDES
     if case == "few rows":
         x, truth = x[:40], truth[:40]
@@ -148,7 +147,7 @@ def test_rows_that_say_nothing_have_no_yardsticks(case):
         truth = np.zeros_like(truth)
     if case == "not finite":
         x[:110, 0] = np.nan
-    assert np.isnan(yardsticks(x, truth, truth, np.arange(len(x)), None).error)
+    assert np.isnan(baselines(x, truth, truth, np.arange(len(x)), None).error)
 
 
 def test_less_time_has_fewer_rows():
@@ -172,14 +171,14 @@ def loop(truth=SIDES, folds=None, epochs=2, loss=None):
 def test_a_short_run_is_not_measured_unless_asked(monkeypatch):
     _, watcher = loop()
     watcher.verdicts()
-    assert np.isnan(watcher.core.yardsticks.error)
+    assert np.isnan(watcher.core.baselines.error)
     watcher.verdicts(measure=True)
-    known = watcher.core.yardsticks
+    known = watcher.core.baselines
     assert known.error > known.best
     monkeypatch.setattr(Learner, "seconds", 100.0)
     _, watcher = loop()
     watcher.verdicts()
-    assert watcher.core.yardsticks == known
+    assert watcher.core.baselines == known
 
 
 def test_only_the_rows_in_use_are_measured():
@@ -191,7 +190,7 @@ def test_only_the_rows_in_use_are_measured():
     wrong[:10] = 1 - wrong[:10]
     _, other = loop(wrong, folds=folds.astype(int))
     other.verdicts(measure=True)
-    assert watcher.core.yardsticks.best == other.core.yardsticks.best
+    assert watcher.core.baselines.best == other.core.baselines.best
 
 
 def names(core):
@@ -200,8 +199,8 @@ def names(core):
 
 def test_weighted_classes_are_not_compared_by_their_errors():
     _, watcher = loop(epochs=9)
-    behind = watcher.core.yardsticks._replace(error=0.9, best=0.1, deviation=0.01)
-    watcher.core.yardsticks = behind
+    behind = watcher.core.baselines._replace(error=0.9, best=0.1, deviation=0.01)
+    watcher.core.baselines = behind
     assert "underfitting" in names(watcher.core) or "unfinished" in names(watcher.core)
     watcher.core.loss = SoftmaxCrossEntropy(class_weights=(1.0, 2.0))
     assert "underfitting" not in names(watcher.core)
@@ -215,5 +214,5 @@ def test_quantities_of_other_shapes_are_left_out():
             return output
 
     part = Split(X.astype("f4"), SIDES, SIDES)
-    measure_yardsticks(core, Quantiles(2), part, None)
-    assert np.isnan(core.yardsticks.error)
+    measure_baselines(core, Quantiles(2), part, None)
+    assert np.isnan(core.baselines.error)

@@ -8,12 +8,10 @@ import numpy as np
 
 from mlpengine.core.spec import Array, Spec
 from mlpengine.diagnostics.samples import median
+from mlpengine.diagnostics.thresholds import AT_ONCE, FIFTH
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
-
-AT_ONCE = 1 << 17
-"""Outputs of a constant prediction that are in memory at once: 1 MB, to stay in a cache."""
 
 
 def feature_sizes(x: Array) -> Array:
@@ -33,8 +31,6 @@ class ExtremeValue(NamedTuple):
 
 
 NO_EXTREME = ExtremeValue(-1, -1, 0.0)
-FIFTH = 5
-"""Place of the magnitude that a value is compared with, so that four wrong rows do not hide."""
 
 
 def extreme_feature(x: Array, sizes: Array) -> ExtremeValue:

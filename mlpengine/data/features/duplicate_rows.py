@@ -1,4 +1,4 @@
-"""Rows that are copies of each other: they share a fold, and are learned once."""
+"""Duplicate rows: they share a fold, and are learned once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -6,25 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.core.spec import Array
+from mlpengine.data.features.thresholds import (
+    CHANCE_COLUMNS,
+    CHANCE_ROWS,
+    EQUAL_BY_CHANCE,
+    FEWEST_DISTINCT,
+    HASHED_ROWS,
+)
 from mlpengine.data.tables.table import Column, Table
-
-EQUAL_BY_CHANCE = 1e-3
-"""The most rows that equal another one by chance, as a share of all, where equal rows are copies.
-
-Of tables with equal rows it is 0 to 0.0004 where these are copies (houses that were sold twice,
-answers of one household, a file that was appended to itself) and 0.001 to 0.4 where they are
-people or trials of the same few categories (38 tables, November 2026).
-"""
-
-FEWEST_DISTINCT = 0.25
-"""The smallest share of distinct rows: of fewer, columns are the same few values again and again,
-even if each depends on the others, as the hour and its sine do."""
-
-CHANCE_ROWS, CHANCE_COLUMNS = 20_000, 256
-"""The most rows and columns, evenly spaced, by which chance is estimated."""
-
-HASHED_ROWS = 1 << 15
-"""Rows that are hashed at once; their hashes stay in the cache."""
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -44,12 +33,12 @@ def hashed(values: Array, column: Array | int) -> Array:
     return mixed
 
 
-class Copies(NamedTuple):
+class DuplicateRows(NamedTuple):
     """What is known of equal rows.
 
     Attributes:
         hashes: of all columns of each row, uint64 (rows,).
-        exist: whether rows with equal hashes are copies.
+        exist: whether rows with equal hashes are duplicates.
     """
 
     hashes: Array
@@ -57,18 +46,18 @@ class Copies(NamedTuple):
 
     @property
     def together(self) -> Array | None:
-        """What is equal for copies, if there are any: `copies` of `fold_rows`."""
+        """What is equal for duplicates, if there are any: `duplicates` of `fold_rows`."""
         return self.hashes if self.exist else None
 
-    def of(self, rows: Array) -> "Copies":
+    def of(self, rows: Array) -> "DuplicateRows":
         """Return what is known of some rows."""
         return self._replace(hashes=self.hashes[rows])
 
     def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
         """Return the rows to learn from, in an order of their contents, and their weights.
 
-        Copies with equal `targets` (rows,) or (rows, targets) are one row with the sum of their
-        weights, so that whole weights are repetitions of a row.  None without such copies and
+        Rows with equal `targets`, (rows,) or (rows, targets), become one with the sum of their
+        weights, so that whole weights are repetitions of a row.  None without such rows and
         weights: then all rows, in their order.
         """
         if weights is None and not self.exist:
@@ -84,26 +73,28 @@ class Copies(NamedTuple):
         return order[starts], np.add.reduceat(each, starts)
 
 
-def find_copies(hashes: Array, hashes_of: Callable[[Array, int], Array], columns: int) -> Copies:
-    """Return which rows equal others by being copies, not by a coincidence of few values.
+def find_duplicates(
+    hashes: Array, hashes_of: Callable[[Array, int], Array], columns: int
+) -> DuplicateRows:
+    """Return which rows equal others by being duplicates, not by a coincidence of few values.
 
     `hashes` are the sums of those of all columns, and ``hashes_of(rows, k)`` returns those of one.
     """
     ordered = np.sort(hashes)  # takes a tenth of finding the rows
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
     if not repeated or len(hashes) - repeated < FEWEST_DISTINCT * len(hashes):
-        return Copies(hashes, False)
+        return DuplicateRows(hashes, False)
     _, first = np.unique(hashes, return_index=True)
     rows = np.sort(first)[:: -(-len(first) // CHANCE_ROWS)]
     compared = range(0, columns, -(-columns // CHANCE_COLUMNS))
     chance = _by_chance(hashes[rows], [hashes_of(rows, k) for k in compared])
-    return Copies(hashes, chance * len(first) / len(rows) <= EQUAL_BY_CHANCE)
+    return DuplicateRows(hashes, chance * len(first) / len(rows) <= EQUAL_BY_CHANCE)
 
 
-def table_copies(table: Table, names: Sequence[str], rows: Array) -> Copies:
-    """Return which of some rows of a table are copies in the columns of these names."""
+def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> DuplicateRows:
+    """Return which of some rows of a table are duplicates in the columns of these names."""
     columns = [table[name].take(rows) for name in names]
-    return find_copies(
+    return find_duplicates(
         row_hashes(columns),
         lambda rows, k: hashed(_numbers(columns[k].take(rows)), k),
         len(columns),
@@ -119,6 +110,17 @@ def row_hashes(columns: Iterable[Column]) -> Array:
         for k, column in enumerate(columns):
             hashes[rows] += hashed(_numbers(column.take(rows)), k)
     return hashes
+
+
+def count_duplicates(table: Table) -> int:
+    """Return how many rows equal an earlier row in every column, missing cells included.
+
+    Rows are compared by a 64-bit hash of their values.
+    """
+    if not table.columns:
+        return 0
+    hashes = np.sort(row_hashes(table.columns.values()))
+    return int((hashes[1:] == hashes[:-1]).sum())
 
 
 def _numbers(column: Column) -> Array:

@@ -1,0 +1,73 @@
+"""Networks from settings, and the shapes of their parameters without making them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mlpengine.core.errors import at_setting
+from mlpengine.core.spec import DTypeLike, Spec
+from mlpengine.data.features.numbers import Numbers
+from mlpengine.nn import Front, Mlp, Residual, TabularNetwork
+from mlpengine.nn.layers import parameter_specs, plan_layers
+from mlpengine.nn.residual import residual_shapes
+from mlpengine.settings import NetworkSettings
+from mlpengine.settings.network import OWN_OPTIONS
+
+
+def front_of(
+    network: NetworkSettings, numbers: Numbers | None = None, *, masked: bool = False
+) -> Front | None:
+    """Return what computes the first layer's input; None for the features themselves.
+
+    It embeds the `numbers` among the features, or all; `masked` lets networks read some inputs.
+    """
+    front = network.front
+    if front.embedding != "none" and numbers is not None:
+        front = replace(front, embedded=len(numbers.sources))
+    front = replace(front, masked=masked)
+    return None if front == Front() else front
+
+
+def make_network(
+    network: NetworkSettings,
+    ends: tuple[int, int],
+    *,
+    seed: int,
+    dtype: Any,
+    front: Front | None,
+) -> TabularNetwork:
+    """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
+    layers, activation, dropout = len(network.hidden), network.activation, network.dropout
+    own = {name: getattr(network, name) for name in OWN_OPTIONS[network.network]}
+    sizes = own.pop("hidden", ())
+    own |= {"initializer": network.initializer, "seed": seed, "dtype": dtype, "front": front}
+    with at_setting("network"):
+        if network.network == "residual":
+            return Residual(*ends, activation=activation[0], dropout=dropout[0], **own)
+        return Mlp(
+            [ends[0], *sizes, ends[1]],
+            activation=activation * (layers if len(activation) == 1 else 1),
+            dropout=dropout * (layers if len(dropout) == 1 else 1),
+            **own,
+        )
+
+
+def network_specs(
+    network: NetworkSettings, ends: tuple[int, int], front: Front | None, dtype: DTypeLike
+) -> dict[str, Spec]:
+    """Return the specs of the parameters of `make_network` by name, without making it."""
+    kind = np.dtype(dtype)
+    if network.network == "residual":
+        shapes = residual_shapes(
+            front.out_dim(ends[0]) if front else ends[0],
+            ends[1],
+            blocks=network.blocks,
+            width=network.width,
+            expansion=network.expansion,
+        )
+        own = {name: Spec(shape, kind) for name, shape in shapes.items()}
+        return (front.specs(ends[0], kind) if front else {}) | own
+    sizes = [ends[0], *network.hidden, ends[1]]
+    layers = plan_layers(sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front)
+    return parameter_specs(layers, kind, front, ends[0])
