@@ -34,7 +34,7 @@ from mlpengine.optim.clipping import bind_clip, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
-from mlpengine.step.dropout_rates import Dropout, checked_schedule
+from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
 from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import check_step, load_step, restoring, save_step
 from mlpengine.step.ranks import Ranks
@@ -153,7 +153,7 @@ class TrainingStep:
         self._full = self._last = self.bound(self.batch_size)
         recording = self._full.scratch.recording
         draws = recording.draws or self.dropout_schedule is not None
-        self._dropout = Dropout(self.mlp, recording, self.dropout_schedule) if draws else None
+        self._dropout = DropoutRates(self.mlp, recording, self.dropout_schedule) if draws else None
         self._many = FusedRun(self.optimizer, self._dropout, self.batch_size)
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
         self._busy = False
