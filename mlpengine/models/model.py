@@ -218,8 +218,9 @@ class Model:
     def forward(self, x: Features) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
 
-        That of several members is the one whose prediction is the mean of theirs.  `x` may be a
-        `Stream`.  Raises: ShapeError or DtypeError.
+        Of several members it is the one whose prediction is the mean of theirs.
+
+        Raises: ShapeError or DtypeError.
         """
         return self.mean.forward(x)
 

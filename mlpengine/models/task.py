@@ -53,7 +53,7 @@ class RowOrigins(NamedTuple):
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be a `Stream` or `PreparedRows`, from which rows are gathered as from an array larger
+    `x` may be `PreparedRows`, from which rows are gathered as from an array larger
     than memory; `windows` then say in which order they are fast to read.
     Several inputs or targets are arrays by name.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is

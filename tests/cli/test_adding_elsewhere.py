@@ -159,7 +159,7 @@ def test_a_file_format(elsewhere, mlpengine):
         (["train", "rows.jsonl"], "this is a table, not a config"),
         (
             ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
-            "rows.jsonl: only CSV, Parquet, Feather and .npy can be streamed",
+            "rows.jsonl: only CSV, Parquet and Feather can be streamed",
         ),
     ):
         assert text in mlpengine(*arguments).err
