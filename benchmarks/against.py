@@ -96,10 +96,10 @@ def _population(script: ModuleType, members: int) -> Rows:
         yield f"{work.name}, single runs", lambda w=work, o=orders: script.single_runs(w, o)[0]
 
 
-def _fit(script: ModuleType, fits: Mapping[str, Mapping[str, object]]) -> Rows:
+def _fit(script: ModuleType, smoke: Mapping[str, object]) -> Rows:
     x, y = script.load_digits(return_X_y=True)
-    for title, options in fits.items():
-        yield title, lambda o=options: lambda: script.fit(x, y, **o)
+    for title, options in script.FITS.items():
+        yield title, lambda o=options: lambda: script.fit(x, y, **o | smoke)
 
 
 def path_of_commands(tree: Path, folder: str) -> str:

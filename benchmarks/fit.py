@@ -23,7 +23,8 @@ from mlpengine.step.bound_step import BoundStep
 DIGITS = {"hidden": (256, 128), "dropout": 0.3, "lr": 2e-3, "weight_decay": 0.05}
 SMALL = {"hidden": (128,)}
 EVERY_ROW = {"early_stopping": False, "epochs": 200, "batch_size": 32}
-STOPPING = {"early_stopping": True, "epochs": 200, "patience": 1000, "batch_size": 32}
+LONG = {"settings": {"training.early_stopping.patience": 1000}}
+STOPPING = {"early_stopping": True, "epochs": 200, "batch_size": 32, **LONG}
 FITS = {
     "digits.yaml, every row": DIGITS | EVERY_ROW,
     "digits.yaml, early stopping": DIGITS | STOPPING,
@@ -81,7 +82,7 @@ def main() -> None:
     fits = {title: options | smoke for title, options in FITS.items()}
     if args.against:
         only, seconds = (["64-128-10"], 0.001) if args.smoke else ([""], 0.05)
-        compare("fit", args.against, only=only, seconds=seconds, fits=fits)
+        compare("fit", args.against, only=only, seconds=seconds, smoke=smoke)
         return
     x, y = load_digits(return_X_y=True)
     for title, options in fits.items():

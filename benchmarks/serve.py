@@ -28,7 +28,7 @@ from machine import describe, figure, restart_clean, table
 
 import mlpengine
 
-MALFORMED, WARM_UP = 10_000, 10_000
+MALFORMED, WARM_UP = 10_000, 2_000
 """Malformed requests, and those before the memory is measured first."""
 
 GROWTH = 2_048

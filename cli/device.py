@@ -21,13 +21,13 @@ _OPTIONS = (
     click.option(
         "--optimizer",
         type=click.Choice(sorted([*OPTIMIZERS, "momentum"])),
-        help="c-train: by default that of the run, with its settings; else sgd.",
+        help="c-train: by default the run's, with its settings; else sgd.",
     ),
     click.option(
         "--lr",
         type=float,
         metavar="X",
-        help="c-train: the learning rate, which the device may change.",
+        help="c-train: the learning rate; the device may change it.",
     ),
     click.option(
         "--clip-norm",
@@ -52,7 +52,7 @@ _OPTIONS = (
     click.option(
         "--real",
         type=click.Choice(["float", "double"]),
-        help="c-train: the type of all numbers; by default that of the run.",
+        help="c-train: the type of all numbers; by default the run's.",
     ),
 )
 

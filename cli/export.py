@@ -79,7 +79,7 @@ HELD_OUT_ROWS = 500
     "--format",
     "form",
     type=click.Choice(sorted(EXPORT_NAMES)),
-    help="By default that of the suffix of --out, or onnx without --out.",
+    help="By default by the suffix of --out, or onnx without --out.",
 )
 @click.option(
     "-o",

@@ -1,5 +1,6 @@
 """The HTTP server of `mlpengine serve`: slow connections, worker processes, signals."""
 
+import gc
 import logging
 import os
 import signal
@@ -133,6 +134,7 @@ def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -
         signal.signal(number, stop)
     if supervisor is not None:
         Thread(target=_stop_after, args=(supervisor,), daemon=True).start()
+    gc.set_threshold(700, 10, 10)  # the default: connections leave cycles
     server.run([listening])
     return codes[0] if codes else 1
 

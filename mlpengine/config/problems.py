@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from itertools import chain
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -190,12 +191,8 @@ def key_paths(kind: Any, start: KeyPath = ()) -> Iterator[KeyPath]:
         if option.given:
             continue
         yield (*start, name)
-        seen: set[str] = set()
-        for member in _members(option.type):
-            for path in key_paths(member, (*start, name)):
-                if dotted(path) not in seen:
-                    seen.add(dotted(path))
-                    yield path
+        members = (key_paths(member, (*start, name)) for member in _members(option.type))
+        yield from dict.fromkeys(chain.from_iterable(members))
 
 
 def _option_at(path: KeyPath, data: Any) -> Option | None:

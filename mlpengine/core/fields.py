@@ -66,7 +66,8 @@ class Limits:
         """Return the limits as pydantic reads them in the annotations of fields."""
         bounds = {"gt": self.above, "ge": self.at_least, "lt": self.below, "le": self.at_most}
         given = {name: bound for name, bound in bounds.items() if bound is not None}
-        number = {**handler(source), **given, "strict": True}
+        finite = {} if self.whole else {"allow_inf_nan": False}
+        number = {**handler(source), **given, **finite, "strict": True}
         return {"type": "function-before", "function": PLAIN_NUMBER, "schema": number}
 
 

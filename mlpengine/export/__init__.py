@@ -48,11 +48,11 @@ FORMATS: dict[str, Callable[..., tuple[bytes, Exported]]] = {
     "c": to_c,
     "js": to_js,
 }
-"""The formats, which are also the suffixes of their files; a module may also end in .mjs."""
+"""The formats by the suffix of their files; a module may also end in .mjs."""
 
 
 def format_of(path: str | Path, format: str | None = None) -> str:
-    """Return the format of a file: the one that is asked for, or that of the suffix of its name.
+    """Return the format of a file: the given one, or the one that its suffix names.
 
     Raises: UsageError for an unknown format or suffix, or if the two contradict each other.
     """
@@ -88,13 +88,13 @@ def export(
     JavaScript is run by Node, if it is installed, before it is written.
 
     Args:
-        model: with its preprocessing, or a network alone, whose ONNX form reads the features.
+        model: with its preprocessing, or a network alone; its ONNX form reads the features.
         path: of the file; one that exists is replaced.
         format: one of `FORMATS`; None goes by the suffix of `path`.
         name: of C, what its functions and macros begin with, so that a program may have several
             models; a header that declares them is written beside the file.
         package: of C, the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
-            library with file, header and a sketch; its name is that of the folder, or `name`.
+            library with file, header and a sketch; it is called `name`, or as the folder.
         rows: on which Node compares a module with our own predictions, by default made-up ones.
 
     Raises: UsageError for an unknown format; MissingExtraError for ONNX without its packages;

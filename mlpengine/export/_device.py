@@ -38,8 +38,8 @@ MakeOptimizer = Callable[[Mlp], Optimizer]
 class StepCode:
     """The statements of a step, numbers in its scratch, and where the gradients' factors are.
 
-    `factors` are the places of dy and x by layer; `given` is the place of the features and, if they
-    are scaled, that of the targets.
+    `factors` are the places of dy and x by layer; `given` are the places of the features and of
+    scaled targets.
     """
 
     statements: list[Statement]
@@ -53,8 +53,8 @@ class DeviceStep:
     """Everything that a file for a device is printed from.
 
     Attributes:
-        mlp: the network, without dropout; its weights are the initial ones, those of frozen layers
-            constants.
+        mlp: the network, without dropout; its weights are the initial ones, and constants in frozen
+            layers.
         model: with the preprocessing; None for a network alone.
         loss: that is minimized.
         make_optimizer: for a network.

@@ -58,13 +58,13 @@ extern "C" {{
 {definitions}
 typedef struct {{
   {upper}_REAL params[{upper}_PARAMETERS];
-{members}  {upper}_REAL lr; /* the learning rate, which may be changed between steps */
+{members}  {upper}_REAL lr; /* the learning rate; may be changed between steps */
   {upper}_REAL norm; /* of the last gradient, before clipping */
   {upper}_REAL norm_limit; /* a norm above it is a spike */
   {upper}_REAL norm_weight, norm_mean, norm_spread; /* running sums of log norms */
   uint32_t steps; /* completed steps */
   uint32_t skipped; /* steps without an update: an input, the loss or a gradient was not finite */
-  uint32_t spikes; /* steps whose gradient norm was unusually large */
+  uint32_t spikes; /* steps with an unusually large gradient norm */
 }} {name}_state;
 
 /* Bytes of a state, of the stack that a call needs (beside 512 for registers and arguments), and of
@@ -73,7 +73,7 @@ typedef struct {{
 #define {upper}_SCRATCH_BYTES ({scratch} * sizeof({upper}_REAL))
 #define {upper}_SAVED_BYTES ({reals} * sizeof({upper}_REAL) + 32)
 
-/* Sets the weights to those of the exported model, and everything else to its start. */
+/* Sets the weights of the exported model, and everything else to its start. */
 void {name}_init({name}_state *state);
 
 /* Predicts one row: writes {about} to out.  Returns 1; or 0, and NaN in out, if x
@@ -372,7 +372,7 @@ def _update_layer(step: DeviceStep) -> str:
     update = step.update
     parameters = update.parameters + ", real keep_bias" * update.decays
     return (
-        "/* A step for a layer, whose gradient is the product of dy and x. */\n"
+        "/* A step for a layer; its gradient is the product of dy and x. */\n"
         f"static void update_layer({step.name}_state *state, size_t at, const real *dy, "
         f"const real *x, size_t in, size_t out, real factor{parameters})\n{{\n"
         "  for (size_t i = 0; i < out; i++)\n"

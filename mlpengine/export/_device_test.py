@@ -35,7 +35,7 @@ CURVE = 3e-2, 1e-9
 
 ``benchmarks/device.py --bounds`` chose both in November 2026, with GCC 12 on x86-64: 230 random
 networks and 18 trained models of penguins and diabetes differ by at most 3.7e-6 in the first two
-steps (median 2e-7), and by at most 2.2e-3 in the losses (median 2e-7, all but three below 1e-5).
+steps (median 2e-7), and by at most 2.2e-3 in the losses (median 2e-7, all but three below 2e-5).
 The bounds are about ten times the largest difference."""
 
 GROWTH = 1e3
@@ -54,7 +54,7 @@ TEST = """\
 #include "{name}.h"
 
 #define STEPS {steps}
-#define CLOSE_STEP {close_step} /* the second step whose loss is finite */
+#define CLOSE_STEP {close_step} /* the second step with a finite loss */
 #define CLOSE ({upper}_DOUBLE ? {close[1]} : {close[0]})
 #define CURVE ({upper}_DOUBLE ? {curve[1]} : {curve[0]})
 #ifndef FLIPS
@@ -226,10 +226,10 @@ class Vector(NamedTuple):
 
 
 class Golden(NamedTuple):
-    """What training on the rows of the self-test gives.
+    """The results of training on the rows of the self-test.
 
-    `close_step` is the second step whose loss and gradient are finite, or `TEST_STEPS`; `vectors`
-    are compared after it.  In the first one moments are zero, and their decay changes nothing.
+    `close_step` is the second step with a finite loss and gradient, or `TEST_STEPS`; `vectors` are
+    compared after it.  In the first one moments are zero, and their decay changes nothing.
     """
 
     seed: int

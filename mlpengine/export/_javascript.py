@@ -20,7 +20,7 @@ MODULE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 ROUNDED_IN_PAGES = 1e-6
 """Largest error of a cell as a float, in units of the column's spread; beyond it numbers are
-double, which JavaScript computes as fast."""
+double; JavaScript computes them as fast."""
 
 TITLE = """\
 /* {title}, written by mlpengine: an ES module without dependencies. */

@@ -8,9 +8,9 @@ import numpy as np
 
 from mlpengine.backends.scalar.text import (
     Definition,
-    Function,
     Functions,
     Names,
+    ScalarFunction,
     c_definitions,
     comment_text,
     identifier,
@@ -99,7 +99,7 @@ int main(void)
 class ModelCode:
     """A model as definitions: `network`, and those that follow it.
 
-    The last is ``int predict(x, out)`` of a row, whose name is `predict`.
+    The last is ``int predict(x, out)`` of a row; its name is `predict`.
 
     Attributes:
         example: a row, the numbers that C takes for it, and what is predicted, NaN if unknown.
@@ -158,7 +158,9 @@ def model_code(
         example=_shown(row, dict(zip(names, answer.tolist(), strict=True))) if known else "",
     )
     body = prediction(forward, table.outputs, has_table=True)
-    whole = Function(predict, {"x": "reads", "out": "writes"}, body, about, "int", static=False)
+    whole = ScalarFunction(
+        predict, {"x": "reads", "out": "writes"}, body, about, "int", static=False
+    )
     code = network_code(
         model.mlp if model.members is None else model.networks,
         name=network,

@@ -118,7 +118,7 @@ def _matrix(answers: list[dict[str, Any]], part: str, keys: list[str]) -> Array:
 
 
 def key_of(label: object) -> str:
-    """Return a label as JavaScript writes it as a key, whose order an object does not keep."""
+    """Return a label as JavaScript writes it as a key of an object."""
     if isinstance(label, bool) or not isinstance(label, int | float):
         return str(label).lower() if isinstance(label, bool) else str(label)
     return str(int(label)) if float(label).is_integer() else repr(label)

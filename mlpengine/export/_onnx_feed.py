@@ -45,7 +45,7 @@ def numeric_levels(category: Category) -> Array | None:
 
 
 def _number(text: str) -> float:
-    """Return a number or boolean that is written as text; infinity, which is no level, if not."""
+    """Return a number or boolean that is written as text; else infinity, because no level is."""
     try:
         return WORDS[text] if text in WORDS else float(text)
     except ValueError:
@@ -61,14 +61,14 @@ def probe_table(preprocessor: Preprocessor) -> Table:
     spread = np.where(spread == 1.0, np.maximum(1.0, np.abs(numbers.fill)), 1.0 / spread)
     computed = {column.name for column in preprocessor.computed}
     for name, kind in preprocessor.kinds.items():
-        if kind == "date":  # of which the time itself may be no feature
+        if kind == "date":  # the time itself may be no feature
             columns[name] = _probe_numbers(kind, 1.7e9, 1e8, not numbers.strict, rng)
     for i, source in enumerate(numbers.sources):
         if source.part or source.column in computed:
             continue
         kind = preprocessor.kinds[source.column]
         column = _probe_numbers(kind, numbers.center[i], spread[i], not numbers.strict, rng)
-        if source.minus:  # this far behind the date before it, which came first
+        if source.minus:  # this far behind the date before it
             column.values[...] += columns[source.minus].values
         columns[source.column] = column
     for name, operand in preprocessor.operands.items():

@@ -46,7 +46,7 @@ from mlpengine.tape.record import Record, Value
 def write_network(graph: Graph, network: Network, x: str, prefix: str = "") -> str:
     """Add the network after float32 `x` (rows, ...); return the output (rows, out_dim).
 
-    Parameters are those of `reduced`, float32 whatever the network's dtype, with `prefix` before
+    Parameters come from `reduced`, float32 whatever the network's dtype, with `prefix` before
     their names.
 
     Raises: UsageError for an op without an ONNX form.
@@ -58,7 +58,7 @@ def write_network(graph: Graph, network: Network, x: str, prefix: str = "") -> s
 
 
 class _Writer:
-    """Adds the nodes of a recorded network, whose values have names in the graph by index."""
+    """Adds the nodes of a recorded network; its values have names in the graph by index."""
 
     def __init__(self, graph: Graph, network: Network, prefix: str) -> None:
         self.graph, self.network, self.prefix = graph, network, prefix
@@ -94,7 +94,7 @@ class _Writer:
         return self.names[value.index]
 
     def shape(self, value: Value) -> str:
-        """Return the name of a shape whose rows are those of the input."""
+        """Return the name of a shape with as many rows as the input."""
         sizes = zip(value.spec.shape, self.nodes[value.index].spec.shape, strict=True)
         shape = [-1 if one != other else one for one, other in sizes]
         if shape.count(-1) > 1:
@@ -264,7 +264,7 @@ def _slice(writer: _Writer, record: Record, op: Slice, x: str) -> str:
 
 
 def _sliced(writer: _Writer, x: str, parts: Mapping[int, slice]) -> str:
-    """Add a slice along axes; a stop or start that is left out is that of a whole axis."""
+    """Add a slice along axes; a start or stop that is left out is an end of the axis."""
     far = np.iinfo(np.int64).max
     steps = [1 if part.step is None else part.step for part in parts.values()]
     starts = [
@@ -332,7 +332,7 @@ ONNX_OPS: dict[type, Callable[..., str | list[str]]] = {
     StructField: _section,
     Transpose: _transpose,
 }
-"""What adds an op to a graph, by its class, given the writer, the record, the op and its operands.
+"""The function that adds an op, by its class; it takes the writer, the record, the op and operands.
 
 It returns the name of the value, or of each of several.
 """

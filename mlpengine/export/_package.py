@@ -30,7 +30,7 @@ OTHER_HEADERS = (
     *("locale", "math", "setjmp", "signal", "stdarg", "stdbool", "stddef", "stdint", "stdio"),
     *("stdlib", "string", "tgmath", "time", "wchar", "wctype"),
 )
-"""Headers of C, which those of a library of this name would hide from all sources."""
+"""Headers of C; a library of this name would hide them from all sources."""
 
 PROPERTIES = """\
 name={name}
@@ -119,7 +119,7 @@ static int row;
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes | str]) -> tuple[Path, ...]:
-    """Write files by their paths in a folder, whose own folders are made; return where."""
+    """Write files by their paths in a folder, make its folders, and return the paths."""
     paths = tuple(folder / name for name in files)
     for path, content in zip(paths, files.values(), strict=True):
         if path.parent != folder:
@@ -175,7 +175,7 @@ def library_files(
 ) -> dict[str, str]:
     """Return what a library has beside its sources, by paths in its folder: manifest and sketch.
 
-    Raises: UsageError for a name that the tools do not take, or that of a header of C.
+    Raises: UsageError for a name that the tools do not take, or a header of C has.
     """
     if name.lower() in OTHER_HEADERS:
         raise UsageError(

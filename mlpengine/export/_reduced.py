@@ -26,8 +26,8 @@ class Reduced(NamedTuple):
 def reduced(network: Network) -> Reduced:
     """Return a network with the outputs of `network`, but for roundings, and fewer weights.
 
-    Factors and masks of the front are in the weights that read it.  Learned activations whose
-    shares are all 0 or all 1 are plain ones, and a layer without activation is one with the next,
+    Factors and masks of the front are in the weights that read it.  Learned activations with
+    shares of all 0 or all 1 are plain ones, and a layer without activation is one with the next,
     unless that is larger.  An embedding that no weight reads is left out, and so are features, if
     their weights are more than the places of the others.  It is `network` itself where nothing is
     left out, and for other classes than `Mlp` and `Residual`.

@@ -1,4 +1,4 @@
-"""What an exported file holds."""
+"""The contents of an exported file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Exported:
-    """What an exported file holds.
+    """The contents of an exported file, and how it was compared.
 
     `inputs` and `outputs` map names to dtypes; for files of weights there are no inputs, and
     outputs are the arrays.  `difference` is the largest difference between the file's outputs and

@@ -1,7 +1,7 @@
 """The two ends of a model: from the columns of a row to features, from outputs to predictions.
 
-The statements are of scalars (see `mlpengine.backends.scalar`); arithmetic is that of the
-preprocessor, operation by operation, except that a center is subtracted in two parts, so that
+The statements are of scalars (see `mlpengine.backends.scalar`); they compute as the preprocessor
+does, operation by operation, except that a center is subtracted in two parts, so that
 nothing is lost in float32.
 """
 
@@ -21,21 +21,21 @@ from mlpengine.backends.compiled.statements import (
     Statement,
     Variable,
     Whole,
-    choose,
     element,
     floor,
     is_nan,
     lets,
     not_finite,
+    vselect,
     whole,
 )
 from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.text import (
     Constants,
     Definition,
-    Function,
     Functions,
     Names,
+    ScalarFunction,
     comment_text,
     identifier,
     real_constant,
@@ -72,17 +72,17 @@ COLUMN_PHRASES = {
     "category": "the code of a category",
     "date": "seconds since 1970, UTC",
 }
-"""What a row holds for a column, by its kind; otherwise a number."""
+"""The cell of a row by the kind of its column; otherwise a number."""
 
 
 @dataclass(frozen=True)
 class TableCode:
-    """What surrounds a network.
+    """The code around a network.
 
     Attributes:
         macros: of a header: columns, codes of categories, targets and classes.
-        definitions: the functions ``int features(x, f)``, which returns 0 for a row that cannot be
-            used, ``void predictions(o, out)`` and, where `scales_target`, ``void learned(y, t)``.
+        definitions: the functions ``int features(x, f)``, 0 for a row that cannot be used,
+            ``void predictions(o, out)`` and, where `scales_target`, ``void learned(y, t)``.
         inputs: number of columns of a row.
         targets: numbers in a row's target: one class number, or one for each output.
         outputs: numbers in a prediction: probabilities, or values in the target's units.
@@ -129,10 +129,10 @@ def table_code(
         about = "the probabilities of the labels"
         body = [ForLoop("i", 0, outputs, [Assign(out, sigmoid(o))])]
     text = "From outputs of the network to predictions."
-    code = [*constants, Function("predictions", {"o": "reads", "out": "writes"}, body, text)]
+    code = [*constants, ScalarFunction("predictions", {"o": "reads", "out": "writes"}, body, text)]
     if trains and learned:
         text = "From targets in their own units to targets as the network learns them."
-        code.append(Function("learned", {"y": "reads", "t": "writes"}, learned, text))
+        code.append(ScalarFunction("learned", {"y": "reads", "t": "writes"}, learned, text))
     return TableCode(
         _macros(model, identifier(prefix, upper=True)),
         [*_features(preprocessor, real), *code],
@@ -147,7 +147,7 @@ def table_code(
 def _units(
     task: Regression, real: str
 ) -> tuple[list[Definition], list[Statement], list[Statement]]:
-    """Return constants, and the bodies of predictions and learned, which is empty without scale."""
+    """Return constants, and the bodies of predictions and learned, empty without scale."""
     target, loss, count = task.target, task.loss, len(task.target.columns)
     names = "center", "center_low", "scale", "low", "high"
     center, center_low, scale, low, high = (element(f"target_{name}", "i") for name in names)
@@ -186,7 +186,7 @@ def _units(
 def _constants(name: str, values: Array, what: str, real: str) -> Constants:
     """Return constants that are read by their name.
 
-    Raises: UsageError if they, which are `what`, are too large for `real`.
+    Raises: UsageError if they are too large for `real`; `what` names them.
     """
     limit = float(np.finfo(np.float32 if real == "float" else np.float64).max)
     if values.size and np.abs(values).max() > limit:
@@ -254,14 +254,14 @@ def _features(preprocessor: Preprocessor, real: str) -> list[Definition]:
         tables.append(ONE_HOT)
     about = "From a row's columns to features; returns 0 if the row cannot be used."
     body = [Whole("usable", "1"), *body, "return usable;"]
-    return [*tables, Function("features", {"x": "reads", "f": "writes"}, body, about, "int")]
+    return [*tables, ScalarFunction("features", {"x": "reads", "f": "writes"}, body, about, "int")]
 
 
-def _one_hot() -> Function:
+def _one_hot() -> ScalarFunction:
     code, place, levels = variable("code"), variable("place"), whole("levels")
     known = (code >= 0) & (code < levels) & equal(floor(code), code)
     hot = where(equal(whole("i"), place), variable("value"), 0)
-    return Function(
+    return ScalarFunction(
         "one_hot",
         {"code": "number", "levels": "count", "gaps": "count", "value": "number", "f": "writes"},
         [
@@ -287,7 +287,7 @@ def _computed(column: ComputedColumn, columns: Mapping[str, Expr], name: str) ->
         f"/* {comment_text(column.name)} = {comment_text(column.text)} */",
         *lets({f"{name}_value": formula}, given, f"{name}_t"),
         If(not_finite(value), [If(Expr("logical_not", (missing,)), [UNUSABLE])]),
-        Let(name, choose(missing, constant(nan), value)),
+        Let(name, vselect(missing, constant(nan), value)),
     ]
 
 
@@ -302,7 +302,7 @@ def _numbers(
         tables.append(_places("flagged", numbers.flagged))
         gap = is_nan(element("f", "flagged[i]"))
         flag = element("f", f"{count + bins} + i")
-        body.append(ForLoop("i", 0, flags, [Assign(flag, choose(gap, constant(1), constant(0)))]))
+        body.append(ForLoop("i", 0, flags, [Assign(flag, vselect(gap, constant(1), constant(0)))]))
     if bins:
         more, lines = _components(numbers, real)
         tables, body = tables + more, body + lines
@@ -322,7 +322,7 @@ def _numbers(
     else:
         filled = (numbers.fill - numbers.center) * numbers.factor
         tables.append(_constants("column_filled", filled, "a filled value", real))
-        each.append(Assign(f, choose(is_nan(f), element("column_filled", "i"), scaled)))
+        each.append(Assign(f, vselect(is_nan(f), element("column_filled", "i"), scaled)))
     each.append(If(not_finite(f), [UNUSABLE]))
     if numbers.clip:
         share = variable("share")

@@ -75,13 +75,13 @@ def export_training(
             declares.
         optimizer: for a network, such as ``Sgd`` or ``lambda mlp: Adam(mlp, lr=1e-3)``; its
             schedule is left out, because the application sets ``lr`` in the state.
-        loss: by default that of the model; a network alone needs one.
+        loss: by default the model's; a network alone needs one.
         clip_norm: maximum norm of the gradients; None does not clip.
         batch_size: rows of a step.  With 1 no gradient is stored.
-        freeze: layers that are not trained, whose weights stay in flash; by default those that
-            are frozen in the network.
-        libm: False for own functions in place of those of math.h.
-        real: type of all numbers, by default that of the model; a compiler may choose the other.
+        freeze: layers that are not trained, with their weights in flash; by default the layers
+            that are frozen in the network.
+        libm: False for own functions in place of math.h.
+        real: type of all numbers, by default the model's; a compiler may choose the other.
         package: the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
             library, with a sketch that trains in a loop that reads sensors.
 

@@ -14,9 +14,9 @@ from mlpengine.backends.scalar.program import write_step
 from mlpengine.backends.scalar.text import (
     Constants,
     Definition,
-    Function,
     Functions,
     ParameterKind,
+    ScalarFunction,
     c_definitions,
     c_text,
 )
@@ -55,7 +55,7 @@ EXPORTED: dict[str, ParameterKind] = {"input": "reads", "output": "writes"}
 
 @dataclass(frozen=True)
 class NetworkCode:
-    """Networks as definitions, which every target prints: constants, and one function of a row.
+    """Networks as definitions for every target: constants, and one function of a row.
 
     Attributes:
         title: what the networks are.
@@ -87,8 +87,8 @@ def network_code(
     The output of several networks of one shape is their mean or, with a `log_link`, the logarithm
     of the mean of their exponentials.  The mean has the weights `shares`, by default equal ones.
 
-    `real` is the type of all numbers, by default that of the network; `functions` are those that
-    further code shares with it.
+    `real` is the type of all numbers, by default the network's; `functions` are shared with
+    further code.
 
     `name` is a C identifier.  Raises: UsageError if an op has no C.
     """
@@ -110,7 +110,7 @@ def network_code(
         )
         code.insert(-1, Constants(f"{name}_shares", weights))
     else:
-        code.append(Function(name, EXPORTED, bodies[0], static=False))
+        code.append(ScalarFunction(name, EXPORTED, bodies[0], static=False))
     title = f"{f'{len(members)} of ' if several else ''}{title_of(network)}"
     return NetworkCode(
         f"{title}, {plural(numbers.size, 'parameter')}",
@@ -130,7 +130,7 @@ def _mean(
     n: int,
     log_link: bool,
 ) -> list[Definition]:
-    """Return a function for each run of networks that are alike, and that of their mean."""
+    """Return a function for each run of networks that are alike, and the function of their mean."""
     y, total, out = element("y", "i"), element("sum", "i"), element("output", "i")
     code: list[Definition] = []
     lines: list[Statement] = [Memory("y", n), Memory("sum", n, zeros=True)]
@@ -138,14 +138,14 @@ def _mean(
     for _, alike in groupby(bodies, c_text):
         count, body, size = len([*alike]), bodies[first], sizes[first]
         one = functions.names.add("network_of")
-        code.append(Function(one, {"parameters": "reads", **EXPORTED}, body))
+        code.append(ScalarFunction(one, {"parameters": "reads", **EXPORTED}, body))
         share = element(f"{name}_shares", f"{first} + k")
         add = Assign(total, share * (exp(y) if log_link else y), "+")
         call = f"{one}({name}_parameters + {start} + k * {size}, input, y);"
         lines.append(ForLoop("k", 0, count, [call, ForLoop("i", 0, n, [add])]))
         first, start = first + count, start + count * size
     lines.append(ForLoop("i", 0, n, [Assign(out, log(total) if log_link else total)]))
-    return [*code, Function(name, EXPORTED, lines, static=False)]
+    return [*code, ScalarFunction(name, EXPORTED, lines, static=False)]
 
 
 def _bodies(

@@ -80,8 +80,8 @@ def c_expression(node: Expr, itemsize: int, kind: str = "vec") -> str:
 
     The same text serves vectors (``kind`` "vec", with the compiled backend's headers) and scalars
     ("real", with `SCALARS`); "double" is for scalars too, with functions of math.h.  Functions that
-    are no rows of `FUNCTIONS` are those of `SCALAR_FUNCTIONS`, or functions of the program, whose
-    arguments are text.
+    are no rows of `FUNCTIONS` are in `SCALAR_FUNCTIONS`, or functions of the program with arguments
+    of text.
     """
     if node.number is not None:
         literal = c_number(node.number, itemsize)
@@ -118,7 +118,7 @@ SCALAR_FUNCTIONS = {
 and functions that no op needs.  Their arguments are text, but for the last three."""
 
 C_MASKS = {"vec": "ivec", "real": "int", "double": "int"}
-"""The C type of a bool, by that of a number."""
+"""The C type of a bool, by the C type of a number."""
 
 
 def c_number(value: float, itemsize: int) -> str:

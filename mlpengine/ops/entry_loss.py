@@ -1,7 +1,7 @@
 """Losses that are means over entries, each a formula of output and target."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite, isinf
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
@@ -132,11 +132,14 @@ class EntryLoss(Loss):
 
         Shapes: target (rows, targets), weights (rows,) or None.
         """
-        wide = target.astype(np.float64)
-        start = [np.zeros(wide.shape[1]) for _ in range(self.columns)]
-        shares = np.ones(len(wide)) if weights is None else weights
-        best = self.formulas.lowest(wide, start, range(self.columns), lambda s: shares @ s)
-        return np.stack(best, 1).ravel()
+        weights = np.ones(len(target)) if weights is None else weights
+        best: list[Array] = []
+        for column in target.astype(np.float64).T:  # equal targets count as one
+            values, places = np.unique(column, return_inverse=True)
+            total = partial(np.dot, np.bincount(places, weights))
+            start, each = [np.zeros(1)] * self.columns, range(self.columns)
+            best += self.formulas.lowest(values[:, None], start, each, total)
+        return np.concatenate(best)
 
     def best_outputs(self, target: Array, outputs: int) -> Array:
         """Return the output (rows, outputs) with the lowest loss of each row.

@@ -17,6 +17,9 @@ DOUBLINGS = 40
 HALVINGS = 64
 """Halvings of that range, to the last digits of float64 of numbers of order 1."""
 
+NEAR = 1e-2
+"""Length of a range in which a slope is smooth enough to trust a secant that moves no more."""
+
 COLUMN_PASSES = 50
 """Maximum number of times that each of several output columns is set to its best value."""
 
@@ -136,35 +139,45 @@ class LossFormulas:
             columns = [*best[:k], values, *best[k + 1 :]]
             return total(self.slope(k, columns, target))
 
-        with np.errstate(all="ignore"):
-            for _ in range(COLUMN_PASSES):
-                before = [best[k] for k in moved]
-                for k in moved:
-                    best[k] = turning_point(partial(slope, k), best[k].shape)
-                if np.allclose(before, [best[k] for k in moved], rtol=1e-15, atol=1e-15):
-                    break
+        for _ in range(COLUMN_PASSES):
+            before = [best[k] for k in moved]
+            for k in moved:
+                best[k] = turning_point(partial(slope, k), best[k].shape)
+            after = [best[k] for k in moved]
+            if len(moved) == 1 or np.allclose(before, after, rtol=1e-15, atol=1e-15):
+                break
         return best
 
 
 def turning_point(slope: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-    """Return for each entry where its slope turns from negative to positive, by bisection.
+    """Return for each entry where its slope turns from negative to positive.
 
     It is 0 where the slope turns nowhere between -2**40 and 2**40, so that there is no lowest
-    value.
+    value.  Secants are used in turn with halvings of the range.
     """
-    low, high = np.full(shape, -1.0), np.full(shape, 1.0)
-    for _ in range(DOUBLINGS):
-        falls, rises = slope(high) < 0, slope(low) > 0
-        if not (falls.any() or rises.any()):
-            break
-        high[falls] *= 2
-        low[rises] *= 2
-    turns = ~(falls | rises)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        at = slope(middle)
-        low, high = np.where(at <= 0, middle, low), np.where(at >= 0, middle, high)
-    return np.where(turns, (low + high) / 2, 0.0)
+    with np.errstate(all="ignore"):
+        low, high = np.full(shape, -1.0), np.full(shape, 1.0)
+        for _ in range(DOUBLINGS):
+            falls, rises = slope(high) < 0, slope(low) > 0
+            if not (falls.any() or rises.any()):
+                break
+            high[falls] *= 2
+            low[rises] *= 2
+        at_low, at_high, best = slope(low), slope(high), (low + high) / 2
+        for count in range(2 * HALVINGS):
+            point = (low + high) / 2
+            if count % 2 == 0:
+                crossing = low - at_low * (high - low) / (at_high - at_low)
+                point = np.where((low < crossing) & (crossing < high), crossing, point)
+                is_near = (high - low).max(initial=0.0) < NEAR
+                if is_near and np.allclose(point, best, rtol=1e-15, atol=1e-18):
+                    break
+                best = point
+            at = slope(point)
+            down, up = at <= 0, at >= 0
+            low, at_low = np.where(down, point, low), np.where(down, at, at_low)
+            high, at_high = np.where(up, point, high), np.where(up, at, at_high)
+    return np.where(falls | rises, 0.0, best)
 
 
 def without_factor(formula: Expr) -> tuple[Expr, float]:

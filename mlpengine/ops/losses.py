@@ -25,6 +25,9 @@ from mlpengine.formula import (
 )
 from mlpengine.ops.entry_loss import EntryLoss, Prediction
 
+SMALLEST_MEAN = 1e-6
+"""Smallest mean or variance with a logarithm of its own in the best constant."""
+
 MAX_LEVELS = 99
 """Largest number of quantiles that one network predicts."""
 
@@ -269,6 +272,10 @@ class Poisson(EntryLoss, name="poisson"):
     def formula(self, y: Expr, t: Expr) -> Expr:
         return exp(y) - t * y
 
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the logarithm of the mean of each target."""
+        return _log(np.average(target.astype(np.float64), 0, weights))
+
 
 class Gamma(EntryLoss, name="gamma"):
     """Predicts the mean of positive numbers, errors relative to it.
@@ -288,6 +295,16 @@ class Gamma(EntryLoss, name="gamma"):
     def formula(self, y: Expr, t: Expr) -> Expr:
         return y + t * exp(-y)
 
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the logarithm of the mean of each target."""
+        return _log(np.average(target.astype(np.float64), 0, weights))
+
+
+def _log(mean: Array) -> Array:
+    """Return the logarithm of a mean, or of a small number where the mean is smaller."""
+    logarithm: Array = np.log(np.maximum(mean, SMALLEST_MEAN))
+    return logarithm
+
 
 class GaussianNll(EntryLoss, name="gaussian_nll"):
     """Predicts mean and standard deviation.
@@ -303,6 +320,12 @@ class GaussianNll(EntryLoss, name="gaussian_nll"):
 
     def formula(self, mean: Expr, s: Expr, t: Expr) -> Expr:
         return (s + (mean - t) * (mean - t) * exp(-s)) * 0.5
+
+    def best_constant(self, target: Array, outputs: int, weights: Array | None = None) -> Array:
+        """Return the mean of each target and the logarithm of its variance."""
+        wide = target.astype(np.float64)
+        mean = np.average(wide, 0, weights)
+        return np.stack([mean, _log(np.average(np.square(wide - mean), 0, weights))], 1).ravel()
 
     @property
     def predictions(self) -> Sequence[Prediction]:

@@ -261,14 +261,14 @@ def _without_texts(kind: Any) -> Any:
     return Annotated[base, *marks] if marks else base
 
 
-CLIP = Family(Clip, CLIPS, "percentile", without=("norm",))
+CLIP_RULE = Family(Clip, CLIPS, "percentile", without=("norm",))
 """The rules besides a largest norm, a number."""
 
 LOSS = Family(Loss, LOSSES, "auto", none="auto")
 OPTIMIZER = Family(OptimizerSettings, OPTIMIZERS, "adam", of=settings_class)
 SCHEDULE = Family(Schedule, SCHEDULES, "constant", takes=callable)
 
-ClipOption: TypeAlias = Annotated[Clip, CLIP]
+ClipOption: TypeAlias = Annotated[Clip, CLIP_RULE]
 FrontOption: TypeAlias = Annotated[Front, Of(Front)]
 LossOption: TypeAlias = Annotated[
     Loss | None,

@@ -19,7 +19,7 @@ from mlpengine.optim.grouped import GroupedOptimizer
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
-    """Return the loss of a network, the sum of those of several outputs.
+    """Return the loss of a network, a sum where it has several outputs.
 
     Raises: UsageError unless `mlp` is a network, and there is a loss for each of its outputs.
     """

@@ -99,13 +99,13 @@ def _libraries() -> ThreadpoolController:
 def _libraries_with(modules: int) -> ThreadpoolController:
     """Return the libraries of a process with so many modules; looking for them is slow.
 
-    A library is loaded by a module, so that those of the last look are all that there are.
+    A library is loaded by a module, so that the last look found all that there are.
     """
     return ThreadpoolController()
 
 
 class _OneBlasThread:
-    """The number of threads of BLAS, which is one while any thread of this process predicts."""
+    """Holds BLAS to one thread while any thread of this process predicts."""
 
     def __init__(self) -> None:
         self._lock, self._users = process_lock(), 0

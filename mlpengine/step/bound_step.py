@@ -45,14 +45,14 @@ class BoundStep(Uncopyable):
     fused: "Executor | None" = None
     """The whole step, update included, as machine code; then `calls` is empty."""
     update: "Executor | None" = None
-    """What follows `calls`, from the norm to the update, as machine code."""
+    """The part after `calls`, from the norm to the update, as machine code."""
 
     program: "Executor | None" = None
-    """`calls` as machine code, which may gather the rows, or None."""
+    """`calls` as machine code that may gather the rows, or None."""
 
     @property
     def forward(self) -> "Executor | None":
-        """What computes outputs without dropout as machine code, or None."""
+        """Machine code that computes outputs without dropout, or None."""
         if not self.scratch.recording.predicts:
             return None
         program = self.fused or self.program

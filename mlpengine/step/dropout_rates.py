@@ -19,7 +19,7 @@ def checked_schedule(schedule: ScheduleLike | None) -> ScheduleLike | None:
     )
 
 
-class Dropout:
+class DropoutRates:
     """The dropout of a network's steps.
 
     Args:

@@ -26,7 +26,7 @@ def bad_rows(array: Array) -> Array:
 class Fault(NamedTuple):
     """A number that is not finite: its `place`, in words, and the rows of the batch at fault.
 
-    The `rows` are those of the first array of rows that is not finite.
+    The `rows` lie in the first array of rows that is not finite.
     """
 
     place: str
@@ -40,7 +40,7 @@ def locate_nonfinite(
 
     The input comes first, then parameters and activations in forward order, then gradients in
     backward order; the gradients of parameters only with `sums`.  Columns count from 0, rows from
-    0 within the batch, of which `first` is the first in these buffers.
+    0 within the batch; row `first` is the first in these buffers.
     """
     faults = _faults(scratch, grads, first, sums=sums)
     fault = next(faults, None)

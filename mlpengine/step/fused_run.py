@@ -7,7 +7,7 @@ from mlpengine.core.named import matched
 from mlpengine.core.spec import Array
 from mlpengine.optim import Optimizer
 from mlpengine.step.bound_step import BoundStep, StepData
-from mlpengine.step.dropout_rates import Dropout
+from mlpengine.step.dropout_rates import DropoutRates
 
 if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
@@ -30,7 +30,7 @@ class FusedRun:
     """Makes many steps of a training step in one call."""
 
     optimizer: Optimizer
-    dropout: Dropout | None
+    dropout: DropoutRates | None
     batch_size: int
 
     def make(

@@ -16,7 +16,7 @@ MIN_STEPS = 4
 class CompiledSteps:
     """The batches of a data set as steps in machine code, many in one call.
 
-    The results are those of gathering and `TrainingStep.run`, bit for bit.
+    The results equal gathering and `TrainingStep.run`, bit for bit.
 
     Args:
         step: a step whose `BoundStep.fused` is not None.
@@ -65,7 +65,7 @@ class CompiledSteps:
 def compiled_steps(
     step: TrainingStep, data: StepData, order: Array, rows: int
 ) -> CompiledSteps | None:
-    """Return the batches of `order`, of which an epoch has so many rows, as machine code.
+    """Return the batches of `order` as machine code; an epoch has so many `rows`.
 
     The result is None, and steps must run one by one, if whole steps are not machine code, if the
     rows do not have the layout of the buffers, or if one call would have fewer than `MIN_STEPS`.

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """The ranks of a communicator of mpi4py, all of which make the same calls in the same order.
+    """The ranks of a communicator of mpi4py; all make the same calls in the same order.
 
     Attributes:
         comm: the communicator.

@@ -1,8 +1,8 @@
-"""The gradient of a batch as the sum of those of its shards, in an order that is always the same.
+"""The gradient of a batch as the sum of its shards' gradients, in an order that is always the same.
 
 A batch is cut into `shards` parts.  The vectors of their gradients are the leaves of a binary tree,
 in which neighbors are added first; a rank computes the shards below one node of the tree, and ranks
-add up the rest.  So the bits of the sum depend on the number of shards, not on that of ranks.
+add up the rest.  So the bits of the sum depend on the number of shards, not on the number of ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -166,7 +166,7 @@ class Shards:
             k, row = k >> 1, row - 1
 
     def _add_up(self, groups: Sequence[tuple[int, Sequence[Call]]]) -> None:
-        """Compute the sum of this rank's shards, and add those of all ranks.
+        """Compute the sum of this rank's shards, and add up the sums of all ranks.
 
         `groups` are the calls for each shard, with the first row of the shard.
         Raises: on every rank, the error of the lowest rank that has one.
@@ -214,7 +214,7 @@ class Shards:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundShards(BoundStep):
-    """The step of a batch in shards: scratch, gradients and loss are those of the first shard.
+    """The step of a batch in shards; scratch, gradients and loss belong to the first shard.
 
     After `calls`, ``grads.flat`` is the gradient of the batch on every rank.
 

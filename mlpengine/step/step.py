@@ -34,7 +34,7 @@ from mlpengine.optim.clipping import bind_clip, clip_rule
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
-from mlpengine.step.dropout_rates import Dropout, checked_schedule
+from mlpengine.step.dropout_rates import DropoutRates, checked_schedule
 from mlpengine.step.fused_run import FusedRun, steps_at_once
 from mlpengine.step.packing import check_step, load_step, restoring, save_step
 from mlpengine.step.ranks import Ranks
@@ -91,8 +91,8 @@ class TrainingStep:
         shards: number of parts that a batch is cut into, a power of two.  The result depends on
             it, but not on the number of ranks that compute them.
         ranks: processes, a divisor of `shards`, that share the work, as in
-            ``Ranks(MPI.COMM_WORLD)``.  All of them make the same calls on whole batches, of which
-            each reads its own rows.
+            ``Ranks(MPI.COMM_WORLD)``.  All of them make the same calls on whole batches, and each
+            reads its own rows.
 
     Attributes:
         backend: what runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
@@ -153,7 +153,7 @@ class TrainingStep:
         self._full = self._last = self.bound(self.batch_size)
         recording = self._full.scratch.recording
         draws = recording.draws or self.dropout_schedule is not None
-        self._dropout = Dropout(self.mlp, recording, self.dropout_schedule) if draws else None
+        self._dropout = DropoutRates(self.mlp, recording, self.dropout_schedule) if draws else None
         self._many = FusedRun(self.optimizer, self._dropout, self.batch_size)
         self._axes = -1 if "" not in self.mlp.in_shapes else len(self.mlp.in_shape) + 1
         self._busy = False
@@ -186,7 +186,7 @@ class TrainingStep:
     def grads(self) -> Gradients:
         """The gradients of the last step.
 
-        Of several shards they are those of the first one on this rank, but ``grads.flat`` is the
+        Of several shards they belong to the first one on this rank, but ``grads.flat`` is the
         gradient of the batch.
         """
         return self._last.grads
@@ -382,7 +382,7 @@ class TrainingStep:
     ) -> int:
         """Run a step for each entry of `losses` in machine code; return how many are completed.
 
-        The last one may have fewer rows, where its program is that of whole batches.  A step that
+        The last one may have fewer rows, where it shares the program of whole batches.  A step that
         fails, or whose gradient norm exceeds `max_norm`, updates nothing and is the last one.
         """
         if bound.fused is None:
@@ -414,7 +414,7 @@ class TrainingStep:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`, or change nothing.
 
-        Raises: CheckpointError if the state is that of another network or optimizer.
+        Raises: CheckpointError if the state belongs to another network or optimizer.
         """
         before = {**self.state_dict(), "weights": self.mlp.state_dict()}
         try:
@@ -447,7 +447,7 @@ class TrainingStep:
     def summary(self) -> str:
         """Return a table of the instructions of a full batch's step, and what computes each.
 
-        That is a compiled program or NumPy, which runs between programs what has no compiled rule.
+        NumPy runs between compiled programs where an op has no compiled rule.
         """
         return self._builder().summary(self._full, compiled=self.backend == "compiled")
 

@@ -1,4 +1,4 @@
-"""The calls of a training step, which is compiled as a whole, in part, or not."""
+"""The calls of a training step that is compiled as a whole, in part, or not."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -181,7 +181,7 @@ class StepBuilder:
 
 
 def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike]) -> bool:
-    """Return whether each array of `shorter` has the first rows of that of `whole`, or is it."""
+    """Return whether each array of `shorter` is, or begins, the same array of `whole`."""
     return len(shorter) == len(whole) and all(
         one.kind == other.kind and _places(one) == _places(other)
         for one, other in zip(shorter, whole, strict=True)

@@ -1,4 +1,4 @@
-"""Steps of several networks, which threads share."""
+"""Steps of several networks that threads share."""
 
 import logging
 from collections.abc import Sequence

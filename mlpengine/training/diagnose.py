@@ -291,7 +291,7 @@ def measure_recalls(
 def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
     """Return the rows of each class, and those predicted as such, of up to `RECALL_ROWS` rows.
 
-    Of many classes they are fewer, whose outputs are at most `FACT_VALUES`.
+    Of many classes they are fewer: the outputs are at most `FACT_VALUES`.
     """
     stride = -(-len(part) // min(RECALL_ROWS, FACT_VALUES // classes + 1))
     truth = part.truth[::stride]
@@ -337,7 +337,7 @@ def measure_baselines(
 
 
 def _joined(x: Any) -> Array:
-    """Return features (rows, features): those of several inputs side by side."""
+    """Return features (rows, features), several inputs side by side."""
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
     return each[0] if len(each) == 1 else np.concatenate(each, axis=1)
 

@@ -28,7 +28,7 @@ def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
 
 
 def read_series(path: Path) -> Series:
-    """Return the samples of a diagnostics.csv, thinned as those of `Diagnostics`.
+    """Return the samples of a diagnostics.csv, thinned as `Diagnostics` does.
 
     Raises: DataError naming file and line for a line that cannot be read.
     """

@@ -31,7 +31,7 @@ class EpochRow:
 
     `train_loss` is the mean over the rows, each before its update; `validation` holds loss and
     metrics over the whole split, empty without one; `gradient_norm` is the mean over the steps,
-    before clipping; `lr` is that of the last step.
+    before clipping; `lr` is the rate of the last step.
     Units: `seconds` of training, without validation.
     """
 

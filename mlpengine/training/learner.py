@@ -49,7 +49,7 @@ class SkipBudget(NamedTuple):
 
 
 class Learner(Uncopyable):
-    """A network in a `Loop`, which makes it.
+    """A network in a `Loop`.
 
     Args:
         rows: indices of the training rows to learn from; None for all.
@@ -340,7 +340,7 @@ class Learner(Uncopyable):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`; an error leaves a part of it loaded.
 
-        Raises: CheckpointError if the state is that of another network, optimizer or data set.
+        Raises: CheckpointError if the state belongs to another network, optimizer or data set.
         """
         self.step.load_state_dict(state)
         self._last = None

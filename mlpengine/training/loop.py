@@ -149,8 +149,8 @@ class Loop(Uncopyable):
         folds: the fold of each training row, from 0.
         seed: of the order of rows: a number, to which several networks add theirs, from 0; or one
             for each.
-        on_nonfinite: what to do at a step whose loss or gradient is not finite, and which updates
-            nothing: ``stop``, or ``skip`` up to `nonfinite_limit` of them.
+        on_nonfinite: what to do at a step with a loss or gradient that is not finite, after which
+            nothing is updated: ``stop``, or ``skip`` up to `nonfinite_limit` of them.
         drop_last: leave out the rows of an epoch that do not fill a batch.
         threads: maximum number of threads, of each rank, that share several networks.
 
@@ -412,7 +412,7 @@ class Loop(Uncopyable):
             raise first
 
     def _exchange(self, own: Mapping[int, Learner]) -> None:
-        """Give all ranks the states of this rank's networks, and load those of theirs."""
+        """Give all ranks the states of this rank's networks, and load the states of theirs."""
         if self._shares is None:
             return
         for states in self._shares.of_all({k: member.state_dict() for k, member in own.items()}):
@@ -490,7 +490,7 @@ class Loop(Uncopyable):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly from `state_dict`, or change nothing; call it before `run`.
 
-        Raises: CheckpointError if the state is that of other networks, optimizers or data.
+        Raises: CheckpointError if the state belongs to other networks, optimizers or data.
         """
         put_back = [member.remembered() for member in self.members]
         rows = [*self.history.rows]

@@ -20,7 +20,7 @@ OUT_OF_FOLD = "out_of_fold"
 
 ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """The titles of spreads: the mean over networks; a standard deviation or standard error; and the
-score out of fold as that of the mean of all networks."""
+score out of fold as the score of the mean of all networks."""
 
 TEACHER, DIRECT = "teacher", "direct"
 """The titles of what a student is compared with: its teacher, and a network trained directly."""
@@ -34,7 +34,7 @@ class Measured:
 
     `spreads` hold further metrics by part and title: out of fold the standard error and an estimate
     of the mean of all networks (of classes the loss alone); with several seeds mean and deviation;
-    of a student those of its teacher and of a network that was trained directly.
+    of a student the metrics of its teacher and of a network that was trained directly.
     `calibration_error` is that of probabilities out of fold.  `last` is name, rows and outputs of
     the last part.
     """
@@ -54,7 +54,7 @@ def measure(
 ) -> Measured:
     """Measure trained networks on each part; on the training part out of fold, if there are folds.
 
-    The loss is that of training or, of calibrated probabilities, that of evaluation.
+    The loss is the loss of training or, of calibrated probabilities, the loss of evaluation.
 
     `blocks` are numbers of training rows, equal where rows depend on each other; `beside` are
     outputs of other models, by part and title, which are measured, too.
@@ -92,7 +92,7 @@ def measure(
 def outputs(
     mean: NetworkMean, parts: Mapping[str, Split], folds: Array | None
 ) -> Iterator[tuple[str, Split, Array]]:
-    """Yield name, rows and outputs of each part; those of training rows are out of fold."""
+    """Yield name, rows and outputs of each part; of training rows the outputs out of fold."""
     for name, part in parts.items():
         if name == "train" and folds is not None:
             yield OUT_OF_FOLD, part, mean.out_of_fold(part.x, folds)

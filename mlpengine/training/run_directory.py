@@ -23,7 +23,7 @@ GIVEN_CONFIG, RESOLVED = "config.yaml", "config.resolved.yaml"
 RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
-"""What computes, reads tables and writes weights, beside the processor's own libraries."""
+"""Packages that compute, read tables and write weights, beside the processor's libraries."""
 
 MAX_TRIES = 10_000
 
@@ -143,7 +143,7 @@ def environment(threads: int, backend: str) -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """Return the version of a package, which may be installed and not loaded yet."""
+    """Return the version of a package that may be installed and not loaded yet."""
     version: str | None = getattr(sys.modules.get(package), "__version__", None)
     if version is None:
         from importlib import metadata  # slow

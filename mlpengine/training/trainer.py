@@ -1,4 +1,4 @@
-"""The training of networks from settings and rows, which every caller shares.
+"""The training of networks from settings and rows, for every caller.
 
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
 and keep or write what comes out. In the order of a training it decides
@@ -131,12 +131,12 @@ class Fitted:
         mean: the networks, whose mean is the prediction.
         result: of the loop.
         best_epochs: of each network that was trained.
-        shares: share of each kind of networks in the mean, those of no share too; empty for one.
+        shares: share of each kind of networks in the mean, also 0; empty for one.
         temperature: number by which the logits were divided.
         mean_error: error of the mean as a share of one network's (`error_of_mean`).
         residuals: errors of numbers out of fold.
         sets: probabilities of the true classes out of fold.
-        evaluator: that of a single network, in whose buffers, by all ranks, it is measured.
+        evaluator: measures a single network, by all ranks; None for several.
         diagnostics: of the first network, unless they are switched off.
     """
 
@@ -158,7 +158,7 @@ class Fitted:
 
     @property
     def scored_loss(self) -> Loss:
-        """The loss of scores: that of training or, of calibrated outputs, that of evaluation."""
+        """The loss of scores: of training or, for calibrated outputs, of evaluation."""
         return self.loss if self.temperature == 1 else self.loss.plain()
 
     def model(self, preprocessor: Preprocessor) -> Model:
@@ -183,7 +183,7 @@ class Trainer:
             kinds of networks differ.
         ranks: share the batches of one network, or several networks.
         start: networks whose weights training starts from.
-        members, shares: those of an earlier training, which goes on.
+        members, shares: of an earlier training that goes on.
         more_rows: whether other rows follow these, so that batches may be larger and weights do
             not start from these rows.
         held: made rows that calibrate a student; `train` are the others, as its teacher labels
@@ -321,7 +321,7 @@ class Trainer:
             step = member.step(weighted=self.train.weights is not None)
             whole, short = divmod(self.row_count(k), self.batch_size)
             if whole and short and not self.settings.training.drop_last:
-                step.bound(short)  # from here on `step.backend` is that of the whole run
+                step.bound(short)  # from here on `step.backend` does not change
             self.backend = step.backend  # what cannot be compiled is reported once
             yield member
 
@@ -351,7 +351,7 @@ class Trainer:
         return Member(mlp, self.loss, optimizer, self.batch_size, step)
 
     def _optimizer(self, mlp: TabularNetwork, in_epoch: int, *, linear: bool) -> Optimizer:
-        """Return the optimizer of a network; that of a `linear` one keeps it linear."""
+        """Return the optimizer of a network; a `linear` one stays linear."""
         training, total = self.settings.training, self.settings.training.epochs * in_epoch
         schedule: ScheduleLike | None = training.schedule
         settings: Any = training.optimizer
@@ -436,7 +436,7 @@ class Trainer:
 
         With folds these are the best shares of several kinds of networks, linear ones too, and the
         residuals of numbers or the probabilities of true classes. Where folds follow each other in
-        time, residuals are those of the newest, without a gain by averaging: networks that saw
+        time, residuals come from the newest, without a gain by averaging: networks that saw
         later rows, too, err less on earlier ones. If the settings ask for it, the last layers are
         divided by a temperature of classes, which rows out of fold or the validation part choose.
         """

@@ -52,7 +52,7 @@ class HeldRows:
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
         """Return residuals or sets of a student, which errs as its teacher does, and differs.
 
-        They are those of the teacher on new rows, with the difference between student and teacher
+        They are the teacher's on new rows, with the difference between student and teacher
         on these rows added.
         """
         if isinstance(task, Regression):
@@ -67,12 +67,12 @@ class HeldRows:
 
 @dataclass(frozen=True, eq=False)
 class TransferSet:
-    """What a teacher predicts for the training rows, and for rows made of them.
+    """Predictions of a teacher for the training rows, and for rows made of them.
 
     The rows of `mixed` that have no targets are held, with `taught` and `drawn` as in `HeldRows`.
 
     Shapes: targets (training rows and made rows, targets or classes): probabilities, or numbers in
-        the units of the table; `checksum` is that of the training rows; `beside` holds outputs
+        the units of the table; `checksum` is taken of the training rows; `beside` holds outputs
         (rows, out_dim) of other models by part and title.
     Source: Hinton, Vinyals and Dean 2015, "Distilling the knowledge in a neural network", section
         2, for the name and for probabilities as targets.
@@ -98,7 +98,7 @@ class TransferSet:
     ) -> "TransferSet":
         """Have so many rows that are made of training rows labeled, and the training rows.
 
-        `errors` are those of the teacher on new rows, if they are known.
+        `errors` are the teacher's on new rows, if they are known.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
         held = 0 if errors is None else HELD_ROWS

@@ -21,7 +21,7 @@ from mlpengine.backends.compiled.statements import (
 )
 from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Function, Functions, c_definitions
+from mlpengine.backends.scalar.text import Functions, ScalarFunction, c_definitions
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec, call
@@ -159,7 +159,7 @@ def test_a_kernel_with_scalar_c_runs(add):
     add(ScalarCenteredRows)
     functions = Functions()
     statements, values, expected = written(functions)
-    step = Function("step", {"x": "reads", "y": "writes"}, statements, static=False)
+    step = ScalarFunction("step", {"x": "reads", "y": "writes"}, statements, static=False)
     body = c_definitions([*functions.definitions, step])
     head = (
         "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"

@@ -20,17 +20,17 @@ from mlpengine.backends.compiled.statements import (
     Variable,
     Whole,
     called,
-    choose,
     element,
     floor,
     is_nan,
     not_finite,
+    vselect,
     whole,
 )
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import Constants, Function, c_definitions
+from mlpengine.backends.scalar.text import Constants, ScalarFunction, c_definitions
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import FUNCTIONS, Expr, constant, make, variable, where
 
@@ -40,7 +40,7 @@ DEFINITIONS = [
     Constants("weights", np.array([0.5, -0.1, 3e-1])),
     Constants("table", np.linspace(-1, 1, 40)),
     Constants("places", np.array([2, 0]), "unsigned short", by_name=True),
-    Function(
+    ScalarFunction(
         "everything",
         {"x": "reads", "y": "writes", "factor": "number", "n": "count"},
         [
@@ -69,7 +69,7 @@ DEFINITIONS = [
                 [
                     Assign(
                         element("y", "places[0]"),
-                        choose(
+                        vselect(
                             is_nan(total), constant(np.inf), total - (total - variable("factor"))
                         ),
                     )
@@ -80,7 +80,7 @@ DEFINITIONS = [
         "Everything that a statement may be",
         "real",
     ),
-    Function(
+    ScalarFunction(
         "outside",
         {"x": "reads", "y": "writes"},
         [
@@ -192,7 +192,7 @@ def test_functions_are_those_of_the_formulas(node):
         value = SPECIAL.get(name, Expr(name, (A, B)[: function.arity]))
         value = make("where", value, 1, 0) if value.is_mask else value
         body = [Let("a", element("x", 0)), Let("b", element("x", 1)), Return(value)]
-        script.add([Function(f"f_{name}", {"x": "reads"}, body, result="real")])
+        script.add([ScalarFunction(f"f_{name}", {"x": "reads"}, body, result="real")])
         calls.append(f"f_{name}")
     at = script.reserve(2)
     call = f"[{', '.join(calls)}].map((f) => {points.tolist()}.map((one) => {{ "
@@ -220,4 +220,4 @@ def test_constants_keep_their_bits(node):
 def test_what_has_no_javascript_is_refused():
     body = [Switch("n", [(1, "one();")])]
     with pytest.raises(UnsupportedError, match="the statement Switch"):
-        JavaScript(single=True).add([Function("f", {"n": "count"}, body)])
+        JavaScript(single=True).add([ScalarFunction("f", {"n": "count"}, body)])

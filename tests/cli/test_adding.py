@@ -20,7 +20,7 @@ from mlpengine.ops import EntryLoss
 from mlpengine.ops.op import REGISTRY
 from mlpengine.optim import Optimizer, Schedule, settings_class
 from mlpengine.optim.clipping import _ScaledByNorm
-from mlpengine.settings.families import CLIP, LOSS, OPTIMIZER, SCHEDULE
+from mlpengine.settings.families import CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from reference_pages import config as reference
@@ -107,7 +107,7 @@ ADDED = {
 @pytest.fixture(autouse=True)
 def _known_again():
     """Forget what a test has added."""
-    registries = [REGISTRY, *(one.registry for one in (CLIP, LOSS, OPTIMIZER, SCHEDULE))]
+    registries = [REGISTRY, *(one.registry for one in (CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE))]
     before = [dict(registry) for registry in registries]
     yield
     for registry, known in zip(registries, before, strict=True):
@@ -195,15 +195,18 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("make", "parameter"), [(heavy_ball, "optimizer"), (halved, "schedule"), (power_loss, "loss")]
+    ("make", "options"),
+    [
+        (heavy_ball, {"optimizer": "heavy_ball"}),
+        (halved, {"settings": {"schedule": "halved"}}),
+        (power_loss, {"loss": "power"}),
+    ],
 )
-def test_an_estimator_takes_the_name_of_what_is_added(make, parameter):
-    name = make().name
+def test_an_estimator_takes_the_name_of_what_is_added(make, options):
+    make()
     x = np.array(rows(), float)
-    options = {"hidden": 4, "epochs": 3, "early_stopping": False, "random_state": 0}
-    own, usual = (
-        MlpRegressor(**options, **more).fit(x[:, :2], x[:, 2]) for more in ({parameter: name}, {})
-    )
+    shared = {"hidden": 4, "epochs": 3, "early_stopping": False, "random_state": 0}
+    own, usual = (MlpRegressor(**shared, **more).fit(x[:, :2], x[:, 2]) for more in (options, {}))
     assert (own.predict(x[:, :2]) != usual.predict(x[:, :2])).any()
 
 

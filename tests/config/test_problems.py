@@ -344,3 +344,24 @@ def test_suggestion(wrong, near):
 
 def test_long_values_are_cut():
     assert len(shown_value("x" * 500)) == 60
+
+
+CONVERSIONS = [
+    *("training: {refit: 1}", "training: {epochs: '3'}", "training: {freeze: [1.5]}"),
+    *("training: {clip_norm: true}", "training: {threads: true}", "training: {seeds: 2.0}"),
+    *("training: {checkpoint: {every_seconds: .inf}}", "report: {html: 1}", "seed: 1.0"),
+    *("seed: true", "name: 5", "diagnostics: 3", "model: {front: {scaling: 'no'}}"),
+    *("model: {dropout: true}", "optimizer: {lr: '1e-3'}", "optimizer: {lr: true}"),
+    *("optimizer: {groups: {biases: {lr: '1'}}}", "sweep: {space: {seed: {int: [true, 2]}}}"),
+    *("loss: {name: huber, delta: '1'}", "schedule: {warmup_epochs: yes}"),
+]
+
+
+@pytest.mark.parametrize("content", CONVERSIONS)
+def test_no_value_is_converted_silently(content, tmp_path):
+    assert "must be" in complaint(tmp_path, SOUND + content)
+
+
+@pytest.mark.parametrize("key", ["weight: 3", "drop: [1]", "missing: true", "split: {stratify: 1}"])
+def test_no_value_of_data_is_converted_silently(key, tmp_path):
+    assert "must be" in complaint(tmp_path, f"data: {{source: digits, {key}}}")

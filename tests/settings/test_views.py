@@ -18,8 +18,6 @@ from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Limits, Option
 from mlpengine.data.features.options import Options
-from mlpengine.estimators import MlpClassifier, MlpRegressor
-from mlpengine.estimators._parameters import ESTIMATOR_PARAMETERS, PARAMETERS
 from mlpengine.nn import Front
 from mlpengine.optim import Group
 from mlpengine.settings import (
@@ -32,7 +30,7 @@ from mlpengine.settings import (
     TrainingSettings,
 )
 from mlpengine.settings.base import fitting, options_of
-from mlpengine.settings.families import CLIP, LOSS, OPTIMIZER, SCHEDULE, model_of
+from mlpengine.settings.families import CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE, model_of
 from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -43,7 +41,7 @@ SETTINGS = [
     *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
     *(RunSettings, EarlyStopping, Front, Group),
 ]
-FAMILIES = (CLIP, LOSS, OPTIMIZER, SCHEDULE)
+FAMILIES = (CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE)
 MEMBERS = [one.of(kind) for one in FAMILIES for kind in one.registry.values()]
 DECLARING = [*SETTINGS, *MEMBERS]
 
@@ -66,12 +64,6 @@ FILES_ONLY = {
 
 OTHERWISE = {
     ("Mlp", "dtype"): "the type of the numbers that it is given",
-    ("MlpClassifier", "threads"): "scikit-learn runs fits side by side",
-    ("MlpRegressor", "threads"): "scikit-learn runs fits side by side",
-    ("MlpClassifier", "standardize"): "True is standard",
-    ("MlpRegressor", "standardize"): "True is standard",
-    ("MlpClassifier", "loss"): "auto is None",
-    ("MlpRegressor", "loss"): "auto is None",
     ("TrainingStep", "threads"): "those of one step, which shares the machine with others",
     ("TrainingStep", "backend"): "a step of one's own",
     ("Loop", "threads"): "those of several networks, which share the machine with others",
@@ -211,19 +203,6 @@ def test_the_defaults_of_a_config_are_those_of_the_settings():
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_classes_of_python_have_the_defaults_of_the_options(kind):
     assert not [*differing(kind, CLASSES[kind])]
-
-
-@pytest.mark.parametrize("kind", [MlpClassifier, MlpRegressor])
-def test_parameters_of_estimators_are_options_or_their_own(kind):
-    parameters = signature(kind).parameters
-    assert parameters.keys() == PARAMETERS.keys() | ESTIMATOR_PARAMETERS.keys()
-    for name, (of, _, other, _) in PARAMETERS.items():
-        option = other or name
-        assert option in options_of(of), name
-        assert not [*differing(kind, (of,), lambda one, n=name, o=option: o if one == n else "")]
-        assert options_of(of)[option].description[:40] in " ".join(kind.__init__.__doc__.split())
-    everywhere = {one for of in DECLARING for one in options_of(of)}
-    assert not ESTIMATOR_PARAMETERS.keys() & everywhere
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -114,7 +114,7 @@ def _spread(
     values: Values,
     kernels: list[Kernel],
 ) -> MatrixValue:
-    """Return an operand of shape `given` in that of a result, or as a vector for each of its rows.
+    """Return an operand of shape `given` in the `shape` of a result, or as a vector for each row.
 
     What repeats it otherwise is added to `kernels`.
     Raises: UnsupportedError where rows of the batch would meet others.

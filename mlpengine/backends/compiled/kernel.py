@@ -1,4 +1,4 @@
-"""What a kernel is, and the instructions that kernels are made of."""
+"""Kernels, and the instructions that they are made of."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -54,11 +54,11 @@ class Kernel(ABC):
         text: what it computes, for comments and messages.
         reads: the values that it reads.
         writes: those that it computes, stored or not.
-        header: the header, without ``.h``, whose functions it calls beside those of all programs.
+        header: the header, without ``.h``, of functions that it calls beside the usual ones.
         whole_vectors: whether it writes whole vectors, beyond the end of a row.
         draws: whether what it writes is random, and differs from row to row.
         any_phase: whether it may also go over the rows of parameters, and of their gradients.
-        called_in: the phase of its functions, which `lower` finds.
+        called_in: the phase of its functions, found by `lower`.
     """
 
     text: str

@@ -36,7 +36,7 @@ class CTarget(NamedTuple):
 
 
 SCALAR_C = CTarget("real", "size_t", 8)
-"""Numbers one by one; the type ``real`` rounds constants, which have all digits."""
+"""Numbers one by one; constants have all digits, and the type ``real`` rounds them."""
 
 
 def vector_c(itemsize: int) -> CTarget:
@@ -45,7 +45,7 @@ def vector_c(itemsize: int) -> CTarget:
 
 
 def print_function(function: CFunction, declarations: Iterable[str], target: CTarget) -> str:
-    """Return the C text of a function; `declarations` are those of its buffers."""
+    """Return the C text of a function; `declarations` declare its buffers."""
     effects = [] if function.qualifiers == "INLINE" else ["HAS_EFFECTS;"]
     maybe_unused = ", ".join(f"(void){name}" for name in parameter_names(function))
     body = [f"{maybe_unused};", *declarations, *effects, *function.body]
@@ -66,7 +66,7 @@ def _parameters(function: CFunction) -> str:
 
 
 def parameter_names(function: CFunction) -> Iterator[str]:
-    """Yield the names of the parameters, first those of `MEMORY_PARAMETERS`."""
+    """Yield the names of the parameters, beginning with `MEMORY_PARAMETERS`."""
     for parameter in _parameters(function).split(","):
         yield parameter.split()[-1].partition("[")[0].lstrip("*")
 

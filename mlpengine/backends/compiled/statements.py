@@ -1,7 +1,7 @@
 """Programs as data: statements, and functions of them.
 
-A statement is an instance of one of the classes here, whose numbers are formulas and whose whole
-numbers and places in memory are text, or it is a line of text: of C, or of what C and JavaScript
+A statement is an instance of one of the classes here: its numbers are formulas, its whole numbers
+and places in memory are text.  Or it is a line of text: of C, or of what C and JavaScript
 write alike, such as a call.  Each target prints the statements: `printing` as C on vectors and on
 scalars, `javascript` of `mlpengine.backends.scalar`.
 """
@@ -165,7 +165,7 @@ def floor(x: Expr) -> Expr:
     return Expr("floor", (x,))
 
 
-def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
+def vselect(condition: Expr, a: Expr, b: Expr) -> Expr:
     """Return a where the condition holds, else b; one is computed."""
     return Expr("where", (condition, a, b))
 
@@ -199,7 +199,7 @@ class CFunction:
     Attributes:
         phase: when it is called.
         buffers: names of the arrays and of the workspace that it uses.
-        writes: those of them that it writes and other functions read.
+        writes: buffers that it writes and other functions read.
         text: a comment.
         parameters: of the C function, beside `MEMORY_PARAMETERS`.
         count: number of things that threads divide in ``prepare``, ``reduce`` and ``finish``.
@@ -252,7 +252,7 @@ class CFunction:
         """The statement that calls it in its phase."""
         part = "part, " if self.takes_part else ""
         if self.phase == "rows" and not self.by_columns:
-            end = "last" if self.tile else "stop"  # tiles are those of a whole batch
+            end = "last" if self.tile else "stop"  # tiles belong to a whole batch
             return f"{self.name}(table, workspace, {part}{self._times('first', end)});"
         more = f", {self._times('begin', 'end')}" if self.phase == "reduce" else ""
         if self.claims == "within":

@@ -1,4 +1,4 @@
-"""The C functions of a program, which its kernels add."""
+"""The C functions of a program, added by its kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -34,8 +34,8 @@ LONG_SUM = 64
 def dot(functions: Functions, length: int = 0) -> str:
     """Return the inner product of two vectors, of about `length` entries.
 
-    Where it is long, it is the sum of four sums of pairs, which do not wait for each other: the
-    order of additions is that of the text, without vectors too.
+    Where it is long, it is the sum of four sums of pairs that do not wait for each other: additions
+    have the order of the text, without vectors too.
     """
     parameters: dict[str, ParameterKind] = {"a": "reads", "b": "reads", "n": "count"}
     a, b, total = element("a", "i"), element("b", "i"), variable("sum")
@@ -127,9 +127,9 @@ def dense_function(
 
     `steps` are the rules that follow the product, each with the names of its values, and `about`
     their names; `in_dim` is about in, which chooses the `dot`, `operand` is the name of the
-    product, `reads` are those of other values that they read, a number for each unit, and `stored`
-    those of values that are kept.  The product is multiplied by a factor if `scaled`, before the
-    bias, if there is one, is added.
+    product, `reads` are the names of other values that they read, a number for each unit, and
+    `stored` the names of values that are kept.  The product is multiplied by a factor if `scaled`,
+    before the bias, if there is one, is added.
     """
     product = called(dot(functions, in_dim), "w + i * in_dim", "input", "in_dim")
     if scaled:
@@ -221,7 +221,7 @@ def back_dense(
 ) -> str:
     """Return the function of an input gradient: ``f(dy, w, dx, *reads, [rows,] in, out)``.
 
-    `rule` is the backward rule of the activation before, whose ``dy`` is the product; `reads` are
+    `rule` is the backward rule of the activation before; its ``dy`` is the product.  `reads` are
     the other values that it reads.
     """
     add = f"{add_scaled(functions)}(dx, w + i * in_dim, factor, in_dim);"
@@ -263,7 +263,7 @@ def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
 def gradients_function(functions: Functions) -> str:
     """Return the function of a layer's gradients over a batch: ``f(dy, x, dw, rows, in, out)``.
 
-    The gradient of the bias follows that of the weight.
+    The gradient of the bias follows the gradient of the weight.
     """
     add = add_scaled(functions)
     unit: list[Statement] = [

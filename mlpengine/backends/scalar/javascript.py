@@ -24,7 +24,7 @@ from mlpengine.backends.compiled.statements import (
     Variable,
     Whole,
 )
-from mlpengine.backends.scalar.text import Constants, Definition, Function
+from mlpengine.backends.scalar.text import Constants, Definition, ScalarFunction
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import BINDS, FUNCTIONS, Expr
 from mlpengine.formula.numpy_functions import TAIL_DOUBLE
@@ -60,7 +60,7 @@ TEMPLATES = {
     "not_finite": "!Number.isFinite({})",
     "floor": "v_floor({})",
 }
-"""What formulas of scalars may have besides."""
+"""Other parts of formulas of scalars."""
 
 EXACT = {*TEMPLATES, "maximum", "minimum", "clip", "sign", "abs", "neg", "where"}
 """Functions whose numbers need no rounding."""
@@ -123,7 +123,7 @@ class JavaScript:
             filled = f'$fill({place}, {kind}, "{b64encode(values.tobytes()).decode()}");'
         return [f"const {one.name} = {place};", filled]
 
-    def _function(self, one: Function) -> list[str]:
+    def _function(self, one: ScalarFunction) -> list[str]:
         about = [f"/* {one.about.partition('.  ')[0]} */"] * bool(one.about)
         head = f"function {one.name}({', '.join(one.parameters)}) {{"
         return ["", *about, head, *self._body(one.body), "}"]

@@ -41,7 +41,7 @@ static bits magnitude(real x)
 #define is_nan(x) (magnitude(x) > INFINITE)
 
 """
-"""What tells finite numbers; needs ``stdint.h``, ``string.h`` and the macro ``NAME_DOUBLE``."""
+"""Tells finite numbers; needs ``stdint.h``, ``string.h`` and the macro ``NAME_DOUBLE``."""
 
 LIBM = """\
 #if {upper}_DOUBLE

@@ -39,7 +39,7 @@ PARAMETER_TYPES: Mapping[ParameterKind, str] = {
 class Constants(NamedTuple):
     """An array of constants: numbers, or whole numbers of a C type.
 
-    Those `by_name` are not passed to functions, which take pointers to RAM.
+    Constants `by_name` are not passed to functions: these take pointers to RAM.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Constants(NamedTuple):
         return array(f"{flash}{self.kind}", self.name, items)
 
 
-class Function(NamedTuple):
+class ScalarFunction(NamedTuple):
     """A function of a file; `about` is its comment, and `result` the C type of what it returns."""
 
     name: str
@@ -86,7 +86,7 @@ class Function(NamedTuple):
         return ", ".join(f"{PARAMETER_TYPES[k]}{name}" for name, k in self.parameters.items())
 
 
-Definition = Constants | Function
+Definition = Constants | ScalarFunction
 
 
 def c_text(statements: Iterable[Statement], indent: str = "  ") -> str:
@@ -132,7 +132,7 @@ class Functions:
         result: Literal["void", "real", "int"] = "void",
     ) -> str:
         """Return the name of the function with this body; `about` is its comment."""
-        made = Function(name, parameters, body, about, result)
+        made = ScalarFunction(name, parameters, body, about, result)
         key = (name, made.c_parameters, c_text(body))
         if key not in self._known:
             self._known[key] = self.names.add(name)

@@ -1,4 +1,4 @@
-"""The update of an optimizer on scalars, whose numbers of a step stay accurate."""
+"""The update of an optimizer on scalars; the numbers of a step stay accurate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ class UpdateCode:
 def accurate(formula: Expr, known: Mapping[Expr, Expr]) -> Expr:
     """Return the formula with `known` operands replaced, in a form that is accurate in float32.
 
-    A power whose exponent is no constant is exp(exponent * log(base)), and 1 - exp(x) is
+    A power with a variable exponent is exp(exponent * log(base)), and 1 - exp(x) is
     -expm1(x): 1 - 0.999**t has a relative error of 6e-5 in float32 otherwise.
     """
     values: dict[Expr, Expr] = dict(known)

@@ -19,7 +19,7 @@ class ScalarWriter:
     kept until the update, ``factors``.
 
     Attributes:
-        batched: whether functions take a number of rows, as those of several rows do.
+        batched: whether functions take a number of rows, as they must for several.
         functions: to which the functions of the statements are added.
         fixed: the text of arrays that are not placed, by address: parameters and, with several
             rows, their gradients.

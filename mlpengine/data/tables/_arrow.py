@@ -16,17 +16,30 @@ from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
-_BATCH, _BUFFER = 1 << 16, 1 << 20
-"""Rows of a batch, and bytes of a column chunk of Parquet that are read at once."""
+_BATCH, _CELLS, _BUFFER = 1 << 17, 1 << 22, 1 << 20
+"""Most rows and most cells of a batch, and bytes of a column of Parquet that are read at once."""
 
 Batches: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
 """Yields batches of rows of these columns."""
 
 
-def _open_parquet(path: str) -> tuple[Any, Batches]:
+class Opened(NamedTuple):
+    """A file that is open: its schema, its number of rows, 0 if that is unknown, and its rows."""
+
+    schema: Any
+    n_rows: int
+    batches: Batches
+
+
+def _batch_rows(names: Sequence[str]) -> int:
+    return max(1, min(_BATCH, _CELLS // max(1, len(names))))
+
+
+def _open_parquet(path: str) -> Opened:
     from pyarrow import parquet
 
-    schema = parquet.read_schema(path)
+    metadata = parquet.read_metadata(path)
+    schema = metadata.schema.to_arrow_schema()
     # a text that is stored once and stands in all rows is kept once
     texts = [field.name for field in schema if _is_text(field.type)]
 
@@ -34,12 +47,12 @@ def _open_parquet(path: str) -> tuple[Any, Batches]:
         with parquet.ParquetFile(
             path, read_dictionary=texts, pre_buffer=False, buffer_size=_BUFFER
         ) as file:
-            yield from file.iter_batches(_BATCH, columns=names, use_threads=False)
+            yield from file.iter_batches(_batch_rows(names), columns=names, use_threads=False)
 
-    return schema, batches
+    return Opened(schema, metadata.num_rows, batches)
 
 
-def _open_feather(path: str) -> tuple[Any, Batches]:
+def _open_feather(path: str) -> Opened:
     from pyarrow import ipc
 
     with ipc.open_file(path) as file:
@@ -49,10 +62,11 @@ def _open_feather(path: str) -> tuple[Any, Batches]:
         with ipc.open_file(path) as file:
             for number in range(file.num_record_batches):
                 batch = file.get_batch(number).select(names)
-                for start in range(0, batch.num_rows, _BATCH):
-                    yield batch.slice(start, _BATCH)
+                rows = _batch_rows(names)
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
 
-    return schema, batches
+    return Opened(schema, 0, batches)
 
 
 class ArrowFiles(NamedTuple):
@@ -60,11 +74,11 @@ class ArrowFiles(NamedTuple):
 
     Attributes:
         name: the format's name.
-        open: returns the schema of a file, and its batches.
+        open: opens a file.
     """
 
     name: str
-    open: Callable[[str], tuple[Any, Batches]]
+    open: Callable[[str], Opened]
 
     def read(self, path: str, options: CsvOptions) -> Table:
         """Return the table of a file.  Raises: DataError."""
@@ -76,21 +90,24 @@ class ArrowFiles(NamedTuple):
 
     def _read(self, path: str, options: CsvOptions, spill: Spill | None) -> Table:
         with self._errors(path):
-            schema, batches = self._opened(path)
+            schema, expected, batches = self._opened(path)
+            size = os.path.getsize(path)
+            if spill is None:
+                refuse_bomb(8 * expected * len(schema.names), size, path, BINARY_BYTES)
             text, skipped = set(options.text), spill.skipped if spill else ()
             todo = [name for name in schema.names if name not in skipped]
             grown: dict[str, _GrowingColumn] = {}
             n_rows = 0
             while todo:
-                grown |= {name: _GrowingColumn(spill) for name in todo}
+                grown |= {name: _GrowingColumn(spill, expected) for name in todo}
                 unpacked = n_rows = 0
                 for batch in batches(todo):
                     n_rows += batch.num_rows
                     unpacked += batch.nbytes + 8 * batch.num_rows * len(todo)
                     if spill is None:
-                        refuse_bomb(unpacked, os.path.getsize(path), path, BINARY_BYTES)
+                        refuse_bomb(unpacked, size, path, BINARY_BYTES)
                     for name in todo:
-                        grown[name].add(_column(batch[name], path, name, name in text))
+                        grown[name].add(*_values(batch[name], path, name, name in text))
                 # whole numbers beyond 2**53 are texts, as in CSV
                 whole = {name for name in todo if _is_integer(schema, name)} - options.numbers
                 todo = [name for name in todo if name in whole - text and grown[name].is_inexact]
@@ -114,7 +131,7 @@ class ArrowFiles(NamedTuple):
         """Yield the rows of a file as tables of some rows each.  Raises: DataError."""
         first = 0
         with self._errors(path):
-            schema, batches = self._opened(path)
+            schema, _, batches = self._opened(path)
             skipped = options.skipped(schema.names)
             kept = [name for name in schema.names if name not in skipped]
             for batch in batches(kept):
@@ -128,13 +145,14 @@ class ArrowFiles(NamedTuple):
 
     def is_whole(self, path: str, name: str) -> bool:
         """Return whether a column has a type of whole numbers."""
-        return _is_integer(self.open(path)[0], name)
+        return _is_integer(self.open(path).schema, name)
 
-    def _opened(self, path: str) -> tuple[Any, Batches]:
-        schema, batches = self.open(path)
-        if len(set(schema.names)) < len(schema.names) or "" in schema.names:
-            raise DataError(f"{path}: every column needs a name of its own ({schema.names})")
-        return schema, batches
+    def _opened(self, path: str) -> Opened:
+        opened = self.open(path)
+        names = opened.schema.names
+        if len(set(names)) < len(names) or "" in names:
+            raise DataError(f"{path}: every column needs a name of its own ({names})")
+        return opened
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:
@@ -154,25 +172,25 @@ FEATHER = ArrowFiles("Arrow (Feather) file", _open_feather)
 class _GrowingColumn:
     """A column that is read in batches, each with texts of its own."""
 
-    def __init__(self, spill: Spill | None) -> None:
-        self._spill = spill
+    def __init__(self, spill: Spill | None = None, expected: int = 0) -> None:
+        self._spill, self._expected = spill, expected
         self._grown: Growing | None = None
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str | None, int] = {None: -1}
         self._kind: ColumnKind = "number"
         self.is_inexact = False
 
-    def add(self, column: Column) -> None:
-        """Add the values of further rows."""
-        values = column.values
-        if column.kind == "text":
+    def add(self, kind: ColumnKind, values: Array, texts: Sequence[str | None] = ()) -> None:
+        """Add the values of further rows; codes of texts may repeat or lack one."""
+        if kind == "text":
             codes = self._codes
-            own = [codes.setdefault(level, len(codes)) for level in column.levels]
+            own = [codes.setdefault(text, len(codes) - 1) for text in texts]
             values = np.array([*own, -1], np.int32)[values]
         else:
             self.is_inexact |= bool((np.abs(values) >= FIRST_INEXACT).any())
         if self._grown is None:
-            self._kind = column.kind
+            self._kind = kind
             self._grown = Growing(values.dtype.type, self._spill)
+            self._grown.expect(self._expected)
         self._grown.append(values)
 
     def column(self) -> Column:
@@ -181,18 +199,20 @@ class _GrowingColumn:
         values = self._grown.values()
         if self._kind != "text":
             return Column(values, self._kind)
-        codes, levels = sorted_levels(values, list(self._codes))
-        return Column(codes, "text", levels)
+        levels = [text for text in self._codes if text is not None]
+        codes, ordered = sorted_levels(values, levels)
+        return Column(codes, "text", ordered)
 
 
 def _block_column(batch: Any, path: str, name: str, schema: Any, options: CsvOptions) -> Column:
     """Return a column of a batch, in the kind that its own rows imply."""
     as_text = name in options.text
-    column = _column(batch[name], path, name, as_text)
-    if not as_text and name not in options.numbers and _is_integer(schema, name):
-        as_text = bool((np.abs(column.values) >= FIRST_INEXACT).any())
-        column = _column(batch[name], path, name, as_text)
-    return _spelled(column, schema, name, as_text, options)
+    grown = _GrowingColumn()
+    grown.add(*_values(batch[name], path, name, as_text))
+    if grown.is_inexact and _is_integer(schema, name) and name not in options.numbers:
+        as_text, grown = True, _GrowingColumn()
+        grown.add(*_values(batch[name], path, name, as_text))
+    return _spelled(grown.column(), schema, name, as_text, options)
 
 
 def _spelled(column: Column, schema: Any, name: str, as_text: bool, options: CsvOptions) -> Column:
@@ -221,8 +241,13 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _column(values: Any, path: str, name: str, as_text: bool) -> Column:
-    """Return an array as a column; whole numbers are texts if that is wanted."""
+def _values(
+    values: Any, path: str, name: str, as_text: bool
+) -> tuple[ColumnKind, Array, Sequence[str | None]]:
+    """Return the kind, the values or codes, and the texts of an array of pyarrow.
+
+    Whole numbers are texts if that is wanted.
+    """
     from pyarrow import types
 
     kind = values.type
@@ -233,7 +258,7 @@ def _column(values: Any, path: str, name: str, as_text: bool) -> Column:
     if types.is_dictionary(kind):
         values, kind = values.cast(kind.value_type), kind.value_type
     if types.is_boolean(kind):
-        return Column(_numbers(values.cast("int8")), "boolean")
+        return "boolean", _numbers(values.cast("int8")), ()
     if types.is_date(kind):
         values = values.cast("timestamp[s]" if types.is_date32(kind) else "timestamp[ms]")
         kind = values.type
@@ -244,27 +269,22 @@ def _column(values: Any, path: str, name: str, as_text: bool) -> Column:
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.unit]
         seconds = _numbers(values.cast("int64")) / per_second
         if types.is_duration(kind):
-            return Column(seconds)
-        return date_column(seconds, f"{path}: column {name!r}")
+            return "number", seconds, ()
+        return "date", date_column(seconds, f"{path}: column {name!r}").values, ()
     if types.is_null(kind):
-        return Column(np.full(len(values), np.nan))
+        return "number", np.full(len(values), np.nan), ()
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return Column(_numbers(values))
+        return "number", _numbers(values), ()
     raise DataError(
         f"{path}: column {name!r}: type {kind} is not supported; write the "
         "file without it, or with numbers, texts or dates in its place"
     )
 
 
-def _text(values: Any) -> Column:
-    """Return texts as codes; their dictionary may repeat or lack texts."""
+def _text(values: Any) -> tuple[ColumnKind, Array, Sequence[str | None]]:
     whole = values if hasattr(values, "dictionary") else values.dictionary_encode()
-    texts = whole.dictionary.to_pylist()
-    levels = list(dict.fromkeys(text for text in texts if text is not None))
-    places = {text: place for place, text in enumerate(levels)}
-    codes = np.array([*(places.get(text, -1) for text in texts), -1], np.int32)
-    places_of_rows = array_of(whole.indices.cast("int32"), np.int32, len(texts))
-    return Column(codes[places_of_rows], "text", tuple(levels))
+    codes = array_of(whole.indices.cast("int32"), np.int32, -1)
+    return "text", codes, whole.dictionary.to_pylist()
 
 
 def _numbers(values: Any) -> Array:
