@@ -70,7 +70,7 @@ NO_SCALE = "a config does not scale the initial weights"
 
 
 class VerdictRule(NamedTuple):
-    """What returns a verdict, or None, and the names of the verdicts that explain that one."""
+    """A function that returns a verdict or None, and the names of verdicts that explain it."""
 
     check: Callable[[Diagnostics], Verdict | None]
     causes: frozenset[str]

@@ -1,4 +1,4 @@
-"""What a constant and a linear prediction reach on the rows on which a model is measured."""
+"""Baselines of a model: the scores of a constant and of a linear prediction on its rows."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import numpy as np
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import metrics
+from mlpengine.models.evaluate import jackknife_error, without_each_block
 from mlpengine.models.linear import fit_linear
 from mlpengine.models.task import Classification, Regression, Split, Task
 from mlpengine.ops import BinaryCrossEntropyWithLogits, Loss, MeanSquaredError, SoftmaxCrossEntropy
@@ -28,12 +29,10 @@ LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 
 PASSES = 60
 PENALTY = 1.0
-BASELINE_BLOCKS = 20
-"""Blocks of rows that are left out in turn for a standard error."""
 
 
 class Guess(NamedTuple):
-    """What is predicted, and for classes and labels their probabilities."""
+    """Predictions, and for classes and labels their probabilities."""
 
     predicted: Array
     chances: Array | None = None
@@ -59,7 +58,7 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
 
 
 def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess | None:
-    """Return the predictions of a linear model for features `x`; None for too many features.
+    """Return the predictions of a linear model for features `x`; None for too many, or NaN.
 
     Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
     1, of at most LINEAR_ROWS training rows and about so many multiplications.
@@ -70,6 +69,8 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     if width > LINEAR_FEATURES or rows < min(len(train), 2 * width):
         return None
     part = train.rows(evenly_spaced(len(train), rows))
+    if not np.isfinite(part.x).all():
+        return None
     if isinstance(task, Regression):
         center, scale = part.truth.mean(axis=0), part.truth.std(axis=0)
         scale = np.where(scale > 0, scale, 1.0)
@@ -141,12 +142,8 @@ def baseline_scores(
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()
     }
     whole = {who: _all(truth, values, weights) for who, values in given.items()}
-    if blocks is None:
-        order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
-        blocks = order % min(BASELINE_BLOCKS, len(truth))
-    left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
-    for rows in left_out if len(left_out) > 1 else ():
+    for rows in without_each_block(len(truth), blocks):
         some = None if weights is None else weights[rows]
         for who, values in given.items():
             each = {name: value[rows] for name, value in values.items()}
@@ -155,7 +152,10 @@ def baseline_scores(
     result: dict[str, dict[str, dict[str, float]]] = {}
     for who in guesses:
         result[who] = {
-            name: {"value": whole[who][name], "error": _error([p[name] for p in parts[who]])}
+            name: {
+                "value": whole[who][name],
+                "error": jackknife_error([p[name] for p in parts[who]]),
+            }
             for name in names
         }
         if who != first:
@@ -163,7 +163,7 @@ def baseline_scores(
             pairs = zip(parts[first], parts[who], strict=True)
             result[who]["ahead"] = {
                 "value": whole[first][name] - whole[who][name],
-                "error": _error([one[name] - other[name] for one, other in pairs]),
+                "error": jackknife_error([one[name] - other[name] for one, other in pairs]),
             }
     return result
 
@@ -171,7 +171,3 @@ def baseline_scores(
 def _all(truth: Array, given: Mapping[str, Array], weights: Array | None) -> dict[str, float]:
     with np.errstate(all="ignore"):
         return {name: METRICS[name](truth, values, weights) for name, values in given.items()}
-
-
-def _error(values: list[float]) -> float:
-    return float(np.sqrt(max(0, len(values) - 1)) * np.std(values)) if values else float("nan")

@@ -1,4 +1,4 @@
-"""Kinds of networks in folds: what each reads, and the mean of all."""
+"""Member types of an ensemble: the inputs of each, and the weighted mean of all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

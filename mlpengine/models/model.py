@@ -41,7 +41,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class TrainingRecord(TypedDict):
-    """What a model was trained on, and its score: the same for equal runs, so without a time.
+    """The training rows of a model, and its score: the same for equal runs, so without a time.
 
     `rows` are counts by part; `metrics` are those of `part`, to six digits, if finite.
     """
@@ -94,7 +94,7 @@ class Model:
 
     @property
     def task(self) -> Task:
-        """How to read the outputs."""
+        """The meaning of the outputs."""
         return task_for(self.preprocessor.target, self.plain_loss)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
