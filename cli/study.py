@@ -159,7 +159,9 @@ class Study:
 
     def _run_again(self, frozen: FrozenTrial, reason: str, retries: int | None = None) -> None:
         """Fail a trial, and queue it again unless that was done too often."""
-        self._storage.set_trial_user_attr(frozen._trial_id, REASON, reason)
+        study = self._storage.get_study_id_from_name(self._name)
+        trial = self._storage.get_trial_id_from_study_id_trial_number(study, frozen.number)
+        self._storage.set_trial_user_attr(trial, REASON, reason)
         self._study.tell(frozen.number, state=TrialState.FAIL)
         _Retry(max_retry=retries)(self._study, frozen)
 

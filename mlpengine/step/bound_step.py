@@ -100,10 +100,18 @@ class BoundStep(Uncopyable):
 
         Raises: ShapeError or DtypeError; UsageError for weights that are missing or not wanted.
         """
-        inputs, target, weights = self.buffers
-        try:
-            _write(inputs, x, "training step: x")
-            _write(target, y, "training step: y")
+        inputs: Any = self.scratch.input
+        target: Any = self.loss.target
+        weights = self.loss.sample_weight
+        try:  # written out: two calls less are 2 % of the shortest step
+            if type(inputs) is np.ndarray:
+                write_into(inputs, x, "training step: x")
+            else:
+                inputs.write(x, "training step: x")
+            if type(target) is np.ndarray:
+                write_into(target, y, "training step: y")
+            else:
+                target.write(y, "training step: y")
         except (ShapeError, DtypeError) as error:
             advice = ""
             if isinstance(inputs, np.ndarray) and isinstance(target, np.ndarray):
@@ -154,13 +162,6 @@ class BoundStep(Uncopyable):
         last = min(len(rows) for rows, _ in pairs if rows is not None) - 1
         if order.size and int(order.view(np.uint64).max()) > last:  # negative ones are large, too
             yield f"order must name rows 0 to {last} (got {order.min()} to {order.max()})"
-
-
-def _write(buffer: Any, rows: Any, where: str) -> None:
-    if type(buffer) is np.ndarray:
-        write_into(buffer, rows, where)
-    else:
-        buffer.write(rows, where)
 
 
 def _misfit(rows: Array | None, buffer: Array | None) -> str:
