@@ -28,7 +28,7 @@ Examples:
 """
 
 PREFERRED = ("accuracy", "r2", "loss")
-"""What decides which run is better: the first of these that both have measured."""
+"""Metrics that decide which run is better: the first that both have measured."""
 
 
 OptionalMetrics: TypeAlias = dict[str, float | None]

@@ -30,7 +30,6 @@ from mlpengine.diagnostics import (
 from mlpengine.diagnostics.baselines import BaselineScore
 from mlpengine.diagnostics.layer_table import LEGEND
 from mlpengine.diagnostics.preflight import Check, preflight, probe, suggest_lr
-from mlpengine.diagnostics.rules import CERTAIN, certain
 from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import without
 from mlpengine.models.model import Model
@@ -42,6 +41,9 @@ from mlpengine.training.trainer import Trainer
 
 from .options import AS_JSON, FILE_PATH, overrides_like
 from .streams import say
+
+PROBE_STEPS, HARD_ROWS = 200, 10
+"""Trial steps of a config, and rows of a run with the largest gradients that are listed."""
 
 TRIED_STEPS = 20
 """Steps that are timed; the fastest is the estimate."""
@@ -59,22 +61,6 @@ Examples:
 @click.argument("target", metavar="CONFIG|RUN", type=click.Path(path_type=Path))
 @overrides_like("optimizer.lr=0.1")
 @click.option(
-    "--probe-steps",
-    type=click.IntRange(0),
-    metavar="N",
-    default=200,
-    show_default=True,
-    help="Trial steps of a CONFIG, which are undone.",
-)
-@click.option(
-    "--rows",
-    type=click.IntRange(0),
-    metavar="N",
-    default=10,
-    show_default=True,
-    help="Hard rows of a RUN.",
-)
-@click.option(
     "--fix",
     type=FILE_PATH,
     metavar="FILE",
@@ -84,17 +70,14 @@ Examples:
 def command(
     target: Path,
     settings: tuple[str, ...],
-    probe_steps: int,
-    rows: int,
     fix: Path | None,
     as_json: bool,
 ) -> None:
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
     Of a config: memory and time, the loss at the start, units that are dead or saturated, the
-    gradient in float64, whether 20 rows can be memorized, learning rates that work, some
-    trial steps, and the verdicts that are certain already.  Of a run: its last sample, the
-    verdicts, and the hardest rows.
+    gradient in float64, whether 20 rows can be memorized, learning rates that work, and
+    verdicts after some trial steps.  Of a run: its last sample, the verdicts, and the hardest rows.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -102,12 +85,12 @@ def command(
         raise missing(target, "config or run")
     if not target.is_dir():
         overrides = [parse_override(text) for text in settings]
-        report, lines, reported = _before(target, overrides, probe_steps)
+        report, lines, reported = _before(target, overrides)
     else:
         if settings:
             raise UsageError("diagnose: --set changes a config, not a run")
         overrides = []
-        report, lines, reported = _after(target, rows)
+        report, lines, reported = _after(target)
     if fix is not None:
         config = resolved_config(target) if target.is_dir() else target
         lines += ["", _write_fix(fix, config, reported, overrides)]
@@ -115,7 +98,7 @@ def command(
 
 
 def _before(
-    path: Path, overrides: list[Override], probe_steps: int
+    path: Path, overrides: list[Override]
 ) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     """Check a config; return everything as data and as lines, and the verdicts."""
     data = load_data(load_config(path, overrides))
@@ -129,38 +112,26 @@ def _before(
         check, curve = suggest_lr(step, rows, step.batch_size)
         checks.append(check)
         known = diagnostic_inputs(step, part, data.parts.get("validation"))
-        diagnostics = probe(step, rows, step.batch_size, probe_steps, **known)
+        diagnostics = probe(step, rows, step.batch_size, PROBE_STEPS, **known)
     reported = without(_columns(data), silenced)
     reported += without(verdicts(diagnostics), silenced)
-    names = {verdict.name for verdict in reported}
-    expected = certain(diagnostics, estimate["steps"] // len(trainer.members))
-    reported += [v for v in without(expected, silenced) if v.name not in names]
-    sure = [v.name for v in reported if v.name in CERTAIN]
     report = {
         "good": all(c.good for c in checks) and not reported,
         "estimate": estimate,
         "lr": finite(curve.suggestion),
         "checks": [c.as_dict() for c in checks],
         "lr_curve": finite({"lr": curve.rates, "loss": curve.losses}),
-        "probe": _sample(diagnostics) if probe_steps else None,
+        "probe": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],
-        "certain": sure,
     }
     lines = [
         f"{'':<5} memory {estimate['bytes']:,} bytes for a step, time about "
         f"{estimate['seconds']:.3g} s for {plural(estimate['steps'], 'step')}",
         *(f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks),
     ]
-    if probe_steps:
-        lines += [
-            "",
-            f"after {plural(probe_steps, 'trial step')}, which are undone:",
-            table(diagnostics),
-            LEGEND,
-        ]
+    trial = f"after {PROBE_STEPS} trial steps, which are undone:"
+    lines += ["", trial, table(diagnostics), LEGEND]
     lines += _spoken(reported, checks)
-    if sure:
-        lines.append(f"certain before a run: {', '.join(sure)}")
     return report, lines, reported
 
 
@@ -193,7 +164,7 @@ def _columns(data: LoadedData) -> list[Verdict]:
     return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 
 
-def _after(run: Path, count: int) -> tuple[dict[str, Any], list[str], list[Verdict]]:
+def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
     """Read a run; return everything as data and as lines, and the verdicts."""
     config = resolved_config(run)
     model = load(run)
@@ -216,7 +187,7 @@ def _after(run: Path, count: int) -> tuple[dict[str, Any], list[str], list[Verdi
         measure_recalls(diagnostics, task, part, validation)
         measure_baselines(diagnostics, task, part, validation)
         diagnostics.baseline_score = _standing(data, model)
-        hardest = _hardest(data, model, count)
+        hardest = _hardest(data, model)
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)
     report = {
@@ -245,13 +216,13 @@ def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: lis
     return f"wrote {path}, with {', '.join(settings)}"
 
 
-def _hardest(data: LoadedData, model: Model, count: int) -> list[dict[str, Any]]:
+def _hardest(data: LoadedData, model: Model) -> list[dict[str, Any]]:
     """Return the training rows with the largest gradients, with labels and predictions."""
     part, (table, rows) = data.parts["train"], data.tables.parts["train"]
     numbers = table.row_numbers()
     loss = data.loss
     norms = example_norms(model.mlp, loss, part.x, part.y)
-    hardest = np.argsort(-norms, kind="stable")[:count]
+    hardest = np.argsort(-norms, kind="stable")[:HARD_ROWS]
     losses = row_losses(model.mlp, loss, part.x[hardest], part.y[hardest])
     predicted = data.task.predict(model.mlp.predict(part.x[hardest]))
     classes = model.preprocessor.classes if part.truth.ndim == 1 else None

@@ -33,10 +33,12 @@ from .streams import say
 EXPLAINED_ROWS = 5_000
 """Rows that are predicted for each permutation, evenly spread over those held out."""
 
+CURVES = 6
+"""The most important columns, which get partial dependence."""
+
 EPILOG = """\b
 Examples:
   mlpengine explain runs/penguins
-  mlpengine explain runs/diamonds --repeats 10
   mlpengine explain runs/diamonds --json
   mlpengine explain model.safetensors new.csv
 """
@@ -45,24 +47,8 @@ Examples:
 @click.command("explain", epilog=EPILOG)
 @MODEL_ARGUMENT
 @click.argument("file", type=str, required=False)
-@click.option(
-    "--repeats",
-    type=click.IntRange(2),
-    metavar="N",
-    default=5,
-    show_default=True,
-    help="Permutations.",
-)
-@click.option(
-    "--features",
-    type=click.IntRange(1),
-    metavar="N",
-    default=6,
-    show_default=True,
-    help="Number of the most important columns that get partial dependence.",
-)
 @AS_JSON
-def command(run: Path, file: str | None, repeats: int, features: int, as_json: bool) -> None:
+def command(run: Path, file: str | None, as_json: bool) -> None:
     """Tell which columns drive the predictions of the model of RUN, a run directory or model file.
 
     FILE is a table with the target column (- is stdin), by default the run's own rows.
@@ -93,10 +79,9 @@ def command(run: Path, file: str | None, repeats: int, features: int, as_json: b
         part,
         columns,
         permuted_columns=sensitive_columns(model.mean, part.x, columns, PERMUTED_COLUMNS),
-        repeats=repeats,
     )
     if as_json:
-        shown = [row.column for row in ranked if row.column in table][:features]
+        shown = [row.column for row in ranked if row.column in table][:CURVES]
         curves = [dependence(model, table, column) for column in shown]
         shown_data = importance_data(name, part, count, ranked, curves)
         click.echo(json.dumps(shown_data, allow_nan=False))

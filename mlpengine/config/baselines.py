@@ -1,4 +1,4 @@
-"""How a model stands beside other predictions, on rows that did not train it."""
+"""Baselines of a model of a config, on rows that did not train it."""
 
 from typing import Any, NamedTuple
 

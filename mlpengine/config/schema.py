@@ -66,7 +66,7 @@ class DataSection(TextOptions, FeatureSettings):
     split: SplitSettings = Field(default_factory=SplitSettings, description="Shares of rows.")
     stream: Annotated[StreamSection | None, switch(StreamSection)] = Field(
         default=None,
-        description="true: for tables larger than memory (CSV, Parquet, .npy); or its settings.",
+        description="true: for tables larger than memory (CSV, Parquet, Feather); or its settings.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What simple models reach on a sample of the rows, and how far the parts of the data differ.
+"""Baselines: errors of simple models on a sample of the rows, and distances between parts.
 
 The models are a linear one, one of random relu units and nearest neighbors; each predicts a row
 from the other rows of the sample, so that their errors are those on new rows.
@@ -60,7 +60,7 @@ class Baselines(NamedTuple):
 
 
 class BaselineScore(NamedTuple):
-    """How a network stands beside a linear and a constant prediction, on rows that trained none.
+    """The score of a network beside a linear and a constant prediction, on rows that trained none.
 
     Attributes:
         metric: what they are compared by; higher is better.

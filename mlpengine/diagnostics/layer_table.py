@@ -28,7 +28,7 @@ update: norm of the step / norm of the weights (should be about 0.001); cosine: 
 step and the negative gradient; dead|sat: units that never fire (relu), or
 activations beyond 0.97 of their range (tanh, sigmoid); max |z|: largest
 magnitude before the activation"""
-"""What the columns mean."""
+"""The meaning of the columns."""
 
 
 def table(diagnostics: Diagnostics) -> str:

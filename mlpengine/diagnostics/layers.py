@@ -1,4 +1,4 @@
-"""What a recording tells of its layers: names, units, activations, weights, and what is between."""
+"""Facts about the layers of a recording: names, units, activations, weights, paths."""
 
 from collections.abc import Sequence
 from math import prod

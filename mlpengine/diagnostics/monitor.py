@@ -12,8 +12,8 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import quoted
 from mlpengine.diagnostics.baselines import Baselines, BaselineScore
-from mlpengine.diagnostics.buffers import Workspace
 from mlpengine.diagnostics.constant_loss import NO_EXTREME, ExtremeValue
+from mlpengine.diagnostics.layer_buffers import Workspace
 from mlpengine.diagnostics.layers import NetworkFacts
 from mlpengine.diagnostics.probes import BoundProbes
 from mlpengine.diagnostics.rows import NoiseScale

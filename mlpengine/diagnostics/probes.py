@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mlpengine.core.spec import Array, Call, call
-from mlpengine.diagnostics.buffers import LayerBuffers, Workspace, layer_buffers
+from mlpengine.diagnostics.layer_buffers import LayerBuffers, Workspace, layer_buffers
 from mlpengine.diagnostics.layers import LayerFacts
 from mlpengine.diagnostics.rows import RowProbe
 from mlpengine.diagnostics.samples import LAYER_INDEX, NET_INDEX, Columns

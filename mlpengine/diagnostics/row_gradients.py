@@ -1,4 +1,4 @@
-"""How the gradients of single rows follow from what a backward leaves, op by op.
+"""Gradients of single rows from the buffers of a backward pass, op by op.
 
 Of one row a parameter has as gradient the outer product of two vectors where a dense layer or a
 matrix product reads it, and a vector where element-wise ops and layer norm do.

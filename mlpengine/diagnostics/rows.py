@@ -20,7 +20,7 @@ import numpy as np
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call, Calls, call
-from mlpengine.diagnostics.buffers import flat_rows
+from mlpengine.diagnostics.layer_buffers import flat_rows
 from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
 from mlpengine.diagnostics.thresholds import EXAMPLE_NORM_ROWS, NOISE_DECAY

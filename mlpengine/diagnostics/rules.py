@@ -70,7 +70,7 @@ NO_SCALE = "a config does not scale the initial weights"
 
 
 class VerdictRule(NamedTuple):
-    """What returns a verdict, or None, and the names of the verdicts that explain that one."""
+    """A function that returns a verdict or None, and the names of verdicts that explain it."""
 
     check: Callable[[Diagnostics], Verdict | None]
     causes: frozenset[str]
@@ -79,15 +79,11 @@ class VerdictRule(NamedTuple):
 RULES: list[VerdictRule] = []
 """The rules, causes first."""
 
-CERTAIN = {"leak"}
-"""Verdicts that are certain before a run: they follow from its data and settings."""
-
 
 def add_rule(
     check: Callable[[Diagnostics], Verdict | None],
     *names: str,
     causes: Collection[str] = (),
-    certain: bool = False,
 ) -> None:
     """Add a rule, after those that are known; one that is defined again replaces itself.
 
@@ -95,14 +91,12 @@ def add_rule(
         check: returns a verdict, or None where its condition does not hold.
         names: of the verdicts that it may return; by default that of the function.
         causes: names of the verdicts that explain what it would report.
-        certain: whether its verdicts follow from the data and settings of a run.
     """
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
     RULES[:] = [r for r in RULES if (r.check.__module__, r.check.__qualname__) != place]
     RULES.append(VerdictRule(check, frozenset(causes)))
     VERDICTS.update(dict.fromkeys(names))
-    CERTAIN.update(names if certain else ())
 
 
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
@@ -444,17 +438,17 @@ BROKEN = frozenset(
 STOPPED = frozenset({"vanishing", "saturated", "dead"})
 SHORT_RUNS = frozenset({"few_steps", "unfinished"})
 
-add_rule(run.output_clamped, certain=True)
-add_rule(input_scale, certain=True)
-add_rule(target_scale, causes={"output_clamped"}, certain=True)
-add_rule(no_gradient, certain=True)
-add_rule(run.momentum_high, causes=SCALES | {"output_clamped"}, certain=True)
+add_rule(run.output_clamped)
+add_rule(input_scale)
+add_rule(target_scale, causes={"output_clamped"})
+add_rule(no_gradient)
+add_rule(run.momentum_high, causes=SCALES | {"output_clamped"})
 add_rule(lr_high, causes={"momentum_high"})
 add_rule(run.dropout_high, causes=SCALES | WRONG_STEPS)
 add_rule(run.decay_high, causes=SCALES | WRONG_STEPS)
 add_rule(start, causes=SCALES | {"lr_high", "dropout_high"})
 add_rule(clip_low)
-add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"}, certain=True)
+add_rule(run.eps_large, causes={"clip_low", "no_gradient", "vanishing"})
 add_rule(lr_low, causes={"clip_low", "no_gradient", "eps_large"})
 add_rule(dead, causes={"no_gradient", "input_scale", "lr_high", "momentum_high", "decay_high"})
 add_rule(saturated, causes={"input_scale"})
@@ -467,7 +461,7 @@ add_rule(signal, "vanishing", causes={"no_gradient", "vanishing"})
 add_rule(outlier, causes={"input_scale"})
 add_rule(unsteady, "spikes", causes={"outlier", "lr_high", "vanishing", "momentum_high"})
 add_rule(nonfinite)
-add_rule(data.shifted, certain=True)
+add_rule(data.shifted)
 add_rule(run.labels, causes=SCALES | {"lr_high", "nonfinite", "shifted"})
 add_rule(data.unrelated, "labels", causes=SCALES | {"labels", "nonfinite", "shifted"})
 add_rule(data.noisy_labels, causes={"labels"})
@@ -476,7 +470,7 @@ add_rule(
     causes=SCALES | WRONG_STEPS | {"labels", "nonfinite", "shifted", "noisy_labels"},
 )
 add_rule(run.imbalance, causes=SCALES | WRONG_STEPS | BROKEN)
-add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN, certain=True)
+add_rule(run.few_steps, causes=SCALES | WRONG_STEPS | BROKEN)
 add_rule(run.unfinished, causes=SCALES | WRONG_STEPS | BROKEN | STOPPED | {"few_steps"})
 add_rule(
     data.underfitting,
@@ -497,11 +491,3 @@ LAST_RESORT = run.nothing_learned
 """Applies only where no other rule does."""
 
 VERDICTS.update(dict.fromkeys(("leak", LAST_RESORT.__name__)))  # `leak` compares columns
-
-
-def certain(diagnostics: Diagnostics, steps: int) -> list[Verdict]:
-    """Return the verdicts that are certain of a run of `steps` steps, from a probe of it."""
-    rules = (run.momentum_high, run.few_steps)
-    expected = [rule(diagnostics, planned=steps) for rule in rules]
-    known = [v for v in verdicts(diagnostics) if v.name in CERTAIN]
-    return [*known, *(v for v in expected if v and v.name not in {k.name for k in known})]

@@ -98,22 +98,19 @@ def output_clamped(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("output_clamped", last, finding, outside, 0.0, advice, no_fix=no_fix)
 
 
-def momentum_high(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
-    """Momentum averages gradients over too many steps: the loss swings or does not fall.
-
-    Before a run of `planned` steps only the number of steps counts.
-    """
+def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
+    """Momentum averages gradients over too many steps: the loss swings or does not fall."""
     optimizer = diagnostics.optimizer
     betas = getattr(optimizer, "betas", None)
     momentum = betas[0] if betas else getattr(optimizer, "momentum", 0.0)
     losses = np.array([train for train, _ in diagnostics.epochs])
-    if not momentum > LARGE_MOMENTUM or not (losses.size or planned):
+    if not momentum > LARGE_MOMENTUM or not losses.size:
         return None
-    steps = planned or total_steps(diagnostics)
+    steps = total_steps(diagnostics)
     slow = steps < 10 / (1 - momentum)
-    rise = 0.0 if planned else float((losses - np.minimum.accumulate(losses)).max())
+    rise = float((losses - np.minimum.accumulate(losses)).max())
     swings = rise > SWINGS * diagnostics.baseline
-    if not (slow or swings or (not planned and stuck(diagnostics))):
+    if not (slow or swings or stuck(diagnostics)):
         return None
     finding = (
         f"momentum of {momentum:g} (should be at most {LARGE_MOMENTUM:g}) averages over "
@@ -264,16 +261,13 @@ def imbalance(diagnostics: Diagnostics) -> Verdict | None:
     return Verdict("imbalance", None, finding, float(recalls[number]), RECALL, advice, fix)
 
 
-def few_steps(diagnostics: Diagnostics, *, planned: int = 0) -> Verdict | None:
-    """The whole run has too few updates, and the loss still falls.
-
-    Before a run of `planned` steps only the number of steps counts.
-    """
-    steps, batch = planned or total_steps(diagnostics), diagnostics.batch_size
+def few_steps(diagnostics: Diagnostics) -> Verdict | None:
+    """The whole run has too few updates, and the loss still falls."""
+    steps, batch = total_steps(diagnostics), diagnostics.batch_size
     share, falls = training_share(diagnostics), fall(diagnostics)[0]
-    if planned or steps < FAR_TOO_FEW_STEPS:
+    if steps < FAR_TOO_FEW_STEPS:
         learning = falls > STILL_FALLING / 2 or lags(diagnostics)
-        few = planned < FAR_TOO_FEW_STEPS if planned else share > FAR_TOO_FEW_SHARE and learning
+        few = share > FAR_TOO_FEW_SHARE and learning
     else:
         whole = diagnostics.steps_per_epoch <= FEW_BATCHES
         limit, fallen = (

@@ -1,4 +1,4 @@
-"""What a training leaves: models, tasks, metrics, calibration, explanations."""
+"""Results of a training: models, tasks, metrics, calibration, explanations."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a constant and a linear prediction reach on the rows on which a model is measured."""
+"""Baselines of a model: the scores of a constant and of a linear prediction on its rows."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -8,7 +8,10 @@ import numpy as np
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.models import metrics
+from mlpengine.models.evaluate import jackknife_error, without_each_block
+from mlpengine.models.linear import fit_linear
 from mlpengine.models.task import Classification, Regression, Split, Task
+from mlpengine.ops import BinaryCrossEntropyWithLogits, Loss, MeanSquaredError, SoftmaxCrossEntropy
 
 METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "accuracy": metrics.accuracy,
@@ -25,13 +28,11 @@ LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
 
 PASSES = 60
-RIDGE_PENALTY = 1.0
-BASELINE_BLOCKS = 20
-"""Blocks of rows that are left out in turn for a standard error."""
+PENALTY = 1.0
 
 
 class Guess(NamedTuple):
-    """What is predicted, and for classes and labels their probabilities."""
+    """Predictions, and for classes and labels their probabilities."""
 
     predicted: Array
     chances: Array | None = None
@@ -57,7 +58,7 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
 
 
 def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess | None:
-    """Return the predictions of a linear model for features `x`; None for too many features.
+    """Return the predictions of a linear model for features `x`; None for too many, or NaN.
 
     Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
     1, of at most LINEAR_ROWS training rows and about so many multiplications.
@@ -67,19 +68,34 @@ def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess 
     rows = min(LINEAR_ROWS, len(train), int(work / (width * (width + 2 * passes * outputs))))
     if width > LINEAR_FEATURES or rows < min(len(train), 2 * width):
         return None
-    chosen = evenly_spaced(len(train), rows)
-    part = train.rows(chosen)
-    inputs, weights = _with_one(part.x), part.weights
-    with np.errstate(all="ignore"):
-        if isinstance(task, Regression):
-            return Guess(_with_one(x) @ _least_squares(inputs, part.truth, weights))
-        if isinstance(task, Classification):
-            hot = np.equal(part.truth[:, None], np.arange(_classes(task))).astype(np.float64)
-            logits = _with_one(x) @ _logistic(inputs, hot, weights, softmax=True)
-            chances = Classification(_classes(task)).probabilities(logits)
-            return Guess(logits.argmax(axis=1), chances)
-        logits = _with_one(x) @ _logistic(inputs, part.truth, weights, softmax=False)
+    part = train.rows(evenly_spaced(len(train), rows))
+    if not np.isfinite(part.x).all():
+        return None
+    if isinstance(task, Regression):
+        center, scale = part.truth.mean(axis=0), part.truth.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        standardized = (part.truth - center) / scale
+        return Guess(_linear(MeanSquaredError(), part, standardized, x) * scale + center)
+    if isinstance(task, Classification):
+        classes, truth = _classes(task), part.truth.astype(np.int64)
+        logits = _linear(SoftmaxCrossEntropy(), part, truth, x, classes)
+        return Guess(logits.argmax(axis=1), Classification(classes).probabilities(logits))
+    logits = _linear(BinaryCrossEntropyWithLogits(), part, part.truth.astype(np.float64), x)
+    with np.errstate(over="ignore"):
         return _of_labels(1 / (1 + np.exp(-logits)))
+
+
+def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Array:
+    """Return the outputs for features `x` of the linear model of least loss on the rows of `part`.
+
+    The loss is a mean over the columns of `y`, and the penalty is divided by their number, too.
+    """
+    columns = 1 if y.ndim == 1 else y.shape[1]
+    penalty = PENALTY / columns
+    given = part.x.astype(np.float64), y, part.weights, outputs or columns
+    ((weight, bias),) = fit_linear(loss, *given, [penalty])
+    predicted: Array = x @ weight.T + bias
+    return predicted
 
 
 def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | None:
@@ -126,12 +142,8 @@ def baseline_scores(
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()
     }
     whole = {who: _all(truth, values, weights) for who, values in given.items()}
-    if blocks is None:
-        order = np.random.Generator(np.random.PCG64(0)).permutation(len(truth))
-        blocks = order % min(BASELINE_BLOCKS, len(truth))
-    left_out = [np.flatnonzero(blocks != block) for block in dict.fromkeys(blocks.tolist())]
     parts: dict[str, list[dict[str, float]]] = {who: [] for who in guesses}
-    for rows in left_out if len(left_out) > 1 else ():
+    for rows in without_each_block(len(truth), blocks):
         some = None if weights is None else weights[rows]
         for who, values in given.items():
             each = {name: value[rows] for name, value in values.items()}
@@ -140,7 +152,10 @@ def baseline_scores(
     result: dict[str, dict[str, dict[str, float]]] = {}
     for who in guesses:
         result[who] = {
-            name: {"value": whole[who][name], "error": _error([p[name] for p in parts[who]])}
+            name: {
+                "value": whole[who][name],
+                "error": jackknife_error([p[name] for p in parts[who]]),
+            }
             for name in names
         }
         if who != first:
@@ -148,7 +163,7 @@ def baseline_scores(
             pairs = zip(parts[first], parts[who], strict=True)
             result[who]["ahead"] = {
                 "value": whole[first][name] - whole[who][name],
-                "error": _error([one[name] - other[name] for one, other in pairs]),
+                "error": jackknife_error([one[name] - other[name] for one, other in pairs]),
             }
     return result
 
@@ -156,48 +171,3 @@ def baseline_scores(
 def _all(truth: Array, given: Mapping[str, Array], weights: Array | None) -> dict[str, float]:
     with np.errstate(all="ignore"):
         return {name: METRICS[name](truth, values, weights) for name, values in given.items()}
-
-
-def _error(values: list[float]) -> float:
-    return float(np.sqrt(max(0, len(values) - 1)) * np.std(values)) if values else float("nan")
-
-
-def _with_one(x: Array) -> Array:
-    return np.column_stack([np.asarray(x, np.float64), np.ones(len(x))])
-
-
-def _least_squares(x: Array, target: Array, weights: Array | None) -> Array:
-    rows = np.ones((len(x), 1)) if weights is None else weights[:, None].astype(np.float64)
-    gram = x.T @ (rows * x)
-    return np.linalg.solve(gram + _penalty(x), x.T @ (rows * target))
-
-
-def _logistic(x: Array, hot: Array, weights: Array | None, *, softmax: bool) -> Array:
-    """Return the coefficients (features, outputs) of minimum log loss.
-
-    Newton steps with a bound of the Hessian that is the same in each, and momentum.
-    Source: Boehning 1992.
-    """
-    weighted = x if weights is None else weights[:, None].astype(np.float64) * x
-    penalty = _penalty(x)
-    inverse = np.linalg.inv((0.5 if softmax else 0.25) * (x.T @ weighted) + penalty)
-    columns, target = np.ascontiguousarray(x.T), np.ascontiguousarray(hot.T)
-    values = ahead = np.zeros((len(target), len(columns)))
-    for step in range(PASSES):
-        scores = ahead @ columns  # a row per output: a maximum over columns takes a tenth
-        if softmax:
-            scores -= scores.max(axis=0)
-            np.exp(scores, out=scores)
-            scores /= scores.sum(axis=0)
-        else:
-            scores = 1 / (1 + np.exp(-np.clip(scores, -60, 60)))
-        gradient = (target - scores) @ weighted - ahead @ penalty
-        before, values = values, ahead + gradient @ inverse
-        ahead = values + step / (step + 3) * (values - before)
-    return values.T
-
-
-def _penalty(x: Array) -> Array:
-    penalty = np.full(x.shape[1], RIDGE_PENALTY)
-    penalty[-1] = 1e-6  # not of the constant
-    return np.diag(penalty)

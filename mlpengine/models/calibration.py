@@ -1,4 +1,4 @@
-"""Calibration: intervals and sets of classes from rows out of fold, calibrated probabilities."""
+"""Calibration: intervals and prediction sets from out-of-fold rows, calibrated probabilities."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
 
 RESIDUALS = "residuals"
-"""How the names of the arrays of residuals in a file begin."""
+"""The first part of the names of the arrays of residuals in a file."""
 
 SET_CHANCES = "set_chances"
 """The name of the array of `ClassSets` in a file."""
@@ -26,7 +26,7 @@ MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """The most predictions at which the size of errors is known, and the fewest rows for each."""
 
 CHANCE_OF_RANGE = 1.5
-"""How much shorter the shortest range is by chance, times level and root of the errors."""
+"""Gain of the shortest range by chance, times level and root of the number of errors."""
 
 SMALLEST_SCALE = 0.01
 """The smallest size of errors at a prediction, as a share of the largest."""

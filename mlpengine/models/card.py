@@ -1,4 +1,4 @@
-"""What a model file tells about a model: its columns, what it predicts, and its training."""
+"""The card of a model: its columns, its predictions and its training, as data."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Loss and metrics of a network over a whole split, and the values that make them infinite."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,19 +117,30 @@ def standard_errors(
 
     Source: Quenouille 1956, delete-a-group.
     """
-    if blocks is None:
-        order = np.random.Generator(np.random.PCG64(0)).permutation(len(part))
-        blocks = order % min(JACKKNIFE_BLOCKS, len(part))
-    names = np.unique(blocks)
     scores: list[dict[str, float]] = []
-    for name in names if len(names) > 1 else ():
-        kept = blocks != name
+    for kept in without_each_block(len(part), blocks):
         weights = None if part.weights is None else part.weights[kept]
-        features = np.empty((int(kept.sum()), 0))  # which no metric reads
+        features = np.empty((len(kept), 0))  # no metric reads them
         rows = Split(features, part.y[kept], part.truth[kept], weights)
         scores.append(scorer.run(output[kept], rows))
-    factor = np.sqrt(max(0, len(scores) - 1))
-    return {name: float(factor * np.std([s[name] for s in scores])) for name in (scores or [{}])[0]}
+    return {name: jackknife_error([s[name] for s in scores]) for name in (scores or [{}])[0]}
+
+
+def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
+    """Return the row indices that are left without each block in turn; none for a single block.
+
+    Rows of equal number in `blocks` (rows,) are a block; by default rows are in random ones.
+    """
+    if blocks is None:
+        order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
+        blocks = order % min(JACKKNIFE_BLOCKS, rows)
+    names = np.unique(blocks)
+    return [np.flatnonzero(blocks != name) for name in names] if len(names) > 1 else []
+
+
+def jackknife_error(scores: Sequence[float]) -> float:
+    """Return the standard error that follows from the scores without each block; NaN of none."""
+    return float(np.sqrt(len(scores) - 1) * np.std(scores)) if scores else float("nan")
 
 
 class Evaluator:

@@ -1,4 +1,4 @@
-"""What drives a model: the importance of columns by permutation, and partial dependence."""
+"""Explanations of a model: importance of columns by permutation, and partial dependence."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -31,7 +31,7 @@ takes as long for its calls as for its products."""
 
 
 class Importance(NamedTuple):
-    """How much worse the metrics get when the cells of a column are permuted.
+    """The loss of metrics when the cells of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
     (R2 or accuracy), over repetitions; the deviations are over the same.

@@ -92,9 +92,14 @@ def _fits(
 
 
 def fit_linear(
-    loss: Loss, x: Array, y: Array, weights: Array | None, outputs: int
+    loss: Loss,
+    x: Array,
+    y: Array,
+    weights: Array | None,
+    outputs: int,
+    penalties: Sequence[float] = PENALTIES,
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield weight (outputs, features) and bias of least loss for each of `PENALTIES`.
+    """Yield weight (outputs, features) and bias of least loss for each penalty.
 
     The loss is the mean over rows `x` (rows, features) in float64; the penalty, times the square of
     the weight, is divided by twice their number.  The search is in the coordinates of the singular
@@ -112,7 +117,7 @@ def fit_linear(
         bound.sample_weight[...] = weights
     shape = count + 1, outputs  # the last row is the bias
     values = np.zeros(shape)
-    for penalty in PENALTIES:
+    for penalty in penalties:
         scale = np.sqrt(np.append((2 * sizes**2 + penalty) / rows, 2.0))[:, None]
 
         def value(z: Array, scale: Array = scale, penalty: float = penalty) -> tuple[float, Array]:

@@ -1,4 +1,4 @@
-"""Kinds of networks in folds: what each reads, and the mean of all."""
+"""Member types of an ensemble: the inputs of each, and the weighted mean of all."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class NetworkMean:
         return np.repeat(shares / count, count)
 
     def forward(self, x: Features) -> Array:
-        """Return the output (rows, out_dim) for features (rows, in_dim), a `Stream` of them too."""
+        """Return the output (rows, out_dim) for features (rows, in_dim)."""
         output: Array = self.networks[0].empty_outputs(len(x))
 
         def keep(rows: slice, outputs: Sequence[Array]) -> None:

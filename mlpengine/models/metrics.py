@@ -17,8 +17,8 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 
 PredictionKind = Literal["labels", "probabilities", "numbers"]
-"""What a metric compares with the targets: class numbers (0 and 1 for several labels), their
-probabilities, or numbers in the units of the target."""
+"""Predictions that a metric compares with the targets: class numbers (0 and 1 for several labels),
+their probabilities, or numbers in the units of the target."""
 
 MetricFunction = Callable[[Array, Array, Array | None], float]
 
@@ -185,7 +185,8 @@ def average_precision(target: Array, probabilities: Array, weight: Array | None 
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean squared error of the probabilities.
 
-    Of two classes that of the second, of more the sum over classes, of labels the mean over them.
+    With two classes it is the error of class 1, with more the sum over classes, with labels the
+    mean over them.
     """
     chance = np.asarray(probabilities, np.float64)
     if target.ndim == 1 and chance.ndim == 2:

@@ -41,7 +41,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class TrainingRecord(TypedDict):
-    """What a model was trained on, and its score: the same for equal runs, so without a time.
+    """The training rows of a model, and its score: the same for equal runs, so without a time.
 
     `rows` are counts by part; `metrics` are those of `part`, to six digits, if finite.
     """
@@ -94,7 +94,7 @@ class Model:
 
     @property
     def task(self) -> Task:
-        """How to read the outputs."""
+        """The meaning of the outputs."""
         return task_for(self.preprocessor.target, self.plain_loss)
 
     def task_with(self, metrics: Sequence[str]) -> Task:
@@ -218,8 +218,9 @@ class Model:
     def forward(self, x: Features) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
 
-        That of several members is the one whose prediction is the mean of theirs.  `x` may be a
-        `Stream`.  Raises: ShapeError or DtypeError.
+        Of several members it is the one whose prediction is the mean of theirs.
+
+        Raises: ShapeError or DtypeError.
         """
         return self.mean.forward(x)
 

@@ -27,7 +27,7 @@ MAX_CLASSES = 10
 """The largest number of classes, labels or targets with metrics of their own."""
 
 PINBALL = "pinball_"
-"""What a level follows in the names of metrics."""
+"""The part of the names of metrics before a level."""
 
 
 class RowOrigins(NamedTuple):
@@ -53,7 +53,7 @@ class RowOrigins(NamedTuple):
 class Split:
     """The rows of one split, ready for the network.
 
-    `x` may be a `Stream` or `PreparedRows`, from which rows are gathered as from an array larger
+    `x` may be `PreparedRows`, from which rows are gathered as from an array larger
     than memory; `windows` then say in which order they are fast to read.
     Several inputs or targets are arrays by name.
     Shapes: x (rows, in_dim) and y, as the loss takes it, both of the network's dtype unless y is
@@ -149,13 +149,13 @@ Metric = Callable[[Scored], float]
 
 
 class Task(ABC):
-    """How to read the outputs (rows, out_dim) of a network trained for one kind of target."""
+    """The meaning of the outputs (rows, out_dim) of a network for one kind of target."""
 
     headline: tuple[str, ...]
     """The metrics that are computed after every epoch."""
 
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
-    """What metrics of one's own may be of."""
+    """Predictions that metrics of one's own may compare."""
 
     patterns: ClassVar[tuple[str, ...]] = ()
     """Metrics with a number in their name, as messages show them."""
@@ -271,7 +271,7 @@ class Classification(Task):
 
 
 class BinaryClassification(Classification):
-    """One class of two, by a single logit for the second."""
+    """One class of two, by a single logit of class 1."""
 
     def learning_target(self, target: Array, dtype: np.dtype[np.generic]) -> Array:
         return np.ascontiguousarray(target[:, None], dtype)

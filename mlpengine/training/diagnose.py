@@ -13,7 +13,6 @@ from mlpengine.core.named import NamedRows, arrays_in, as_rows
 from mlpengine.core.spec import Array
 from mlpengine.diagnostics import Diagnostics, Verdict, table, verdicts
 from mlpengine.diagnostics.baselines import baselines, rows_within
-from mlpengine.diagnostics.buffers import flat_rows
 from mlpengine.diagnostics.constant_loss import (
     NO_EXTREME,
     ExtremeValue,
@@ -23,6 +22,7 @@ from mlpengine.diagnostics.constant_loss import (
     feature_sizes,
     weight_scale,
 )
+from mlpengine.diagnostics.layer_buffers import flat_rows
 from mlpengine.diagnostics.samples import Columns
 from mlpengine.diagnostics.thresholds import MAX_ROWS, MIN_BASELINE_ROWS
 from mlpengine.diagnostics.verdict import without

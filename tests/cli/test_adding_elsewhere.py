@@ -18,7 +18,7 @@ import pytest
 import mlpengine as package
 from mlpengine.config import json_schema, load_config
 from mlpengine.data.tables import FORMATS, read_table
-from mlpengine.diagnostics.rules import CERTAIN, RULES
+from mlpengine.diagnostics.rules import RULES
 from mlpengine.estimators import MlpRegressor
 from mlpengine.ops import REGISTRY
 from mlpengine.settings.run import VERDICTS
@@ -37,7 +37,7 @@ CONFIG = (
 def elsewhere(tmp_path, monkeypatch):
     """Return a function that writes and imports a module; what it registers is forgotten."""
     before = [(known, dict(known)) for known in (REGISTRY, FORMATS, VERDICTS)]
-    rules, certain = [*RULES], {*CERTAIN}
+    rules = [*RULES]
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "rows.csv").write_text(
         "\n".join(["a,b,y", *(",".join(map(str, row)) for row in ROWS)])
@@ -54,7 +54,6 @@ def elsewhere(tmp_path, monkeypatch):
         known.clear()
         known.update(names)
     RULES[:] = rules
-    CERTAIN.intersection_update(certain)
 
 
 def trained_twice(mlpengine, *settings):
@@ -118,7 +117,7 @@ def test_an_activation(elsewhere, mlpengine):
     assert estimator.mlp_.layers[0].activation.name == "squash"
 
     # diagnostics, which know from its range where it saturates: at 32.3, for 0.97 of 2
-    known = mlpengine("diagnose", "c.yaml", "--set", chosen, "--json", "--probe-steps", 0)
+    known = mlpengine("diagnose", "c.yaml", "--set", chosen, "--json")
     assert "saturated" in {check["name"] for check in json.loads(known.out)["checks"]}
     sampled = Path("whole/diagnostics.csv").read_text()
     assert ",0,saturated_share,0.0\n" in sampled
@@ -160,7 +159,7 @@ def test_a_file_format(elsewhere, mlpengine):
         (["train", "rows.jsonl"], "this is a table, not a config"),
         (
             ["check", "c.yaml", "--set=data.source=rows.jsonl", "--set=data.stream=true"],
-            "rows.jsonl: only CSV, Parquet, Feather and .npy can be streamed",
+            "rows.jsonl: only CSV, Parquet and Feather can be streamed",
         ),
     ):
         assert text in mlpengine(*arguments).err
@@ -203,8 +202,8 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
             return Verdict("odd", None, "something is odd", 1, 0, "look", no_fix="unknown")
 
 
-        add_rule(narrow, certain=True)
-        add_rule(narrow, certain=True)
+        add_rule(narrow)
+        add_rule(narrow)
         add_rule(odd, causes={"narrow"})
     """)
     text = "layer 0: it has 4 units (should be 8 or more) - add units"
@@ -216,11 +215,10 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     assert "did you mean 'narrow'" in wrong.err
 
     # before a run, and the config with its fix
-    told = mlpengine("diagnose", "c.yaml", "--json", "--probe-steps", 5, "--fix", "better.yaml")
+    told = mlpengine("diagnose", "c.yaml", "--json", "--fix", "better.yaml")
     known = json.loads(told.out)
     (one,) = [verdict for verdict in known["verdicts"] if verdict["name"] == "narrow"]
     assert (one["text"], one["fix"]) == (text, {"model.hidden": [8]})
-    assert known["certain"].count("narrow") == 1
     assert f"# narrow: {text} (was [4])" in Path("better.yaml").read_text()
     assert load_config(Path("better.yaml")).config.model.hidden == (8,)
 

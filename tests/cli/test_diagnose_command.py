@@ -28,9 +28,9 @@ def test_a_config_is_checked_and_left_alone(mlpengine, config, tmp_path):
 
 
 def test_json_holds_everything(mlpengine, config):
-    found = json.loads(mlpengine("diagnose", config, "--json", "--probe-steps", "60").out)
+    found = json.loads(mlpengine("diagnose", config, "--json").out)
     assert {c["name"] for c in found["checks"]} >= {"start", "gradient", "few_rows", "lr"}
-    assert found["probe"]["step"] == 60
+    assert found["probe"]["step"] == 200
     assert len(found["lr_curve"]["lr"]) == len(found["lr_curve"]["loss"])
 
 
@@ -58,12 +58,12 @@ def finished(once, mlpengine, config):
 
 
 def test_a_run_is_read(mlpengine, finished):
-    result = mlpengine("diagnose", finished, "--rows", "3")
+    result = mlpengine("diagnose", finished)
     assert result.code == 0, result.err
     for text in ("noise scale", "hard line"):
         assert text in result.out
-    found = json.loads(mlpengine("diagnose", finished, "--rows", "3", "--json").out)
-    assert len(found["hardest"]) == 3
+    found = json.loads(mlpengine("diagnose", finished, "--json").out)
+    assert len(found["hardest"]) == 10
     norms = [h["gradient_norm"] for h in found["hardest"]]
     assert norms == sorted(norms, reverse=True)
     assert {"line", "loss", "target", "predicted"} <= found["hardest"][0].keys()

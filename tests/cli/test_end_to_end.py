@@ -71,27 +71,13 @@ def test_from_config_to_predictions(name, mlpengine, tmp_path):
     assert mlpengine("train", "--resume", "run", "-q").code == 0
 
 
-def test_features_streamed_from_a_file_give_the_same_bits(mlpengine, tmp_path):
-    rows = np.column_stack([X, KIND]).astype(np.float32)
-    np.save(tmp_path / "rows.npy", rows)
-    for name, stream in (("memory", "false"), ("file", "true")):
-        (tmp_path / f"{name}.yaml").write_text(
-            f"data: {{source: rows.npy, target: x3, stream: {stream}}}\n"
-            "training: {epochs: 4, batch_size: 16}\nreport: false\n"
-        )
-        found = mlpengine("train", f"{name}.yaml", "--out", name, "-q")
-        assert (found.code, found.err) == (0, "")
-    for file in ("model.safetensors", "metrics.csv"):
-        assert (tmp_path / "memory" / file).read_bytes() == (tmp_path / "file" / file).read_bytes()
-
-
 def test_streams_are_float32_and_of_files(mlpengine, tmp_path):
     write(tmp_path / "rows.csv")
     text = "data: {source: rows.csv, target: kind, stream: true, drop: [word]}\n"
     (tmp_path / "c.yaml").write_text(text)
     found = mlpengine("train", "c.yaml", "--set", "data={source: penguins, stream: true}")
     assert found.code == 2
-    assert "penguins: only CSV, Parquet, and a matrix of numbers (.npy)" in found.err
+    assert "penguins: only CSV, Parquet and Feather files can be streamed" in found.err
     settings = ["--set", "training.dtype=float64"]
     assert (
         "data.stream: streamed features are float32" in mlpengine("train", "c.yaml", *settings).err

@@ -78,7 +78,7 @@ def test_diagnose_writes_the_config_with_the_fix(mlpengine, dropped):
     assert ("nothing was written" in result.out) != Path("other.yaml").exists()
 
 
-def test_diagnose_says_before_a_run_what_is_certain(mlpengine, dropped):
+def test_diagnose_says_before_a_run_what_is_wrong(mlpengine, dropped):
     settings = [
         "training.epochs=2",
         "training.batch_size=700",
@@ -86,10 +86,9 @@ def test_diagnose_says_before_a_run_what_is_certain(mlpengine, dropped):
         "model.dropout=0",
     ]
     report = json.loads(mlpengine("diagnose", dropped, "--json", settings=settings).out)
-    assert set(report["certain"]) == {"few_steps", "momentum_high", "eps_large"}
+    assert "eps_large" in {verdict["name"] for verdict in report["verdicts"]}
     assert report["estimate"]["steps"] == 6
     assert report["estimate"]["bytes"] > 700 * 64
     result = mlpengine("diagnose", dropped, "--fix", "better.yaml", settings=settings)
-    assert "certain before a run:" in result.out
     assert "memory" in result.out.splitlines()[0]
     assert "  eps: 1e-08" in Path("better.yaml").read_text()

@@ -260,7 +260,7 @@ def test_folds_that_cannot_be_are_refused(name, mlpengine, rows):
 
 def test_progress_and_estimates_count_all_networks(mlpengine, rows):
     write_config("c.yaml", "kind")
-    known = json.loads(mlpengine("diagnose", "c.yaml", "--probe-steps", 0, "--json").out)
+    known = json.loads(mlpengine("diagnose", "c.yaml", "--json").out)
     assert known["estimate"]["steps"] == 4 * 6 * 10
     assert "training step" in mlpengine("train", "c.yaml", "--profile").err
     with open("runs/c/metrics.csv", newline="") as file:

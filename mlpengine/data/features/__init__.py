@@ -11,7 +11,7 @@
 from mlpengine.data.features.batches import Batches
 from mlpengine.data.features.checks import ColumnProfile, Profile, profile
 from mlpengine.data.features.column_kinds import kind_of, task_of
-from mlpengine.data.features.dataset import Dataset, Stream
+from mlpengine.data.features.dataset import Dataset
 from mlpengine.data.features.leaks import Leak, find_leaks
 from mlpengine.data.features.preprocessing import Preprocessor
 from mlpengine.data.features.splits import SplitRows, fold_rows, split_rows
@@ -33,7 +33,6 @@ __all__ = [
     "Preprocessor",
     "Profile",
     "SplitRows",
-    "Stream",
     "class_weights",
     "find_leaks",
     "fold_rows",

@@ -1,4 +1,4 @@
-"""How far new rows are from those that training saw: texts, numbers, missing cells, drift."""
+"""Distance of new rows from the training rows: texts, numbers, missing cells, drift."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -109,7 +109,7 @@ def _percent(share: float) -> str:
 
 
 class Drift(NamedTuple):
-    """How far the cells of a column differ from those of training, 0 to 1.
+    """The distance of the cells of a column from the training cells, 0 to 1.
 
     `values` is the largest difference of the shares below any number (Kolmogorov and Smirnov) or of
     the shares of a text, of the cells that are not missing; `missing` and `trained_missing` are the

@@ -34,7 +34,7 @@ def hashed(values: Array, column: Array | int) -> Array:
 
 
 class DuplicateRows(NamedTuple):
-    """What is known of equal rows.
+    """Hashes of rows, and whether equal ones are duplicates.
 
     Attributes:
         hashes: of all columns of each row, uint64 (rows,).
@@ -46,7 +46,7 @@ class DuplicateRows(NamedTuple):
 
     @property
     def together(self) -> Array | None:
-        """What is equal for duplicates, if there are any: `duplicates` of `fold_rows`."""
+        """Numbers that duplicates share, if there are any: `duplicates` of `fold_rows`."""
         return self.hashes if self.exist else None
 
     def of(self, rows: Array) -> "DuplicateRows":

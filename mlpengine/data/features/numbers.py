@@ -1,7 +1,7 @@
 """A block of numeric features: missing cells filled, then scaled, with components of bins."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +31,6 @@ def smooth_clip(values: Array, workspace: Array) -> None:
 
 _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
 """The largest number of each dtype of features."""
-
-
-class NumberBuffers(NamedTuple):
-    """Memory of `Numbers.write`, by rows."""
-
-    squares: Array
-    components: Array
-    indicators: Array
 
 
 class Numbers:
@@ -145,35 +137,26 @@ class Numbers:
                 f"{out.dtype} after scaling ({values[row, column]:g})"
             )
 
-    def workspace(self, rows: int) -> NumberBuffers:
-        """Return what `write` needs for so many rows."""
-        squares = np.empty((rows, len(self.sources) if self.clip else 0))
-        components = np.empty((rows, len(self.bins)))
-        return NumberBuffers(squares, components, np.empty((rows, len(self.flagged)), bool))
-
-    def write(
-        self, values: Array, missing: Array | None, out: Array, work: NumberBuffers | None = None
-    ) -> bool:
+    def write(self, values: Array, missing: Array | None, out: Array) -> bool:
         """Write the features of float64 values, which are overwritten by the scaled ones.
 
         `missing` is the mask of missing cells, None where there are none. The result is whether
         the scaled values fit into the dtype of `out`.
         """
         count, flags = len(self.sources), len(self.sources) + len(self.bins)
-        squares, components, indicators = work or self.workspace(len(values))
         if missing is not None:
             np.copyto(values, self.fill, where=missing)
-            missing.take(self._places, 1, indicators, "clip")
-            out[:, flags:] = indicators
+            out[:, flags:] = missing.take(self._places, 1)
         elif self.flagged:
             out[:, flags:] = 0.0
         if len(self.bins):
+            components = np.empty((len(values), len(self.bins)))
             self.bins.encode(values, components)
             out[:, count:flags] = components
         np.subtract(values, self.center, out=values)
         np.multiply(values, self.factor, out=values)
         if self.clip:
-            smooth_clip(values, squares)
+            smooth_clip(values, np.empty_like(values))
         elif values.size and max(values.max(), -values.min()) > _LARGEST[out.dtype.char]:
             return False
         out[:, :count] = values

@@ -31,7 +31,7 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True)
 class Windows:
-    """How rows of a file are shuffled: blocks in random order, then rows within some blocks.
+    """The shuffling of rows of a file: blocks in random order, then rows within some blocks.
 
     Attributes:
         block: rows of a block.

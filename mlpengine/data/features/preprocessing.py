@@ -20,7 +20,7 @@ from mlpengine.data.features.computed import (
     used_columns,
     with_columns,
 )
-from mlpengine.data.features.dataset import Dataset, Stream, TableFeatures
+from mlpengine.data.features.dataset import Dataset, TableFeatures
 from mlpengine.data.features.numbers import Numbers
 from mlpengine.data.features.options import Options
 from mlpengine.data.features.prepared import prepared_rows
@@ -329,33 +329,17 @@ class Preprocessor:
         batch_size: int,
         window: int = 64,
     ) -> Dataset:
-        """Return the same as `transform`, with features that are read when they are gathered.
+        """Return the same as `transform`, with features in a file beside the stored columns.
 
-        Features of a table with stored columns are written into a file beside those, of which
         `window` blocks of 1 MB are in memory.
 
-        Raises: DataError unless the table has stored columns, or all features are numbers in one
-            matrix, such as an `.npy` file.
+        Raises: DataError unless the table has stored columns.
         """
-        numbers = self.fitted_numbers
-        if stored_file(table) is not None:
-            return self._prepared(table, rows, batch_size, window)
-        self._check_columns(table)
-        block = table.block
-        if (
-            block is None
-            or self.categories
-            or self.computed
-            or not all(c in block.positions for c in self.columns)
-        ):
+        if stored_file(table) is None:
             raise DataError(
-                f"{table.source}: only CSV, Parquet, and a matrix of numbers (.npy) without "
-                "computed columns can be streamed; set stream to false"
+                f"{table.source}: only CSV, Parquet and Feather files can be streamed; set "
+                "stream to false"
             )
-        part = _part(table, self._extra(table), rows)
-        return Dataset(Stream(table, block, numbers, rows, batch_size), *self._targets(part))
-
-    def _prepared(self, table: Table, rows: Array | None, batch_size: int, window: int) -> Dataset:
         table.require(self.columns, "the model", taken=self.options.target)
         names = dict.fromkeys([*self.columns, *used_columns(self.computed)])
         features = prepared_rows(

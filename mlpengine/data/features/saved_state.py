@@ -16,11 +16,11 @@ from mlpengine.data.features.targets import Label
 from mlpengine.settings.structure import conform
 
 STATE_VERSION = 1
-"""Of the state: no other one can be read."""
+"""The version of the state: no other one can be read."""
 
 
 class NumbersState(TypedDict):
-    """What `Numbers.state_dict` returns."""
+    """The result of `Numbers.state_dict`."""
 
     sources: list[tuple[str, str, str]]
     center: list[float]
@@ -33,7 +33,7 @@ class NumbersState(TypedDict):
 
 
 class CategoryState(TypedDict):
-    """What `Category.state_dict` returns."""
+    """The result of `Category.state_dict`."""
 
     column: str
     levels: list[str]
@@ -44,7 +44,7 @@ class CategoryState(TypedDict):
 
 
 class ClassState(TypedDict):
-    """What `ClassTarget.state_dict` returns."""
+    """The result of `ClassTarget.state_dict`."""
 
     task: Literal["classification"]
     columns: tuple[str]
@@ -52,7 +52,7 @@ class ClassState(TypedDict):
 
 
 class NumberState(TypedDict):
-    """What `NumberTarget.state_dict` returns."""
+    """The result of `NumberTarget.state_dict`."""
 
     task: Literal["regression"]
     columns: list[str]
@@ -63,14 +63,14 @@ class NumberState(TypedDict):
 
 
 class MultiLabelState(TypedDict):
-    """What `MultiLabelTarget.state_dict` returns."""
+    """The result of `MultiLabelTarget.state_dict`."""
 
     task: Literal["multilabel"]
     columns: list[str]
 
 
 class PreprocessorState(TypedDict):
-    """What `Preprocessor.state_dict` returns."""
+    """The result of `Preprocessor.state_dict`."""
 
     version: int
     options: Options

@@ -1,4 +1,4 @@
-"""What training saw of each column, as quantiles of numbers and shares of texts."""
+"""A summary of each column of the training rows: quantiles of numbers, shares of texts."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -23,10 +23,10 @@ from mlpengine.data.tables.table import Table
 
 
 class ColumnState(TypedDict):
-    """Of a column the share of missing cells, and what the others hold.
+    """The share of missing cells of a column, and a description of the others.
 
-    That are quantiles of numbers, from the smallest to the largest, or the shares of the levels of
-    a category, and at the end that of all other texts.
+    Numbers have quantiles, from the smallest to the largest; categories have the share of each
+    level, and the share of all other texts at the end.
     """
 
     missing: float

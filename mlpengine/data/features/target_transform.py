@@ -1,4 +1,4 @@
-"""Whether networks should learn the logarithm of a target: a small model tells, out of fold."""
+"""A test, by a small model out of fold, whether networks should learn logarithms of a target."""
 
 from collections.abc import Callable
 

@@ -93,18 +93,16 @@ def store_table(
 
     CSV, Parquet and Feather are read in blocks, so that a few columns and the different texts
     of all are in memory. Of the columns `skip` no cell is read: all are
-    missing.  A file that is mapped needs no other.
+    missing.
 
     Raises: DataError, also for a file of another format; RunError if the file cannot be written.
     """
     name = os.fspath(path)
     if known := table_format(name):
         options = CsvOptions.of(DEFAULT, text, numbers)
-        if known.mapped:
-            return known.read(name, options)
         store = known.store
         if store is None:
-            raise DataError(f"{name}: only CSV, Parquet, Feather and .npy can be streamed")
+            raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
         how = {"text": sorted(options.text), "numbers": sorted(options.numbers)}
         return stored_table(
             Path(path), directory, how, lambda at, spill: store(at, spill, options), frozenset(skip)
@@ -182,16 +180,13 @@ class Format(NamedTuple):
     Attributes:
         read: returns the table of a file.
         blocks: yields its rows as tables of some rows each; without it, it is one block.
-        store: writes the columns into a file of `store_table`; without it, and unless the format is
-            `mapped`, files cannot be streamed.
-        mapped: whether a table of `read` takes no memory.
+        store: writes the columns into a file of `store_table`; without it files cannot be streamed.
         is_whole: returns whether the type of a column is one of whole numbers.
     """
 
     read: Callable[[str, CsvOptions], Table]
     blocks: Callable[[str, CsvOptions], Iterator[Table]] | None = None
     store: Callable[[str, Spill, CsvOptions], Table] | None = None
-    mapped: bool = False
     is_whole: Callable[[str, str], bool] = lambda path, name: False
 
 
@@ -201,7 +196,7 @@ _PARQUET, _FEATHER = (
 )
 
 FORMATS: dict[str, Format] = {
-    ".npy": Format(read_npy, mapped=True),
+    ".npy": Format(read_npy),
     ".npz": Format(read_npz),
     ".parquet": _PARQUET,
     ".pq": _PARQUET,

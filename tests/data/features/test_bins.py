@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.rows import gather_rows
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 
@@ -130,18 +129,15 @@ def test_names_have_the_digits_that_tell_edges_apart():
 
 
 @pytest.mark.parametrize("missing", ["mean", "indicator", -3.0])
-def test_streamed_components_are_those_in_memory(missing):
+def test_components_on_demand_are_those_in_memory(missing):
     x = np.column_stack([*COLUMNS.values(), *FEW.values()])
     x = np.where(np.abs(x) > 1e30, 0.0, x).astype(np.float32)
     table = Table.from_arrays(x)
     fitted = Preprocessor(encoding="piecewise", missing=missing).fit(table, np.arange(200))
     whole = fitted.transform(table).features
-    stream = fitted.stream(table, batch_size=300).features
-    assert stream.shape == whole.shape == (300, fitted.n_features)
-    out = np.empty((300, fitted.n_features), np.float32)
-    gather_rows(stream, np.arange(300), out)
-    np.testing.assert_array_equal(out, whole)
-    np.testing.assert_array_equal(stream[10:20], whole[10:20])
+    some = fitted.on_demand(table).features
+    assert some.shape == whole.shape == (300, fitted.n_features)
+    np.testing.assert_array_equal(some[10:20], whole[10:20])
     for i, feature in enumerate(fitted.feature_names):
         if feature.endswith("missing"):
             column = x[:, int(feature.split()[0][1:])]

@@ -7,8 +7,7 @@ from scipy.stats import f_oneway
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 
 from mlpengine.core.errors import CheckpointError, DataError
-from mlpengine.core.rows import gather_rows
-from mlpengine.data.features import Preprocessor, split_rows
+from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded, variance_ratio
 from mlpengine.data.features.sources import Source, read_slices
 from mlpengine.data.tables import Column, Table, read_table
@@ -80,10 +79,6 @@ def test_scaled_features_are_clipped_smoothly(scaling):
     features = fitted.transform(Table.from_arrays(later)).features
     np.testing.assert_allclose(features, bent, rtol=2e-7, atol=2e-7)
     assert np.abs(features).max() == 3
-    streamed = fitted.stream(Table.from_arrays(later), batch_size=7)
-    out = np.empty((7, 3), np.float32)
-    gather_rows(streamed.features, np.arange(7), out)
-    np.testing.assert_array_equal(out, features)
 
 
 @pytest.mark.parametrize("scaling", ["minmax", "none"])
@@ -313,44 +308,6 @@ def test_regression_targets_are_standardized_and_undone():
     np.testing.assert_allclose(error, 0, atol=1e-6)
     raw = Preprocessor("value", standardize_target=False).fit(table).transform(table).target
     np.testing.assert_array_equal(raw[:, 0], table["value"].values.astype(np.float32))
-
-
-def test_streamed_features_equal_those_in_memory(tmp_path):
-    matrix = np.random.default_rng(0).normal(5, 2, (700, 6)).astype(np.float32)
-    matrix[::7, 2] = NAN
-    np.save(tmp_path / "x.npy", matrix)
-    np.save(tmp_path / "y.npy", np.arange(700) % 3)
-    table = read_table(tmp_path / "x.npy").join(read_table(tmp_path / "y.npy"))
-    split = split_rows(700, labels=table["y"].values)
-    fitted = Preprocessor("y", drop=["x4"], missing="indicator").fit(table, split.train)
-    for rows in (split.train, None):
-        whole, stream = (fitted.transform(table, rows), fitted.stream(table, rows, batch_size=64))
-        assert stream.features.shape == whole.features.shape
-        assert len(stream) == len(whole)
-        np.testing.assert_array_equal(stream.target, whole.target)
-        for indices in (np.arange(63, -1, -1), np.array([5])):
-            out = np.empty((len(indices), fitted.n_features), np.float32)
-            gather_rows(stream.features, indices, out)
-            np.testing.assert_array_equal(out, whole.features[indices])
-
-
-def test_streamed_faults_are_named():
-    x = np.ones((20, 2))
-    x[:, 1] = np.arange(20)
-    x[7, 1] = np.inf
-    x[8, 0] = NAN
-    table = Table.from_arrays(x)
-    out = np.empty((1, 2), np.float32)
-    stream = Preprocessor().fit(table, np.arange(5)).stream(table, batch_size=4).features
-    with pytest.raises(DataError, match="row 8, column 'x1': must be finite"):
-        gather_rows(stream, np.array([7]), out)
-    strict = Preprocessor(missing="error").fit(table, np.arange(5))
-    with pytest.raises(DataError, match="row 9, column 'x0': is missing"):
-        gather_rows(strict.stream(table, batch_size=4).features, np.array([8]), out)
-    with pytest.raises(DataError, match="C order"):
-        strict.stream(Table.from_arrays(np.asfortranarray(x)), batch_size=4)
-    with pytest.raises(DataError, match="only CSV, Parquet, and a matrix of numbers"):
-        fitted_on(some_table()).stream(some_table(), batch_size=4)
 
 
 HEAD = "a,b,w,y\n"
