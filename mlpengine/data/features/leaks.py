@@ -12,7 +12,6 @@ from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.thresholds import (
     ANSWER,
     EACH_SIDE,
-    FEW_VALUES,
     MAX_SUMMANDS,
     MIN_LEAK_ROWS,
     SAMPLE_COLUMNS,
@@ -54,19 +53,17 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         rows, target = once, target[np.sort(once)]
     if len(rows) < MIN_LEAK_ROWS or np.ptp(target) == 0:
         return []
-    searched = [*columns]
-    if len(searched) > SAMPLE_COLUMNS:
-        follows = [_share_of_line(column, target) for column in columns.values()]
-        searched = [searched[k] for k in np.argsort(follows)[-SAMPLE_COLUMNS:]]
-    leaks = [one for n in searched if (one := find_leak(n, columns[n], target, task))]
+    likely = {*sorted(columns, key=lambda n: _share_of_line(columns[n], target))[-SAMPLE_COLUMNS:]}
+    each = (find_leak(n, columns[n], target, task) for n in columns if n in likely)
+    leaks = [leak for leak in each if leak]
     if task == "regression":
         coded = {leak.column for leak in leaks if leak.is_target}
         signs = exact_sum({n: c for n, c in columns.items() if n not in coded}, target)
         left = len(names) > len(coded) + len(signs)  # else the table is the sum, and no more
         terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
-        reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
-        leaks = [leak for leak in leaks if leak.column not in signs]
-        leaks += [Leak(name, 1.0, reason, left) for name in signs]
+        reason = f"with others it adds up to the target ({terms.removeprefix('+ ')})"
+        sums = [Leak(name, 1.0, reason, left) for name in signs]
+        leaks = [*(leak for leak in leaks if leak.column not in signs), *sums]
     return [leak for leak in leaks if leak.is_target or len(names) > 1]
 
 
@@ -83,7 +80,9 @@ def find_leak(name: str, column: Column, target: Array, task: TaskName) -> Leak 
         return None
     if is_recoding_of_target(codes, target, ordered=column.kind != "text"):
         return Leak(name, 1.0, "it is the target in another coding, value for value", True)
-    near = neighbors(codes, has_groups=column.kind == "text" or len(distinct) <= FEW_VALUES)
+    near = neighbors(
+        codes, has_groups=column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
+    )
     if task == "classification":
         share = share_of_classes(near, target)
         reason = f"alone it avoids {100 * share:.1f} % of the errors of guessing"
@@ -137,8 +136,7 @@ def share_of_classes(near: tuple[Array, Array, Array], classes: Array) -> float:
     """
     order, start, stop = near
     _, own, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
-    sums = np.zeros((len(own) + 1, len(counts)), np.int32)
-    sums[1:] = np.cumsum(own[:, None] == np.arange(len(counts)), axis=0)
+    sums = np.pad(np.cumsum(own[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
     same = sums[stop, own] - sums[start, own] - 1
     right = (2 * same >= np.maximum(stop - start - 1, 1)).sum()
     return float((right - counts.max()) / (len(own) - counts.max()))
