@@ -161,16 +161,16 @@ def main() -> int:
         for number, (name, run) in enumerate(cases(tables, smoke=args.smoke)):
             if args.only not in name:
                 continue
-            found = []
+            digests = []
             for tree in trees:
                 out = tree.folder / f"run{number}"
                 run(tree, out)
-                found.append(bits(out / "model.safetensors"))
-            same = found[0] == found[1]
+                digests.append(bits(out / "model.safetensors"))
+            same = digests[0] == digests[1]
             differing += not same
-            print(
-                f"{name:<48} {found[1][1]:>9,} weights {found[1][0]} {'same' if same else 'DIFFER'}"
-            )
+            digest, count = digests[1]
+            verdict = "same" if same else "DIFFER"
+            print(f"{name:<48} {count:>9,} weights {digest} {verdict}", flush=True)
     print(f"{differing} differ")
     return int(differing > 0)
 

@@ -108,37 +108,14 @@ def test_the_search_finds_old_words(old, text, count):
     assert len(uses(word, "x.py", text)) == count
 
 
-SHARED = {
-    "EPILOG": "each command of the command line has one",
-    "command": "each command of the command line has one",
-    "T": "a type variable",
-    "FORMATS": "what the suffix of a file's name stands for, of tables and of exports",
-    **dict.fromkeys(
-        ("clip", "normal_cdf", "power", "softplus", "sqrt", "where"),
-        "the same function as a node of a formula, on arrays, of an operand of a tape or of either",
-    ),
-    "start": "a verdict has the name of its rule; the entry point of the installed command",
-}
-"""Public names that several modules define, and why."""
-
-
 def defined(text: str) -> set[str]:
-    """Return the public names that a module defines itself."""
-    names: set[str] = set()
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            stored = (node for one in targets for node in ast.walk(one))
-            names |= {
-                n.id for n in stored if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
+    """Return the public names of classes that a module defines itself."""
+    names = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
     return {name for name in names if not name.startswith("_")}
 
 
 def twice(texts: dict[str, str]) -> dict[str, list[str]]:
-    """Return the public names that several modules define, with these."""
+    """Return the public names of classes that several modules define, with these."""
     places: dict[str, list[str]] = {}
     for path, text in texts.items():
         for name in defined(text):
@@ -146,16 +123,14 @@ def twice(texts: dict[str, str]) -> dict[str, list[str]]:
     return {name: paths for name, paths in places.items() if len(paths) > 1}
 
 
-def test_a_name_stands_for_one_thing():
+def test_a_name_stands_for_one_class():
     package = ("mlpengine/", "cli/")
     texts = {p: t for p, t in sources().items() if p.startswith(package) and p.endswith(".py")}
-    several = twice(texts)
-    assert {name: paths for name, paths in several.items() if name not in SHARED} == {}
-    assert several.keys() >= SHARED.keys(), "a name that is allowed is no longer needed"
+    assert twice(texts) == {}
 
 
 def test_the_search_finds_names_that_stand_for_two_things():
-    first = "class Step: pass\nROWS: int = 3\n_ROW = 1\ndef run(Step): pass\nA, B = 1, 2"
-    second = "Step = int\ndef ROWS(): _ROW = run = 2\n_ROW, B = 1, 2\nA[0] = 3"
-    assert twice({"a": first, "b": second}).keys() == {"Step", "ROWS", "B"}
+    first = "class Step: pass\nclass _Row: pass\ndef run(): pass"
+    second = "class Step: pass\nclass _Row: pass\ndef run(): pass"
+    assert twice({"a": first, "b": second}).keys() == {"Step"}
     assert twice({"a": "import x\nfrom y import z", "b": "import x\nfrom y import z"}) == {}

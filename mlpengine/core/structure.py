@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from mlpengine.core.errors import CheckpointError
 
-Kind = TypeVar("Kind")
+Wanted = TypeVar("Wanted")
 
 WORDS: dict[type, str] = {
     bool: "true or false",
@@ -32,7 +32,7 @@ def finite(value: Any) -> Any:
     return [finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def of_type(value: Any, kind: type[Kind], where: str) -> Kind:
+def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
     """Return a value of JSON that is of one of the types in `WORDS`; a float may be whole.
 
     Raises: CheckpointError naming `where`.

@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.backends.scalar.text import (
     Definition,
     Functions,
-    Names,
+    FreshNames,
     ScalarFunction,
     c_definitions,
     comment_text,
@@ -131,7 +131,7 @@ def model_code(
     """
     predict, network = (f"{name}_{one}" if name else one for one in ("predict", "network"))
     prefix = name or "mlp"
-    real, functions = real_of(model.mlp), Functions(Names({predict}))
+    real, functions = real_of(model.mlp), Functions(FreshNames({predict}))
     if _needs_double(model, rounded):
         real = "double"
     try:

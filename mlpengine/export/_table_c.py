@@ -34,7 +34,7 @@ from mlpengine.backends.scalar.text import (
     Constants,
     Definition,
     Functions,
-    Names,
+    FreshNames,
     ScalarFunction,
     comment_text,
     identifier,
@@ -408,7 +408,7 @@ def _components(numbers: Numbers, real: str) -> tuple[list[Definition], list[Sta
 # ---------------------------------------------------------------- the header
 def _macros(model: Model, upper: str) -> str:
     """Return macros for the places of columns and targets, codes of categories, and classes."""
-    preprocessor, names = model.preprocessor, Names()
+    preprocessor, names = model.preprocessor, FreshNames()
     lines: list[str] = []
 
     def define(name: str, value: int, about: str = "") -> None:

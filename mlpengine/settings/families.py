@@ -87,9 +87,9 @@ def build(kind: Any, mapping: Mapping[str, Any], name: str = "") -> Any:
 def _at_its_key(text: str, keys: Collection[str]) -> PydanticCustomError:
     """Return the error of a rule of a class; its text begins with the class or the key."""
     for told in (text, text.partition(": ")[2]):
-        key, _, rest = told.partition(" ")
+        key, _, reason = told.partition(" ")
         if key.removesuffix(":") in keys:
-            return rule(rest, key.removesuffix(":"))
+            return rule(reason, key.removesuffix(":"))
     return rule(text)
 
 

@@ -15,7 +15,7 @@ from mlpengine.backends.compiled import (
     compile_program,
 )
 from mlpengine.backends.compiled.batch_norm import parts_of
-from mlpengine.backends.compiled.group import Group
+from mlpengine.backends.compiled.group import StepGroup
 from mlpengine.backends.update import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of, replay
@@ -343,9 +343,9 @@ class _StepParts:
             if name in instruction.op.signature.work["forward"]
         }
 
-    def _group(self, kept: Container[tuple[int, int]] = ()) -> Group:
+    def _group(self, kept: Container[tuple[int, int]] = ()) -> StepGroup:
         batch = Batch(self.scratch.batch_size, (), self.scratch.mlp.params.flat)
-        return Group(batch, self.scratch.mlp.dtype.itemsize, kept)
+        return StepGroup(batch, self.scratch.mlp.dtype.itemsize, kept)
 
     def _problem(self, instruction: InstructionLike) -> str:
         """Return why an instruction cannot be a program, or ""."""

@@ -7,7 +7,7 @@ from uncompiled import uncompiled
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.backends.compiled import lower as lowering
-from mlpengine.backends.compiled.group import Group
+from mlpengine.backends.compiled.group import StepGroup
 from mlpengine.backends.compiled.lower import lower
 from mlpengine.backends.values import Batch, UnsupportedError
 from mlpengine.core.spec import call
@@ -99,7 +99,7 @@ def test_a_group_takes_what_can_be_lowered_together(name, missing, monkeypatch):
     instructions += bound.grads.bind(bound.scratch).instructions
     problems = []
     while instructions:
-        group = Group(Batch(ROWS, (), step.mlp.params.flat), step.mlp.dtype.itemsize)
+        group = StepGroup(Batch(ROWS, (), step.mlp.params.flat), step.mlp.dtype.itemsize)
         for instruction in instructions:
             together = problem([*group.instructions, instruction], step)
             assert bool(group.add(instruction)) == bool(together)

@@ -15,7 +15,7 @@ from mlpengine.backends.values import Batch, UnsupportedError, Values
 from mlpengine.core.buffers import address_of
 
 
-class Group:
+class StepGroup:
     """Consecutive instructions that can be one program.
 
     Each is lowered once, when it is added, and only what it brings is checked: to lower the whole

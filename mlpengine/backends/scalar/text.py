@@ -100,7 +100,7 @@ def c_definitions(definitions: Iterable[Definition]) -> str:
 
 
 @dataclass(eq=False)
-class Names:
+class FreshNames:
     """Names that differ from each other and from those `taken`."""
 
     taken: set[str] = field(default_factory=set)
@@ -118,7 +118,7 @@ class Names:
 class Functions:
     """Definitions of a file that several parts share; functions of equal bodies are one."""
 
-    names: Names = field(default_factory=Names)
+    names: FreshNames = field(default_factory=FreshNames)
     definitions: list[Definition] = field(default_factory=list)
     _known: dict[tuple[str, str, str], str] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 _BATCH, _CELLS, _BUFFER = 1 << 17, 1 << 22, 1 << 20
 """Most rows and most cells of a batch, and bytes of a column of Parquet that are read at once."""
 
-Batches: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
+BatchReader: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
 """Yields batches of rows of these columns."""
 
 
@@ -28,7 +28,7 @@ class Opened(NamedTuple):
 
     schema: Any
     n_rows: int
-    batches: Batches
+    batches: BatchReader
 
 
 def _batch_rows(names: Sequence[str]) -> int:

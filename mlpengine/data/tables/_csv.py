@@ -229,9 +229,9 @@ class _Body:
     def _expect(self) -> None:
         """Tell the columns about how many rows there will be, by the bytes of those so far."""
         total, read = size_of(self.source.stream), self.source.offset
-        most = total // (4 * self.width)  # most cells have four bytes and more
+        limit = total // (4 * self.width)  # most cells have four bytes and more
         for reader in self.readers.values():
-            reader.expect(min(self.n_rows * total // read * 17 // 16, most))
+            reader.expect(min(self.n_rows * total // read * 17 // 16, limit))
 
     def _add_rows(self, records: Records) -> None:
         """Add rows as the csv module reads them.
@@ -447,10 +447,10 @@ def _has_codes(content: bytes, delimiter: str) -> bool:
 
 
 def _among(characters: Array, marks: Sequence[int]) -> Array:
-    found: Array = characters == marks[0]
+    values: Array = characters == marks[0]
     for mark in marks[1:]:
-        found |= characters == mark
-    return found
+        values |= characters == mark
+    return values
 
 
 def _add_texts(reader: ColumnReader, cells: Any) -> None:

@@ -51,7 +51,7 @@ class EncodingError(DataError):
     """A file has another encoding than it should."""
 
 
-class Rows(NamedTuple):
+class CsvRows(NamedTuple):
     """Rows of a text by the csv module, without blank ones.
 
     Attributes:
@@ -68,7 +68,7 @@ class Rows(NamedTuple):
 
 
 @long_cells()
-def csv_rows(lines: list[str], delimiter: str) -> Rows:
+def csv_rows(lines: list[str], delimiter: str) -> CsvRows:
     """Return the rows of lines that have their ends."""
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     cells, starts, stop = [], [], 0
@@ -79,8 +79,8 @@ def csv_rows(lines: list[str], delimiter: str) -> Rows:
                 starts.append(stop)
             stop = reader.line_num
     except csv.Error as error:
-        return Rows(cells, starts, stop, error)
-    return Rows(cells, starts, stop, None)
+        return CsvRows(cells, starts, stop, error)
+    return CsvRows(cells, starts, stop, None)
 
 
 def is_cut_off(error: csv.Error) -> bool:
@@ -106,7 +106,7 @@ class Records(NamedTuple):
     content: bytes
     line: int
     n_lines: int
-    rows: Rows | None
+    rows: CsvRows | None
 
     def lines(self, n_rows: int, delimiter: str) -> Array | None:
         """Return the line of each of the rows, counted from 0; None if each row is one line."""
@@ -183,7 +183,7 @@ class TextSource:
         n_lines = self.line - line + (content[-1] not in b"\r\n")
         return Records(content, line, n_lines, rows)
 
-    def _by_csv(self, content: bytes, delimiter: str, at_end: bool) -> tuple[Rows, int]:
+    def _by_csv(self, content: bytes, delimiter: str, at_end: bool) -> tuple[CsvRows, int]:
         """Return the rows of a text, and how many bytes they take."""
         lines = lines_of(content)
         rows = csv_rows(lines, delimiter)
