@@ -8,8 +8,8 @@ import numpy as np
 
 from mlpengine.backends.scalar.text import (
     Definition,
-    Functions,
     FreshNames,
+    Functions,
     ScalarFunction,
     c_definitions,
     comment_text,

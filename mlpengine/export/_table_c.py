@@ -33,8 +33,8 @@ from mlpengine.backends.scalar.functions import softmax_function
 from mlpengine.backends.scalar.text import (
     Constants,
     Definition,
-    Functions,
     FreshNames,
+    Functions,
     ScalarFunction,
     comment_text,
     identifier,
