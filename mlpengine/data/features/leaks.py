@@ -35,6 +35,23 @@ class Leak(NamedTuple):
     is_target: bool = False
 
 
+class Goal(NamedTuple):
+    """The target of all columns: its values, their codes and counts, and rows in random order."""
+
+    values: Array
+    codes: Array
+    counts: Array
+    shuffled: Array
+    task: TaskName
+
+    @classmethod
+    def of(cls, target: Array, task: TaskName) -> "Goal":
+        """Return what the search needs of a target (rows,)."""
+        _, codes, counts = np.unique(target, return_inverse=True, return_counts=True)
+        shuffled = np.random.Generator(np.random.PCG64(0)).permutation(len(target))
+        return cls(target, codes, counts, shuffled, task)
+
+
 def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName) -> list[Leak]:
     """Return the leaks of some columns into the target (rows,), class numbers or values.
 
@@ -44,18 +61,18 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
     target = target[rows]
-    hashes = row_hashes([*columns.values(), Column(target)])
-    once = np.unique(hashes, return_index=True)[1]
-    if (
-        MIN_LEAK_ROWS <= len(once) < len(rows)
-    ):  # else a number that differs in each row, twice, is a coding
+    once = np.unique(row_hashes([*columns.values(), Column(target)]), return_index=True)[1]
+    if MIN_LEAK_ROWS <= len(once) < len(rows):  # any number maps one-to-one if all rows repeat
         columns = {name: column.take(np.sort(once)) for name, column in columns.items()}
-        rows, target = once, target[np.sort(once)]
+        target = target[np.sort(once)]
     if len(rows) < MIN_LEAK_ROWS or np.ptp(target) == 0:
         return []
-    likely = {*sorted(columns, key=lambda n: _share_of_line(columns[n], target))[-SAMPLE_COLUMNS:]}
-    each = (find_leak(n, columns[n], target, task) for n in columns if n in likely)
-    leaks = [leak for leak in each if leak]
+    searched = [*columns]
+    if len(searched) > SAMPLE_COLUMNS:
+        follows = [_share_of_line(column, target) for column in columns.values()]
+        searched = [searched[k] for k in np.argsort(follows)[-SAMPLE_COLUMNS:]]
+    goal = Goal.of(target, task)
+    leaks = [one for n in searched if (one := find_leak(n, columns[n], goal))]
     if task == "regression":
         coded = {leak.column for leak in leaks if leak.is_target}
         signs = exact_sum({n: c for n, c in columns.items() if n not in coded}, target)
@@ -67,7 +84,7 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     return [leak for leak in leaks if leak.is_target or len(names) > 1]
 
 
-def find_leak(name: str, column: Column, target: Array, task: TaskName) -> Leak | None:
+def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     """Return the leak of a column into the target, or None.
 
     The share explained is the part of the error of the best constant prediction (wrong classes, or
@@ -78,21 +95,20 @@ def find_leak(name: str, column: Column, target: Array, task: TaskName) -> Leak 
     codes = codes_into(distinct, column)  # -1 where a cell is missing
     if (codes >= 0).sum() < MIN_LEAK_ROWS:
         return None
-    if is_recoding_of_target(codes, target, ordered=column.kind != "text"):
+    if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
         return Leak(name, 1.0, "it is the target in another coding, value for value", True)
-    near = neighbors(
-        codes, has_groups=column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
-    )
-    if task == "classification":
-        share = share_of_classes(near, target)
+    has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
+    near = neighbors(codes, goal.shuffled, has_groups=has_groups)
+    if goal.task == "classification":
+        share = share_of_classes(near, goal)
         reason = f"alone it avoids {100 * share:.1f} % of the errors of guessing"
     else:
-        share = max(share_of_squares(near, target), _share_of_line(column, target))
+        share = max(share_of_squares(near, goal.values), _share_of_line(column, goal.values))
         reason = f"alone it explains {100 * share:.1f} % of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 
 
-def is_recoding_of_target(codes: Array, target: Array, *, ordered: bool) -> bool:
+def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
     """Return whether column and target determine each other: a one-to-one map of their values.
 
     Missing cells, codes -1, are left out if they are not the majority.  If values rarely repeat,
@@ -100,7 +116,9 @@ def is_recoding_of_target(codes: Array, target: Array, *, ordered: bool) -> bool
     decreasing.
     """
     present = codes >= 0
-    values, places = np.unique(target[present], return_inverse=True)
+    if present.all() and codes.max() + 1 != len(goal.counts):
+        return False
+    values, places = np.unique(goal.codes[present], return_inverse=True)
     kinds, first, numbers = np.unique(codes[present], return_index=True, return_inverse=True)
     if present.mean() <= 0.5 or len(values) != len(kinds) or len(values) < 2:
         return False
@@ -113,13 +131,12 @@ def is_recoding_of_target(codes: Array, target: Array, *, ordered: bool) -> bool
     return ordered and bool((steps > 0).all() or (steps < 0).all())
 
 
-def neighbors(codes: Array, *, has_groups: bool) -> tuple[Array, Array, Array]:
+def neighbors(codes: Array, order: Array, *, has_groups: bool) -> tuple[Array, Array, Array]:
     """Return rows ordered by code, and where the neighbors of each begin and end in that order.
 
-    They are the rows of equal code or, without groups, the nearest.  Rows of equal code are in
-    random order, so that the order of the file tells nothing.
+    They are the rows of equal code or, without groups, the nearest.  Rows of equal code stay in
+    `order`, a random one, so that the order of the file tells nothing.
     """
-    order = np.random.Generator(np.random.PCG64(0)).permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     if has_groups:
         ordered = codes[order]
@@ -129,13 +146,13 @@ def neighbors(codes: Array, *, has_groups: bool) -> tuple[Array, Array, Array]:
     return order, np.maximum(place - EACH_SIDE, 0), np.minimum(place + EACH_SIDE + 1, len(codes))
 
 
-def share_of_classes(near: tuple[Array, Array, Array], classes: Array) -> float:
+def share_of_classes(near: tuple[Array, Array, Array], goal: Goal) -> float:
     """Return the share of the errors of the largest class that neighbors avoid.
 
     A row is right if half of its neighbors, without itself, or more are of its class.
     """
     order, start, stop = near
-    _, own, counts = np.unique(classes[order], return_inverse=True, return_counts=True)
+    own, counts = goal.codes[order], goal.counts
     sums = np.pad(np.cumsum(own[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
     same = sums[stop, own] - sums[start, own] - 1
     right = (2 * same >= np.maximum(stop - start - 1, 1)).sum()

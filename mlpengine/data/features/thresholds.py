@@ -42,7 +42,7 @@ CHANCE_COLUMNS = tuned(256, "columns", "by which chance is estimated")
 
 # Leaks
 ANSWER = tuned(0.97, "share of the target", "carat explains 0.87 of a price, a leak nearly all")
-SAMPLE_ROWS = tuned(2_000, "rows", "evenly spaced, that are searched")
+SAMPLE_ROWS = tuned(1_000, "rows", "evenly spaced, that are searched")
 MIN_LEAK_ROWS = tuned(20, "rows", "below which nothing is searched")
 SAMPLE_COLUMNS = tuned(1_000, "columns", "that follow the target most, which are searched")
 EACH_SIDE = tuned(10, "rows", "nearest ones of other numbers, above and below")

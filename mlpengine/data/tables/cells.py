@@ -34,6 +34,7 @@ _AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
 _PADDED = re.compile(r"\s*0\d+\s*")
+_MAY_BE_PADDED = re.compile(r"(?:^|\n)\s*0\d")
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}))?"
 _POINTS = re.compile(rf"(?P<day>\d{{1,2}})\.(?P<month>\d{{1,2}})\.(?P<year>\d{{4}})(?: {_CLOCK})?")
 _TIME = re.compile(rf"{_CLOCK}(?: ?(?P<half>[AaPp])[Mm])?")
@@ -63,10 +64,11 @@ def parse_numbers(
         values = _floats(cells)
     if values is None:
         return None
-    joined = "".join(cells)
+    joined = "\n".join(cells)
     if "_" in joined or not joined.isascii():
         return None
-    if not padded and any(map(_PADDED.fullmatch, cells)):
+    # one search of all cells takes a tenth of the time of a match of each
+    if not padded and _MAY_BE_PADDED.search(joined) and any(map(_PADDED.fullmatch, cells)):
         return None
     large = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
     if any(cells[row].strip().lstrip("+-").isdigit() for row in large):

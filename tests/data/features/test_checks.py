@@ -8,6 +8,7 @@ from mlpengine.data.features import profile
 from mlpengine.data.features.categories import codes_into
 from mlpengine.data.features.duplicate_rows import count_duplicates
 from mlpengine.data.features.leaks import (
+    Goal,
     exact_sum,
     find_leak,
     find_leaks,
@@ -90,7 +91,8 @@ HONEST = {
 
 @pytest.mark.parametrize("name", [*RECODED, *SUSPECTS])
 def test_leaks_are_flagged(name):
-    leak = find_leak("column", *(RECODED | SUSPECTS)[name])
+    column, *goal = (RECODED | SUSPECTS)[name]
+    leak = find_leak("column", column, Goal.of(*goal))
     assert leak is not None
     assert leak.column == "column"
     assert 0.97 <= leak.share <= 1
@@ -145,7 +147,8 @@ def test_more_columns_than_rows_are_no_sum():
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_columns_are_not(name):
-    assert find_leak("column", *HONEST[name]) is None
+    column, *goal = HONEST[name]
+    assert find_leak("column", column, Goal.of(*goal)) is None
 
 
 def test_few_rows_and_one_target_value_say_nothing():
@@ -169,8 +172,9 @@ def test_shipped_data_have_no_leaks(name):
 @pytest.mark.parametrize("many", [False, True])
 def test_shares_match_their_definition(many):
     codes = G.permutation(400) if many else G.integers(0, 8, 400)
-    near = neighbors(codes, has_groups=not many)
     target, values = G.integers(0, 3, 400), G.normal(size=400)
+    goal = Goal.of(target, "classification")
+    near = neighbors(codes, goal.shuffled, has_groups=not many)
     right = errors = 0.0
     for row in range(400):
         others = np.abs(codes - codes[row]) <= (10 if many else 0)
@@ -178,7 +182,7 @@ def test_shares_match_their_definition(many):
         right += (target[others] == target[row]).mean() >= 0.5
         errors += (values[row] - values[others].mean()) ** 2
     share = (right - np.bincount(target).max()) / (400 - np.bincount(target).max())
-    assert share_of_classes(near, target) == pytest.approx(share)
+    assert share_of_classes(near, goal) == pytest.approx(share)
     spread = ((values - values.mean()) ** 2).sum()
     assert share_of_squares(near, values) == pytest.approx(1 - errors / spread)
 
@@ -200,7 +204,7 @@ def test_values_are_compared_without_being_spelled_out(monkeypatch):
 
     monkeypatch.setattr("mlpengine.data.features.categories.number_text", refuse)
     values = G.normal(size=N)
-    assert find_leak("a", Column(values), values, "regression").is_target
+    assert find_leak("a", Column(values), Goal.of(values, "regression")).is_target
 
 
 def test_many_small_classes_are_one_line():
