@@ -75,9 +75,9 @@ def command(
 ) -> None:
     """Check the YAML file CONFIG before a long run, or explain how the run in directory RUN went.
 
-    Of a config: memory and time, the loss at the start, units that are dead or saturated, the
-    gradient in float64, whether 20 rows can be memorized, learning rates that work, and
-    verdicts after some trial steps.  Of a run: its last sample, the verdicts, and the hardest rows.
+    Of a config: memory and time, the loss at the start, units that are dead or saturated, whether
+    20 rows can be memorized, learning rates that work, and verdicts after some trial steps.  Of a
+    run: its last sample, the verdicts, and the hardest rows.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")

@@ -10,7 +10,6 @@ import click
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
-from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.data.features.drift import NewRows
@@ -32,22 +31,14 @@ Examples:
   mlpengine evaluate runs/digits
   mlpengine evaluate runs/penguins new.csv
   mlpengine evaluate runs/penguins - --json < new.csv
-  mlpengine evaluate runs/price --metric pinball_0.9
 """
 
 
 @click.command("evaluate", epilog=EPILOG)
 @MODEL_ARGUMENT
 @click.argument("file", type=str, required=False)
-@click.option(
-    "--metric",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="A further metric, such as pinball_0.9; may be repeated.",
-)
 @AS_JSON
-def command(run: Path, file: str | None, names: tuple[str, ...], as_json: bool) -> None:
+def command(run: Path, file: str | None, as_json: bool) -> None:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
     FILE is a table with the target column (- is stdin), by default the run's own parts.
@@ -56,21 +47,15 @@ def command(run: Path, file: str | None, names: tuple[str, ...], as_json: bool) 
     standardized units; all other metrics are in the target's own units.
     """
     model = load(run)
-    try:
-        task = model.task_with(names)
-    except UsageError as error:
-        raise UsageError(f"--metric: {error}") from None
+    task = model.task
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
         loaded = load_data(load_config(config), model.preprocessor)
-        task = model.task_with([*loaded.file.config.training.metrics, *names])
         parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
         in_time = loaded.file.config.data.split.time is not None
     else:
         table = read_rows(model, file)
-        part = make_split(
-            table, None, model.preprocessor, model.task, model.mlp.dtype, on_demand=True
-        )
+        part = make_split(table, None, model.preprocessor, task, model.mlp.dtype, on_demand=True)
         parts, in_time = [("data", part, model.forward(part.x))], False
     measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}

@@ -1,7 +1,7 @@
 """The last sample as a table: one line for each layer, and a few for the network."""
 
 from functools import partial
-from math import isnan, sqrt
+from math import isnan
 from textwrap import wrap
 
 from mlpengine.diagnostics.monitor import Diagnostics
@@ -80,26 +80,13 @@ def _net_lines(diagnostics: Diagnostics) -> list[str]:
 
 
 def noise_sentence(diagnostics: Diagnostics) -> str:
-    """Return what the gradient noise scale means for the batch size."""
+    """Return the gradient noise scale beside the batch size."""
     scale, batch = diagnostics.noise.value, diagnostics.batch_size
     if batch < 2:
         return "gradient noise scale: needs batches of at least 2 rows"
     if isnan(scale):
-        return (
-            f"gradient noise scale: far above the batch size of {batch}; the gradient does not "
-            "stand out from its noise, so larger batches, or a lower lr, average more of it away"
-        )
-    sentence = f"gradient noise scale {two_digits(scale)} rows at batch size {batch}: "
-    if batch < scale / 2:
-        gain = (1 + scale / batch) / (1 + scale / (2 * batch))
-        return sentence + (
-            f"doubling the batch would make each step worth {gain:.2f} of the present ones "
-            f"(up to 2 at best); beyond {two_digits(scale)} rows it hardly helps"
-        )
-    if batch > 4 * scale:
-        enough = two_digits(max(1.0, sqrt(scale * batch)))
-        return sentence + f"batches of {enough} rows would do nearly as well"
-    return sentence + "the batch size suits the noise"
+        return f"gradient noise scale: far above the batch size of {batch}"
+    return f"gradient noise scale {two_digits(scale)} rows at batch size {batch}"
 
 
 def _text(value: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.errors import MlpEngineError, NumericalError
+from mlpengine.core.errors import NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural
@@ -20,8 +20,6 @@ from mlpengine.diagnostics.thresholds import (
     DEAD,
     FEW,
     FEW_RATES,
-    GRADIENT_ERROR,
-    HALF_WIDTH,
     MEMORIZED_SHARE,
     PREFLIGHT_ROWS,
     SATURATED_SHARE,
@@ -57,7 +55,6 @@ def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
     network.need_one("preflight")
     yield check_start(network, loss, rows)
     yield from check_units(network, rows)
-    yield check_gradient(network, loss, rows)
     yield check_few_rows(network, loss, rows)
 
 
@@ -99,48 +96,6 @@ def check_units(mlp: Network, rows: Rows) -> Iterator[Check]:
             advice = " - make the initial weights or the features smaller"
             good = share <= SATURATED_SHARE
             yield Check("saturated", good, text + ("" if good else advice), {"share": share})
-
-
-def check_gradient(mlp: Network, loss: Loss, rows: Rows) -> Check:
-    """Compare float64 gradients with differences along a random direction for each parameter."""
-    net = mlp.without_dropout(np.float64)
-    x, y, weights = rows.sample(FEW).take(slice(None))
-    x = x.astype(np.float64)
-    target = y if y.ndim == 1 else y.astype(np.float64)
-    weights = None if weights is None else weights.astype(np.float64)
-    try:
-        scratch, grads = net.scratch(len(x)), net.gradients(len(x))
-    except MlpEngineError as reason:
-        return Check("gradient", True, f"gradient not compared in float64: {reason}")
-
-    def value() -> float:
-        return loss(net.forward(x, scratch), target, grads.d_output, weights)
-
-    value()
-    net.backward(scratch, grads)
-    rng, largest, parameter = np.random.default_rng(0), 0.0, ""
-    scale = max(grads.global_l2_norm_params(), 1e-300)
-    for name, view in net.params.views.items():
-        if name in net.params.frozen:
-            continue  # whose gradient nothing computes
-        direction = rng.standard_normal(view.shape)
-        direction /= np.linalg.norm(direction)
-        slope, before = float(np.sum(direction * grads.views[name])), view.copy()
-        ends = []
-        for sign in (1, -1):
-            view[...] = before + sign * HALF_WIDTH * direction
-            ends.append(value())
-        view[...] = before
-        error = abs((ends[0] - ends[1]) / (2 * HALF_WIDTH) - slope) / max(abs(slope), 1e-2 * scale)
-        if not error <= largest:
-            largest, parameter = error, name
-    good = largest <= GRADIENT_ERROR
-    text = (
-        f"gradient in float64: differs from finite differences by {two_digits(largest)} at most "
-        f"({parameter})"
-    )
-    advice = " - an op of the network or the loss computes a wrong gradient"
-    return Check("gradient", good, text + ("" if good else advice), {"error": largest})
 
 
 def check_few_rows(mlp: Network, loss: Loss, rows: Rows) -> Check:

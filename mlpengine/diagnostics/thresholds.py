@@ -37,8 +37,6 @@ FEW = tuned(20, "rows", "that any sound network can memorize")
 TRIAL_STEPS = tuned(400, "steps", "in which these rows are memorized")
 FEW_RATES = tuned((1e-2, 1e-3), "learning rates", "that are tried for it")
 MEMORIZED_SHARE = tuned(0.1, "constant", "loss of memorized rows")
-GRADIENT_ERROR = tuned(1e-5, "relative", "difference of gradients and finite differences")
-HALF_WIDTH = tuned(1e-6, "norm", "of the steps of these differences")
 TOO_SLOW = tuned(100.0, "times", "below the suggested rate a rate is reported")
 TOO_FAST = tuned(4.0, "times", "above the rate of the lowest loss a rate is reported")
 

@@ -101,8 +101,7 @@ class TrainingOptions:
     )
     metrics: Texts = Field(
         default=(),
-        description="Further metrics after every epoch: any that evaluate shows, or, of numbers, "
-        "pinball_LEVEL such as pinball_0.9.",
+        description="Further metrics after every epoch: any that evaluate shows.",
     )
     freeze: Annotated[tuple[WholeNumber, ...], one_or_more(int)] = Field(
         default=(), description="Layers that are not trained: 0 is the first, -1 the last."

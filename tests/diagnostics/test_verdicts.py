@@ -432,9 +432,8 @@ def test_the_last_resort_speaks_alone():
 @pytest.mark.parametrize(
     ("variance", "squared", "text"),
     [
-        (400.0, 1.0, "doubling the batch would make each step worth 1.86"),
-        (1.0, 1.0, "batches of 5.7 rows would do nearly as well"),
-        (32.0, 1.0, "the batch size suits the noise"),
+        (400.0, 1.0, "gradient noise scale 400 rows at batch size 32"),
+        (1.0, 1.0, "gradient noise scale 1 rows at batch size 32"),
         (1.0, 0.0, "far above the batch size of 32"),
     ],
 )

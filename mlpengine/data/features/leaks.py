@@ -12,7 +12,6 @@ from mlpengine.data.features.sources import LIMIT
 from mlpengine.data.features.thresholds import (
     ANSWER,
     EACH_SIDE,
-    FEW_VALUES,
     MAX_SUMMANDS,
     MIN_LEAK_ROWS,
     SAMPLE_COLUMNS,
@@ -62,12 +61,10 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
     rows = np.arange(0, len(target), -(-len(target) // SAMPLE_ROWS) or 1)
     columns = {name: table[name].take(rows) for name in names}
     target = target[rows]
-    hashes = row_hashes([*columns.values(), Column(target)])
-    once = np.unique(hashes, return_index=True)[1]
-    # else a number that differs in each row, twice, is a coding
-    if MIN_LEAK_ROWS <= len(once) < len(rows):
+    once = np.unique(row_hashes([*columns.values(), Column(target)]), return_index=True)[1]
+    if MIN_LEAK_ROWS <= len(once) < len(rows):  # any number maps one-to-one if all rows repeat
         columns = {name: column.take(np.sort(once)) for name, column in columns.items()}
-        rows, target = once, target[np.sort(once)]
+        target = target[np.sort(once)]
     if len(rows) < MIN_LEAK_ROWS or np.ptp(target) == 0:
         return []
     searched = [*columns]
@@ -81,9 +78,9 @@ def find_leaks(table: Table, names: Sequence[str], target: Array, task: TaskName
         signs = exact_sum({n: c for n, c in columns.items() if n not in coded}, target)
         left = len(names) > len(coded) + len(signs)  # else the table is the sum, and no more
         terms = " ".join(f"{'+' if sign > 0 else '-'} {name}" for name, sign in signs.items())
-        reason = f"with other columns it adds up to the target ({terms.removeprefix('+ ')})"
-        leaks = [leak for leak in leaks if leak.column not in signs]
-        leaks += [Leak(name, 1.0, reason, left) for name in signs]
+        reason = f"with others it adds up to the target ({terms.removeprefix('+ ')})"
+        sums = [Leak(name, 1.0, reason, left) for name in signs]
+        leaks = [*(leak for leak in leaks if leak.column not in signs), *sums]
     return [leak for leak in leaks if leak.is_target or len(names) > 1]
 
 
@@ -100,7 +97,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
         return None
     if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
         return Leak(name, 1.0, "it is the target in another coding, value for value", True)
-    has_groups = column.kind == "text" or len(distinct) <= FEW_VALUES
+    has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
     near = neighbors(codes, goal.shuffled, has_groups=has_groups)
     if goal.task == "classification":
         share = share_of_classes(near, goal)
@@ -156,8 +153,7 @@ def share_of_classes(near: tuple[Array, Array, Array], goal: Goal) -> float:
     """
     order, start, stop = near
     own, counts = goal.codes[order], goal.counts
-    sums = np.zeros((len(own) + 1, len(counts)), np.int32)
-    sums[1:] = np.cumsum(own[:, None] == np.arange(len(counts)), axis=0)
+    sums = np.pad(np.cumsum(own[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
     same = sums[stop, own] - sums[start, own] - 1
     right = (2 * same >= np.maximum(stop - start - 1, 1)).sum()
     return float((right - counts.max()) / (len(own) - counts.max()))

@@ -45,7 +45,6 @@ ANSWER = tuned(0.97, "share of the target", "carat explains 0.87 of a price, a l
 SAMPLE_ROWS = tuned(1_000, "rows", "evenly spaced, that are searched")
 MIN_LEAK_ROWS = tuned(20, "rows", "below which nothing is searched")
 SAMPLE_COLUMNS = tuned(1_000, "columns", "that follow the target most, which are searched")
-FEW_VALUES = tuned(100, "values", "up to which rows of equal numbers are compared")
 EACH_SIDE = tuned(10, "rows", "nearest ones of other numbers, above and below")
 MAX_SUMMANDS = tuned(100, "columns", "in which an exact sum is searched")
 SUM_TOLERANCE = tuned(1e-7, "largest distance from the mean", "difference of two equal sums")
