@@ -11,7 +11,7 @@ import pytest
 
 import mlpengine
 from mlpengine import models, nn, ops, optim
-from mlpengine.config.problems import path_of
+from mlpengine.config.problems import key_paths
 from mlpengine.config.schema import Config
 from mlpengine.core.fields import options_of
 from mlpengine.estimators import MlpClassifier, MlpRegressor
@@ -67,8 +67,7 @@ def is_ours(title: str, code: str) -> bool:
     if title == "estimator":
         return all(code in kind().get_params() for kind in (MlpClassifier, MlpRegressor))
     if title == "config key":
-        *_, last = code.split(".")
-        return path_of(last, Config, tuple(code.split("."))) is not None
+        return tuple(code.split(".")) in {*key_paths(Config)}
     if code in NAMES | WORDS:
         return True
     for node in ast.walk(ast.parse(code, mode="eval")):

@@ -123,15 +123,16 @@ def test_options_of_another_network_are_refused(setting, text, table, mlpengine)
 def test_estimators_take_the_network_by_its_name():
     x = np.random.default_rng(0).standard_normal((90, 3))
     y = x[:, 0] * x[:, 1]
-    options = {"network": "residual", "width": 8, "blocks": 1, "epochs": 2, "random_state": 0}
+    settings = {"model.network": "residual", "model.width": 8, "model.blocks": 1}
+    options = {"settings": settings, "epochs": 2, "random_state": 0}
     regressor = MlpRegressor(**options, folds=2).fit(x, y)
     classifier = MlpClassifier(**options, early_stopping=False).fit(x, y > 0)
     for one in (regressor, classifier):
         assert isinstance(one.mlp_, Residual)
         assert one.mlp_.blocks == 1
     assert classifier.predict_proba(x).shape == (90, 2)
-    with pytest.raises(UsageError, match="hidden: residual does not have this"):
-        MlpRegressor(4, **options).fit(x, y)
+    with pytest.raises(UsageError, match="blocks: mlp does not have this"):
+        MlpRegressor(settings={"model.blocks": 3}, epochs=2).fit(x, y)
 
 
 def test_a_fit_starts_from_a_residual_network(table, mlpengine):

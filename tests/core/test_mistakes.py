@@ -173,7 +173,7 @@ step(X, np.full(8, -1))
     a class index must lie in 0 to 2 | (row 0 has -1) | ignore_index=-1 leaves such rows out
 # a misspelled optimizer
 MlpClassifier(epochs=1, optimizer="adamm").fit(X, Y % 2)
-    optimizer: must be one of adam, | 'adamm' | did you mean 'adam'
+    optimizer must be one of 'adam', | 'adamm' | did you mean 'adam'
 # numbers as texts
 MlpRegressor().fit(X, np.array(["a", "b"])[Y % 2])
     MlpRegressor: y must be numbers | row 0 has ' | MlpClassifier takes classes
