@@ -7,9 +7,9 @@ from mlpengine.core.errors import DataError
 from mlpengine.data.features import profile
 from mlpengine.data.features.categories import codes_into
 from mlpengine.data.features.duplicate_rows import count_duplicates
+from mlpengine.data.features.exact_sums import exact_sum
 from mlpengine.data.features.leaks import (
     Goal,
-    exact_sum,
     find_leak,
     find_leaks,
     neighbors,
