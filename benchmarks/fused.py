@@ -116,7 +116,7 @@ def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
         "dropout": one([0.0, 0.0, 0.1, [0.5, *[0.0] * (len(hidden) - 1)]]),
         "learned_activation": learned,
         "parametrization": "neural_tangent" if sometimes(0.15) else "standard",
-        "front": {"embedding": one([False, False, False, "pbld", "periodic"])},
+        "front": {"embedding": one(["none", "none", "none", "pbld", "periodic"])},
     }
     model["front"]["scaling"] = sometimes(0.15)
     data: dict[str, Any] = {

@@ -130,6 +130,11 @@ UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 def options_of(kind: Any) -> Mapping[str, Option]:
     """Return the options of settings, or of a class of the engine, by name."""
+    return _options_of(kind)
+
+
+@cache
+def _options_of(kind: Any) -> Mapping[str, Option]:
     declared = getattr(kind, "__pydantic_fields__", None)
     if declared is None:
         return engine.options_of(kind)

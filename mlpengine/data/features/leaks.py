@@ -96,12 +96,12 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
         return Leak(name, 1.0, "it is the target in another coding, value for value", True)
     has_groups = column.kind == "text" or 2 * EACH_SIDE * len(distinct) <= len(codes)
-    near = neighbors(codes, goal.shuffled, has_groups=has_groups)
     if goal.task == "classification":
-        share = share_of_classes(near, goal)
+        share = share_of_classes(codes, goal, has_groups=has_groups)
         reason = f"alone it avoids {100 * share:.1f} % of the errors of guessing"
     else:
-        share = max(share_of_squares(near, goal.values), share_of_line(column, goal.values))
+        near = share_of_squares(codes, goal, has_groups=has_groups)
+        share = max(near, share_of_line(column, goal.values))
         reason = f"alone it explains {100 * share:.1f} % of the target (R2 {share:.3f})"
     return Leak(name, share, reason) if share >= ANSWER else None
 
@@ -129,38 +129,46 @@ def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
     return ordered and bool((steps > 0).all() or (steps < 0).all())
 
 
-def neighbors(codes: Array, order: Array, *, has_groups: bool) -> tuple[Array, Array, Array]:
-    """Return rows ordered by code, and where the neighbors of each begin and end in that order.
-
-    They are the rows of equal code or, without groups, the nearest.  Rows of equal code stay in
-    `order`, a random one, so that the order of the file tells nothing.
-    """
-    order = order[np.argsort(codes[order], kind="stable")]
-    if has_groups:
-        ordered = codes[order]
-        start, stop = (np.searchsorted(ordered, ordered, side) for side in ("left", "right"))
-        return order, start, stop
-    place = np.arange(len(codes))
-    return order, np.maximum(place - EACH_SIDE, 0), np.minimum(place + EACH_SIDE + 1, len(codes))
-
-
-def share_of_classes(near: tuple[Array, Array, Array], goal: Goal) -> float:
+def share_of_classes(codes: Array, goal: Goal, *, has_groups: bool) -> float:
     """Return the share of the errors of the largest class that neighbors avoid.
 
-    A row is right if half of its neighbors, without itself, or more are of its class.
+    Neighbors are the rows of equal code or, without groups, the nearest.  A row is right if half of
+    its neighbors, without itself, or more are of its class.
     """
-    order, start, stop = near
-    own, counts = goal.codes[order], goal.counts
-    sums = np.pad(np.cumsum(own[:, None] == np.arange(len(counts)), axis=0), ((1, 0), (0, 0)))
-    same = sums[stop, own] - sums[start, own] - 1
-    right = (2 * same >= np.maximum(stop - start - 1, 1)).sum()
+    own, counts = goal.codes, goal.counts
+    if has_groups:
+        pairs = (codes + 1) * len(counts) + own
+        same, number = np.bincount(pairs)[pairs] - 1, np.bincount(codes + 1)[codes + 1] - 1
+    else:
+        own = own[in_order(codes, goal.shuffled)]
+        same, number = np.zeros((2, len(own)), np.int64)
+        for distance in range(1, EACH_SIDE + 1):
+            equal = own[distance:] == own[:-distance]
+            same[distance:] += equal
+            same[:-distance] += equal
+            number[distance:] += 1
+            number[:-distance] += 1
+    right = (2 * same >= np.maximum(number, 1)).sum()
     return float((right - counts.max()) / (len(own) - counts.max()))
 
 
-def share_of_squares(near: tuple[Array, Array, Array], target: Array) -> float:
+def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
     """Return the R2 of predicting each value by the mean of its neighbors."""
-    order, start, stop = near
-    values = (target - target.mean())[order] / np.abs(target - target.mean()).max()
-    sums = np.append(0.0, np.cumsum(values))
-    means = (sums[stop] - sums[start] - values) / np.maximum(stop - start - 1, 1)
+    values = goal.values - goal.values.mean()
+    values /= np.abs(values).max()
+    if has_groups:
+        groups = codes + 1
+        total, number = np.bincount(groups, values)[groups], np.bincount(groups)[groups]
+    else:
+        values = values[in_order(codes, goal.shuffled)]
+        sums, place = np.append(0.0, np.cumsum(values)), np.arange(len(values))
+        start = np.maximum(place - EACH_SIDE, 0)
+        stop = np.minimum(place + EACH_SIDE + 1, len(values))
+        total, number = sums[stop] - sums[start], stop - start
+    means = (total - values) / np.maximum(number - 1, 1)
     return float(1 - ((values - means) ** 2).sum() / (values @ values))
+
+
+def in_order(codes: Array, shuffled: Array) -> Array:
+    """Return rows by code, those of equal code in random order: the file's order tells nothing."""
+    return shuffled[np.argsort(codes[shuffled], kind="stable")]
