@@ -109,7 +109,7 @@ def engine_epoch(work: Workload) -> Steps:
     scale = [f"y{i}" for i in range(outputs)], [0.0] * outputs, [1.0] * outputs
     task = Regression(NumberTarget(*scale)) if work.loss == "mse" else Classification(outputs)
     loop = Loop(step, task, Split(x, y, y), epochs=1)
-    loop.begin()
+    loop.members[0].begin()
     return loop.members[0].run_epoch, LOOPED
 
 

@@ -76,7 +76,7 @@ RUNS = (
 def write_table(run: Run, path: Path, rows: int) -> None:
     """Write the CSV file of a run, of at most so many rows."""
     if run.name == "digits":
-        source = ROOT / "mlpengine" / "datasets" / "digits.csv.gz"
+        source = ROOT / "mlpengine" / "data" / "datasets" / "digits.csv.gz"
         lines = gzip.decompress(source.read_bytes()).splitlines(keepends=True)
         path.write_bytes(b"".join(lines[: rows + 1]))
         return

@@ -1,7 +1,10 @@
 """Many steps in one call of machine code, on rows of whole arrays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mlpengine.core.named import matched
 from mlpengine.core.spec import Array
@@ -47,32 +50,59 @@ class FusedRun:
         optimizer, dropout, batch = self.optimizer, self.dropout, self.batch_size
         count, done, clips = len(losses), 0, 0
         rates, decays = optimizer.next_rates(count)
-        arrays = [rows for rows, _ in matched(data, bound.buffers)]
-        for part in [slice(0, count)] if dropout is None else dropout.runs(optimizer.steps, count):
-            if dropout is not None:
-                dropout.begin(optimizer.steps)
-            rows = order[part.start * batch : part.stop * batch]
-            wanted = part.stop - part.start
-            first = fused.call.steps = optimizer.steps
-            try:
-                fused.run(
-                    rows,
-                    arrays,
-                    rates if isinstance(rates, float) else rates[part],
-                    decays if isinstance(decays, float) else decays[part],
-                    losses[part],
-                    norms[part],
-                    steps=first,
-                    missing=wanted * batch - len(rows),
-                    max_norm=max_norm,
-                )
-            finally:  # KeyboardInterrupt is raised where the call returns
-                made = fused.call.steps - first
-                done += made
-                if made:
-                    last = part.start + made - 1
-                    optimizer.count(rates if isinstance(rates, float) else rates.item(last), made)
+        arrays: Sequence[Array | None] = data
+        if not all(rows is None or type(rows) is np.ndarray for rows in data):  # some by name
+            arrays = [rows for rows, _ in matched(data, bound.buffers)]
+        if dropout is None:  # a view of each array would take a microsecond of a short call
+            whole = order, losses, norms, rates, decays
+            return self._run(fused, arrays, *whole, max_norm), fused.call.clips
+        for part in dropout.runs(optimizer.steps, count):
+            dropout.begin(optimizer.steps)
+            made = self._run(
+                fused,
+                arrays,
+                order[part.start * batch : part.stop * batch],
+                losses[part],
+                norms[part],
+                rates if isinstance(rates, float) else rates[part],
+                decays if isinstance(decays, float) else decays[part],
+                max_norm,
+            )
+            done += made
             clips += fused.call.clips
-            if made < wanted:
+            if made < part.stop - part.start:
                 break
         return done, clips
+
+    def _run(
+        self,
+        fused: "Executor",
+        arrays: Sequence[Array | None],
+        order: Array,
+        losses: Array,
+        norms: Array,
+        rates: Array | float,
+        decays: Array | float,
+        max_norm: float,
+    ) -> int:
+        """Make a step for each of `losses` with one set of dropout rates; return how many."""
+        call, optimizer = fused.call, self.optimizer
+        first = call.steps = optimizer.steps
+        missing = len(losses) * self.batch_size - len(order)
+        try:
+            fused.run(
+                order,
+                arrays,
+                rates,
+                decays,
+                losses,
+                norms,
+                steps=first,
+                missing=missing,
+                max_norm=max_norm,
+            )
+        finally:  # KeyboardInterrupt is raised where the call returns
+            made: int = call.steps - first
+            if made:
+                optimizer.count(rates if isinstance(rates, float) else rates.item(made - 1), made)
+        return made

@@ -348,8 +348,13 @@ class TrainingStep:
         Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
         on each; IndexRangeError for targets that are no probabilities.
         """
-        arguments.check_names(self.mlp, self.loss, *data[:2])
-        self.take_targets_as(data[1])
+        x, y, _ = data
+        target = self._full.loss.target
+        if self._axes < 0 or not type(x) is type(y) is type(target) is np.ndarray:
+            arguments.check_names(self.mlp, self.loss, x, y)
+            self.take_targets_as(y)
+        elif y.dtype != target.dtype or y.ndim != target.ndim:
+            self.take_targets_as(y)
         arguments.check_order(order, self.batch_size, where)
         if misfit := next(self._full.layout_errors(data, order), ""):
             raise DataError(f"{where}: {misfit}")
