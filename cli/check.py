@@ -20,6 +20,7 @@ from mlpengine.models.task import Task
 from mlpengine.training.loading import load
 
 from .options import AS_JSON, overrides_like
+from .outcome import NOT_MET
 from .progress import Meter
 from .streams import say
 
@@ -29,21 +30,28 @@ EPILOG = """\b
 Examples:
   mlpengine check titanic.yaml
   mlpengine check titanic.yaml --set 'data.drop=[]' --json
-  mlpengine check runs/titanic new.csv
+  mlpengine check runs/titanic new.csv --drift 0.1
 """
 
 
 @click.command("check", epilog=EPILOG)
 @click.argument("config", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--drift",
+    type=float,
+    metavar="SHARE",
+    help="Exit with code 3 if a column of NEW differs by more than this share, such as 0.1.",
+)
 @overrides_like("data.drop=[a, b]")
 @AS_JSON
 def command(
     config: Path,
     new: Path | None,
+    drift: float | None,
     settings: tuple[str, ...],
     as_json: bool,
-) -> None:
+) -> int:
     """Read CONFIG and its data, and report problems of the data before training.
 
     Shows types, missing values, constant and leaking columns, class balance and repeated rows.
@@ -56,8 +64,9 @@ def command(
     if new is not None:
         if settings:
             raise UsageError("check: --set changes a config, not a model and a new table")
-        _compare(config, new, as_json=as_json)
-        return
+        return _compare(config, new, drift, as_json=as_json)
+    if drift is not None:
+        raise UsageError("--drift: a run and a new table are needed: mlpengine check RUN NEW")
     file = load_config(config, [parse_override(text) for text in settings])
     with Meter(f"reading {file.config.data.source}") as meter:
         table, targets = read_source(file, meter)
@@ -82,7 +91,7 @@ def command(
     if as_json:
         shown_facts = {**facts.as_dict(), "warnings": shown, "dropped": dropped}
         click.echo(json.dumps({**shown_facts, **fitted}))
-        return
+        return 0
     rows = ", ".join(f"{count:,} {name}" for name, count in fitted["rows"].items())
     for line in tables.remarks:
         if line.removeprefix(f"{table.source}: ") not in shown:
@@ -91,19 +100,24 @@ def command(
     if fitted["constant_in_training"]:
         say(f"constant in the training rows: {', '.join(fitted['constant_in_training'])}")
     say(plural(len(shown), "warning"))
+    return 0
 
 
-def _compare(run: Path, new: Path, *, as_json: bool) -> None:
-    """Compare the columns of a new table with those of training."""
+def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int:
+    """Compare the columns of a new table with those of training; return the exit code."""
+    if limit is not None and not 0 <= limit <= 1:
+        raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
     preprocessor = load(run).preprocessor
     table = read_table(new, **preprocessor.read_arguments)
     compared = drifts(preprocessor, table)
     remarks = NewRows(preprocessor).add(table).lines()
+    beyond = [one for one in compared if one.is_odd and limit is not None and one.value > limit]
     if as_json:
         columns = {one.column: {**one._asdict(), "value": one.value} for one in compared}
         for column in columns.values():
             del column["column"]
-        click.echo(json.dumps({"rows": table.n_rows, "columns": columns, "warnings": remarks}))
+        shown = {"rows": table.n_rows, "columns": columns, "warnings": remarks}
+        click.echo(json.dumps({**shown, "beyond": [one.column for one in beyond]}))
     else:
         width = max(len(printable(one.column)) for one in compared) if compared else 0
         lines = [f"{new}: {plural(table.n_rows, 'row')}, compared with the rows of training"]
@@ -112,6 +126,10 @@ def _compare(run: Path, new: Path, *, as_json: bool) -> None:
             odd = "" if one.is_odd else "  no more than chance"
             lines.append(f"  {printable(one.column):<{width}}  {one.values:.3f}  {gaps}{odd}")
         say("\n".join([*lines, *map("warning: {}".format, remarks)]))
+    if beyond:
+        names = ", ".join(f"{one.column!r} {one.value:.3f}" for one in beyond)
+        say(f"drift beyond {limit:g}: {names}", err=True)
+    return NOT_MET if beyond else 0
 
 
 def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:

@@ -1,15 +1,20 @@
 """`mlpengine evaluate`: the metrics of a trained model on rows with known targets."""
 
 import json
+import operator
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
+from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.core.structure import finite
 from mlpengine.data.features.drift import NewRows
@@ -23,7 +28,7 @@ from mlpengine.training.measure import outputs
 from mlpengine.training.run_directory import resolved_config
 
 from .options import AS_JSON, MODEL_ARGUMENT
-from .outcome import metrics_table, mistakes, part_title
+from .outcome import NOT_MET, metrics_table, mistakes, part_title
 from .streams import say
 
 EPILOG = """\b
@@ -31,47 +36,115 @@ Examples:
   mlpengine evaluate runs/digits
   mlpengine evaluate runs/penguins new.csv
   mlpengine evaluate runs/penguins - --json < new.csv
+  mlpengine evaluate runs/price --metric pinball_0.9
+  mlpengine evaluate runs/price new.csv --require "r2 > 0.3" --require "mae <= 2"
 """
+
+COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+class Requirement(NamedTuple):
+    """A comparison of a metric with a number, which a model must fulfil."""
+
+    text: str
+    metric: str
+    comparison: str
+    limit: float
+
+    def is_met(self, value: float | None) -> bool:
+        """Tell whether a measured value fulfils it; one that is not finite does not."""
+        return value is not None and COMPARISONS[self.comparison](value, self.limit)
+
+
+def read_requirement(text: str) -> Requirement:
+    """Read ``metric > number``.  Raises: UsageError."""
+    known = re.fullmatch(r"\s*(.*\S)\s*([<>]=?)\s*(\S+)\s*", text)
+    with suppress(ValueError):
+        if known and not isnan(limit := float(known[3])):
+            return Requirement(" ".join(text.split()), known[1], known[2], limit)
+    raise UsageError(
+        f'--require: write a metric, <, <=, > or >=, and a number, as "r2 > 0.3" (got {text!r})'
+    )
 
 
 @click.command("evaluate", epilog=EPILOG)
 @MODEL_ARGUMENT
 @click.argument("file", type=str, required=False)
+@click.option(
+    "--metric",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="A further metric, such as pinball_0.9; may be repeated.",
+)
+@click.option(
+    "--require",
+    "required",
+    multiple=True,
+    metavar="CONDITION",
+    help='Exit with code 3 unless this holds, such as "r2 > 0.3"; may be repeated.',
+)
 @AS_JSON
-def command(run: Path, file: str | None, as_json: bool) -> None:
+def command(
+    run: Path, file: str | None, names: tuple[str, ...], required: tuple[str, ...], as_json: bool
+) -> int:
     """Measure the model of RUN, a run directory or a model file, with every metric of its task.
 
     FILE is a table with the target column (- is stdin), by default the run's own parts.
 
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
+
+    What --require asks for is measured on FILE, or on the last part of the run: its test rows, else
+    those of validation.
     """
+    requirements = [read_requirement(text) for text in required]
     model = load(run)
-    task = model.task
+    _watching(model, "--metric", names)
+    wanted = [one.metric for one in requirements]
+    _watching(model, "--require", wanted)
+    names = (*names, *wanted)
+    task = model.task_with(names)
     if file is None:
         config = resolved_config(run, f"; say which rows to use: mlpengine evaluate {run} FILE")
         loaded = load_data(load_config(config), model.preprocessor)
+        task = model.task_with([*loaded.file.config.training.metrics, *names])
         parts = [*outputs(model.mean, loaded.parts, loaded.folds)]
         in_time = loaded.file.config.data.split.time is not None
     else:
         table = read_rows(model, file)
-        part = make_split(table, None, model.preprocessor, task, model.mlp.dtype, on_demand=True)
+        part = make_split(
+            table, None, model.preprocessor, model.task, model.mlp.dtype, on_demand=True
+        )
         parts, in_time = [("data", part, model.forward(part.x))], False
     measured = measure_parts(model, task, parts)
     sizes = {name: len(part) for name, part, _ in parts}
     scores = {name: result["metrics"] for name, result in measured.items()}
     name, part, output = parts[-1]
+    values = [scores[name][one.metric] for one in requirements]
+    met = [one.is_met(value) for one, value in zip(requirements, values, strict=True)]
     if as_json:
         shown: dict[str, Any] = {"run": str(run), "rows": sizes, **scores}
         if isinstance(task, Classification):
             shown["classes"] = model.preprocessor.classes
             shown["confusion_matrix"] = {n: f["confusion_matrix"] for n, f in measured.items()}
+        if requirements:
+            rows = zip(requirements, values, met, strict=True)
+            shown["required"] = [
+                {"condition": one.text, "part": name, "value": value, "met": is_met}
+                for one, value, is_met in rows
+            ]
         click.echo(json.dumps(shown))
     else:
         lines = metrics_table(scores, sizes, task, in_time=in_time)
         labels = model.preprocessor.classes
         lines += ["", *mistakes(task, part, output, labels, part_title(name))]
         say("\n".join(lines).rstrip())
+    for one, value, is_met in zip(requirements, values, met, strict=True):
+        if not is_met:
+            measured_as = "not finite" if value is None else f"{value:.6g}"
+            say(f"not met: {one.text} ({part_title(name)}: {measured_as})", err=True)
+    return 0 if all(met) else NOT_MET
 
 
 def measure_parts(
@@ -91,6 +164,14 @@ def measure_parts(
             counts = confusion_matrix(part.truth, predicted, classes, part.weights)
             results[name]["confusion_matrix"] = counts.tolist()
     return results
+
+
+def _watching(model: Model, option: str, names: Sequence[str]) -> None:
+    """Check that the task has the metrics of an option.  Raises: UsageError naming it."""
+    try:
+        model.task_with(names)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def read_rows(model: Model, source: str) -> Table:

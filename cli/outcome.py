@@ -17,6 +17,9 @@ from mlpengine.training.measure import DEVIATION, DIRECT, OF_MEAN, OUT_OF_FOLD
 if TYPE_CHECKING:
     from .session import Session
 
+NOT_MET = 3
+"""The exit code where a result is not what --drift or --require asks for."""
+
 SHOWN_PARTS = ("train", OUT_OF_FOLD, "validation", "test")
 ENDINGS = {"epochs": "", "early": ", stopped early", "interrupted": ", interrupted"}
 SHOWN_CLASSES = 10

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from threading import local
@@ -97,6 +97,13 @@ class Model:
         """The meaning of the outputs."""
         return task_for(self.preprocessor.target, self.plain_loss)
 
+    def task_with(self, metrics: Sequence[str]) -> Task:
+        """Return the task with further metrics.  Raises: UsageError for an unknown one."""
+        task = self.task
+        for name in metrics:
+            task.watch(name)
+        return task
+
     @property
     def columns(self) -> list[str]:
         """The columns that predictions need, in the order of a matrix."""
@@ -153,16 +160,24 @@ class Model:
             )
         return self._task.columns(self.outputs(data))
 
-    def evaluate(self, data: Any) -> dict[str, float]:
+    def evaluate(self, data: Any, metrics: Sequence[str] = ()) -> dict[str, float]:
         """Return the loss and every metric of the task on rows with their targets.
+
+        `metrics` are further ones with a number in their name, such as ``pinball_0.9``.
 
         The loss is without class weights and label smoothing, and of standardized targets; all
         other metrics are in the target's own units. Rows without a target are left out, with a
         line in the log.
 
-        Raises: DataError as `predict`, and if the targets are missing.
+        Raises: DataError as `predict`, and if the targets are missing; UsageError for an unknown
+            metric.
         """
-        task, table = self.task, self.table(data)
+        if isinstance(metrics, str):
+            raise UsageError(
+                f"evaluate: metrics must be a list (got {metrics!r}); write metrics=[{metrics!r}]"
+            )
+        task = self.task_with(metrics)
+        table = self.table(data)
         usable = usable_rows(table, self.target, self.preprocessor.rows_in_use(table))
         for line in usable.remarks:
             _log.warning("warning: %s", line)

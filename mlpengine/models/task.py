@@ -26,6 +26,9 @@ from mlpengine.ops import EntryLoss, Loss, MeanSquaredError, losses_of
 MAX_CLASSES = 10
 """The largest number of classes, labels or targets with metrics of their own."""
 
+PINBALL = "pinball_"
+"""The part of the names of metrics before a level."""
+
 
 class RowOrigins(NamedTuple):
     """The origin of the rows and columns of a split, for messages."""
@@ -154,6 +157,9 @@ class Task(ABC):
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
     """Predictions that metrics of one's own may compare."""
 
+    patterns: ClassVar[tuple[str, ...]] = ()
+    """Metrics with a number in their name, as messages show them."""
+
     log_link: bool = False
     """Whether outputs are logarithms, whose exponentials are averaged over several networks."""
 
@@ -213,8 +219,8 @@ class Task(ABC):
 
     def watch(self, name: str) -> None:
         """Compute a metric after every epoch, too.  Raises: UsageError if the task has none."""
-        known = ("loss", *self.all_metrics)
-        if name not in known:
+        known = ("loss", *self.all_metrics, *self.patterns)
+        if not (name == "loss" or name in self.all_metrics or self._numbered(name)):
             listed = ", ".join(known)
             raise UsageError(f"this task has {listed} (got {name!r}){suggestion(name, known)}")
         if name not in ("loss", *self.headline):
@@ -223,12 +229,17 @@ class Task(ABC):
     def metrics(self, output: Array, part: Split, *, full: bool = False) -> dict[str, float]:
         """Return the headline metrics over all rows; with `full` every metric of the task."""
         known = self.all_metrics
+        known |= {n: m for n in self.headline if n not in known and (m := self._numbered(n))}
         scored = Scored(self, output, part)
         return {name: known[name](scored) for name in (known if full else self.headline)}
 
     def metric(self, name: str, output: Array, part: Split) -> float:
         """Return one of `all_metrics` over all rows."""
         return self.all_metrics[name](Scored(self, output, part))
+
+    def _numbered(self, name: str) -> Metric | None:
+        """Return the metric with a number in its name; None if the task has no such metric."""
+        return None
 
 
 class Classification(Task):
@@ -300,6 +311,7 @@ class Regression(Task):
 
     headline = ("r2", "mae", "rmse")
     kinds = ("numbers",)
+    patterns = (f"{PINBALL}LEVEL (such as {PINBALL}0.9)",)
 
     def __init__(self, target: NumberTarget, loss: EntryLoss | None = None) -> None:
         self.target, self.loss = target, loss or MeanSquaredError()
@@ -347,6 +359,21 @@ class Regression(Task):
         given = {str(o.leaf): wide[:, k::count] for k, o in enumerate(leaves)}
         values = [(p, evaluate(p.formula, given)) for p in self.loss.predictions]
         return [self.target.inverse(v) if p.location else v * self.target.scale for p, v in values]
+
+    def _numbered(self, name: str) -> Metric | None:
+        """Return the pinball loss of a level: of its quantile, or else of `predict`."""
+        level = _level(name)
+        if level is None:
+            return None
+        levels = [prediction.level for prediction in self.loss.predictions]
+
+        def pinball(scored: Scored) -> float:
+            predicted = scored.predicted
+            if level in levels:
+                predicted = self._predictions(scored.output)[levels.index(level)]
+            return metrics.pinball(scored.truth, predicted, level, scored.weights)
+
+        return pinball
 
     def _own_metrics(self) -> dict[str, Metric]:
         names = ("r2", "mae", "rmse", "mape", "rmsle")
@@ -437,6 +464,13 @@ class OutputTasks(Task):
             for metric, measure in task.all_metrics.items()
         }
 
+    def _numbered(self, name: str) -> Metric | None:
+        for output, task in self.tasks.items():
+            metric = task._numbered(name.removesuffix(f" of {output}"))
+            if metric and name.endswith(f" of {output}"):
+                return _of_output(output, metric)
+        return None
+
 
 def _of_output(output: str, metric: Metric) -> Metric:
     """Return the metric of one of several outputs."""
@@ -513,6 +547,15 @@ def make_split(
         ),
         features.windows if isinstance(features, PreparedRows) else None,
     )
+
+
+def _level(name: str) -> float | None:
+    """Return the level in the name of a pinball loss, such as 0.9."""
+    try:
+        level = float(name.removeprefix(PINBALL))
+    except ValueError:
+        return None
+    return level if name.startswith(PINBALL) and 0 < level < 1 else None
 
 
 def _logistic(logits: Array) -> Array:

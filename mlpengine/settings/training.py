@@ -101,7 +101,8 @@ class TrainingOptions:
     )
     metrics: Texts = Field(
         default=(),
-        description="Further metrics after every epoch: any that evaluate shows.",
+        description="Further metrics after every epoch: any that evaluate shows, or, of numbers, "
+        "pinball_LEVEL such as pinball_0.9.",
     )
     freeze: Annotated[tuple[WholeNumber, ...], one_or_more(int)] = Field(
         default=(), description="Layers that are not trained: 0 is the first, -1 the last."

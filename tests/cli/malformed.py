@@ -85,6 +85,18 @@ COMMANDS = {
         ["predict", "rows.csv", "run"],
         "begins with 'a,b,c,y': a table, not a model); commands take the run first",
     ),
+    "a metric of another name": (
+        ["evaluate", "run", "--metric", "acuracy"],
+        "--metric: this task has loss, accuracy",
+    ),
+    "a metric of scikit-learn": (
+        ["evaluate", "run", "--metric", "accuracy_score"],
+        "(got 'accuracy_score') - did you mean 'accuracy'?",
+    ),
+    "a requirement of another name": (
+        ["evaluate", "run", "--require", "auc > 0.3"],
+        "--require: this task has loss,",
+    ),
     "resume nothing": (["train", "--resume", "runs/nothing"], "there is no such run;"),
     "predict a config": (["predict", "run", "c.yaml"], "c.yaml: is a config, not a table"),
     "evaluate a config": (["evaluate", "c.yaml", "rows.csv"], "a config, not a model"),

@@ -133,15 +133,18 @@ def test_one_row_at_a_time_logs_a_column_once(caplog):
 
 
 def test_check_compares_a_new_table_with_training(at, trained):
-    alike = at("check", "runs/c", "alike.csv")
+    alike = at("check", "runs/c", "alike.csv", "--drift", 0.1)
     assert alike.code == 0, alike.err
     assert alike.out.count("no more than chance") == 4
     old = people(200, 3)
     old["age"] = old["age"].clip(lower=60)
     old.to_csv(trained / "old.csv", index=False)
-    said = at("check", "runs/c/model.safetensors", "old.csv", "--json")
+    for limit, code in (([], 0), (["--drift", 0.1], 3), (["--drift", 0.9], 0)):
+        assert at("check", "runs/c", "old.csv", *limit).code == code
+    said = at("check", "runs/c/model.safetensors", "old.csv", "--drift", 0.1, "--json")
     found = json.loads(said.out)
-    assert [name for name, one in found["columns"].items() if one["is_odd"]] == ["age"]
+    assert (said.code, found["beyond"]) == (3, ["age"])
+    assert "drift beyond 0.1: 'age' 0." in said.err
     truth = ks_2samp(people(800, 0)["age"][:], old["age"]).statistic
     assert found["columns"]["age"]["value"] == pytest.approx(truth, abs=1 / 16)
     towns = found["columns"]["town"]
@@ -153,12 +156,72 @@ def test_check_compares_a_new_table_with_training(at, trained):
 def test_check_refuses_what_cannot_be_compared(at, trained):
     refused = {
         "--set changes a config": ("check", "runs/c", "alike.csv", "--set", "seed=1"),
+        "a run and a new table are needed": ("check", "c.yaml", "--drift", 0.1),
+        "must be a share from 0 to 1": ("check", "runs/c", "alike.csv", "--drift", 2),
         "needs column 'age'": ("check", "runs/c", "few.csv"),
     }
     (trained / "few.csv").write_text("height,pay\n1,2\n")
     for text, command in refused.items():
         said = at(*command)
         assert (said.code, text in said.err) == (2, True), said.err
+
+
+REQUIRED = {  # r2 on new rows is that of NumPy
+    ("r2 > {below}",): [True],
+    ("r2>= {above}",): [False],
+    ("r2 < {above}", "r2 <={below}", " loss  < 1e9 "): [True, False, True],
+    ("pinball_0.9 < inf",): [True],
+}
+
+
+@pytest.mark.parametrize("required", REQUIRED, ids=" and ".join)
+def test_evaluate_ends_with_3_where_a_requirement_is_not_met(required, at, trained):
+    rows = people(200, 1)
+    predicted = mlpengine.load(trained / "runs/c").predict(rows)
+    r2 = 1 - ((rows.pay - predicted) ** 2).sum() / ((rows.pay - rows.pay.mean()) ** 2).sum()
+    conditions = [text.format(below=f"{r2 - 0.01:f}", above=f"{r2 + 0.01:f}") for text in required]
+    options = [word for text in conditions for word in ("--require", text)]
+    said = at("evaluate", "runs/c", "alike.csv", "--json", *options)
+    told = json.loads(said.out)["required"]
+    assert [one["met"] for one in told] == REQUIRED[required]
+    assert said.code == (0 if all(REQUIRED[required]) else 3)
+    missed = [one for one in told if not one["met"]]
+    lines = [f"not met: {one['condition']} (data: {r2:.6g})" for one in missed]
+    assert [line.rsplit(": ", 1)[0] for line in said.err.splitlines()] == [
+        line.rsplit(": ", 1)[0] for line in lines
+    ]
+    assert all(one["value"] == pytest.approx(r2, abs=1e-4) for one in missed)
+
+
+def test_requirements_are_those_of_the_last_part_of_the_run(at):
+    table = json.loads(at("evaluate", "runs/c", "--json").out)
+    said = at("evaluate", "runs/c", "--json", "--require", f"r2 >= {table['test']['r2']!r}")
+    assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out)["required"][0]["part"] == "test"
+    said = at("evaluate", "runs/c", "--require", "r2 > 1.5")
+    assert (said.code, said.err) == (3, f"not met: r2 > 1.5 (test: {table['test']['r2']:.6g})\n")
+
+
+def test_a_metric_that_is_no_number_fulfils_nothing(at, trained):
+    people(1, 1).to_csv(trained / "one.csv", index=False)  # r2 of one row is none
+    for condition in ("r2 < 2", "r2 > -2e9"):
+        said = at("evaluate", "runs/c", "one.csv", "--require", condition)
+        assert (said.code, said.err) == (3, f"not met: {condition} (data: not finite)\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["r2", "r2 > ", "> 3", "r2 = 3", "r2 > nan", "r2 > x", "1 < r2", ""]
+)
+def test_requirements_that_say_nothing_are_refused(text, at):
+    said = at("evaluate", "runs/c", "--require", text)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert said.err.startswith("error: --require: write a metric, <, <=, > or >=, and a number")
+
+
+def test_a_requirement_of_an_unknown_metric_is_refused_with_those_that_exist(at):
+    said = at("evaluate", "runs/c", "--require", "acuracy > 0.3")
+    assert said.code == 2
+    assert "error: --require: this task has loss, r2, mae, rmse" in said.err
 
 
 def test_distances_of_numbers_are_those_of_kolmogorov_and_smirnov():

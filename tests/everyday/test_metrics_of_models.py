@@ -1,5 +1,7 @@
 """Metrics as a model shows them: by class, by target, one's own; early stopping watches any."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -92,6 +94,34 @@ def test_a_metric_of_ones_own_is_shown_and_watched(frame, own):
     predicted = model.predict(features)
     expected = np.abs(predicted - frame.price).max()
     assert model.evaluate(features)["largest_gap"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("loss", ["mse", {"name": "quantile", "levels": [0.5, 0.9]}])
+def test_the_pinball_loss_measures_every_regression(loss, frame, tmp_path, capsys):
+    """As scikit-learn's, of the quantile of its level or else of the prediction."""
+    from mlpengine_cli.main import run
+
+    features = frame[["a", "b", "c", "price"]]
+    stop = {"early_stopping": {"monitor": "pinball_0.25"}, "metrics": ["pinball_0.9", "mape"]}
+    model, result = mlpengine.fit(features, "price", loss=loss, training={"epochs": 3} | stop)
+    names = {"pinball_0.9", "pinball_0.25", "mape"}
+    assert names < result.metrics["test"].keys() & result.history.rows[0].validation.keys()
+    curve = [row.validation["pinball_0.25"] for row in result.history.rows]
+    assert result.best_epoch == 1 + np.argmin(curve)
+    columns = model.predict_columns(features)
+    high = columns.get("price_0.9", model.predict(features))
+    expected = reference.mean_pinball_loss(frame.price, high, alpha=0.9)
+    measured = model.evaluate(features, metrics=["pinball_0.9"])
+    assert measured["pinball_0.9"] == pytest.approx(expected, rel=1e-9)
+    model.save(tmp_path / "m.safetensors")
+    features.to_csv(tmp_path / "rows.csv", index=False)
+    words = [str(tmp_path / "rows.csv"), "--json", "--metric", "pinball_0.9"]
+    assert run(["evaluate", str(tmp_path / "m.safetensors"), *words]) == 0
+    told = json.loads(capsys.readouterr().out)["data"]
+    assert told["pinball_0.9"] == pytest.approx(expected, rel=1e-4)
+    for wrong in ("pinball_1.5", "pinball_x", "pinbal_0.9"):
+        with pytest.raises(mlpengine.UsageError, match="pinball_LEVEL"):
+            model.evaluate(features, metrics=[wrong])
 
 
 def test_wrong_names_of_metrics_are_refused(frame, own):

@@ -11,7 +11,7 @@ from mlpengine.data.features import NumberTarget
 from mlpengine.diagnostics.constant_loss import baseline_loss, lowest_loss
 from mlpengine.estimators import MlpRegressor
 from mlpengine.formula import exp, maximum, softplus
-from mlpengine.models.task import Regression, Split
+from mlpengine.models.task import Regression, Scored, Split
 from mlpengine.ops import (
     LOSSES,
     REGISTRY,
@@ -202,6 +202,8 @@ def test_metrics_follow_from_what_a_loss_predicts():
     part = Split(np.zeros((1, 1)), truth, truth)
     pinball = (3 * 0.1 + 2 * 0.8) / 2
     assert Regression(target, Levels()).metric("pinball", output, part) == pytest.approx(pinball)
+    alone = Regression(target, Levels())._numbered("pinball_0.8")
+    assert alone(Scored(Regression(target, Levels()), output, part)) == pytest.approx(2 * 0.8)
 
 
 def test_an_estimator_learns_counts_by_another_name(monkeypatch):

@@ -252,7 +252,7 @@ def test_a_loop_measures_each_output_and_stops_by_one_of_them():
     assert {"loss", "loss of price", "loss of class"} < best.keys()
 
 
-@pytest.mark.parametrize("monitor", ["loss of price", "mape of price"])
+@pytest.mark.parametrize("monitor", ["loss of price", "pinball_0.9 of price"])
 def test_a_loop_stops_by_what_has_the_name_of_an_output(monitor):
     loop = loop_by_output(monitor, epochs=6)
     scores = [row.validation[monitor] for row in loop.run().history.rows]
