@@ -27,6 +27,10 @@ log loss of the losses of the rows) and of weights."""
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
 
+ROUGH = 1e-4
+"""Relative decrease of the loss below which the search for a linear prediction ends: its scores no
+longer change."""
+
 PASSES = 60
 PENALTY = 1.0
 
@@ -93,7 +97,7 @@ def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Ar
     columns = 1 if y.ndim == 1 else y.shape[1]
     penalty = PENALTY / columns
     given = part.x.astype(np.float64), y, part.weights, outputs or columns
-    ((weight, bias),) = fit_linear(loss, *given, [penalty])
+    ((weight, bias),) = fit_linear(loss, *given, [penalty], ROUGH)
     predicted: Array = x @ weight.T + bias
     return predicted
 

@@ -98,6 +98,7 @@ def fit_linear(
     weights: Array | None,
     outputs: int,
     penalties: Sequence[float] = PENALTIES,
+    tolerance: float = TOLERANCE,
 ) -> Iterator[tuple[Array, Array]]:
     """Yield weight (outputs, features) and bias of least loss for each penalty.
 
@@ -132,7 +133,7 @@ def fit_linear(
             gradient[-1] = slope.sum(axis=0)
             return total, (gradient / scale).ravel()
 
-        values = minimize(value, (values * scale).ravel()).reshape(shape) / scale
+        values = minimize(value, (values * scale).ravel(), tolerance).reshape(shape) / scale
         weight = weight_of(values[:-1]).T
         yield weight, values[-1] - weight @ mean
 
@@ -154,7 +155,9 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     return sizes, left * sizes, lambda values: x.T @ (left @ (values / sizes[:, None]))
 
 
-def minimize(function: Callable[[Array], tuple[float, Array]], start: Array) -> Array:
+def minimize(
+    function: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float = TOLERANCE
+) -> Array:
     """Return where `function`, which gives value and gradient, is least near `start`.
 
     Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS), with steps halved until the value falls
@@ -166,7 +169,7 @@ def minimize(function: Callable[[Array], tuple[float, Array]], start: Array) -> 
     for _ in range(ITERATIONS):
         direction = -_product(pairs, gradient)
         slope = float(direction @ gradient)
-        if not slope < -TOLERANCE * max(abs(value), TOLERANCE):
+        if not slope < -tolerance * max(abs(value), tolerance):
             break
         step = 1.0
         while True:
