@@ -78,7 +78,7 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     (tmp_path / "rides.csv").write_text("\n".join(["hour,member,guest,rides", *lines]) + "\n")
     made = mlpengine("init", "rides.csv", "--target", "rides")
     for name in ("member", "guest"):
-        reason = "with other columns it adds up to the target (member + guest)"
+        reason = "with others it adds up to the target (member + guest)"
         assert f"column {name!r} is dropped: {reason}" in made.err
         assert f"    - {name}  # {reason}" in (tmp_path / "rides.yaml").read_text()
     half = ["--set", "data.drop=[member]"]

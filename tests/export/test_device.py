@@ -11,7 +11,7 @@ import scipy.special
 from mlpengine import Adam, Mlp, Sgd, ops
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import Names, comment_text, identifier
+from mlpengine.backends.scalar.text import FreshNames, comment_text, identifier
 from mlpengine.backends.scalar.update import accurate
 from mlpengine.core.errors import UsageError
 from mlpengine.data.features import Preprocessor
@@ -433,7 +433,7 @@ def test_identifiers(text, name):
 
 
 def test_names_differ():
-    names = Names()
+    names = FreshNames()
     assert [names.add(n) for n in ("a", "a", "a_2", "a")] == ["a", "a_2", "a_2_2", "a_3"]
 
 
