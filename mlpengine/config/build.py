@@ -55,7 +55,7 @@ class LoadedData:
 
     @cached_property
     def transfer(self) -> TransferSet | None:
-        """What a teacher predicts, from which a student learns."""
+        """The predictions of a teacher that a student learns from."""
         name = self.file.config.data.transfer_set
         if self.given is not None or name is None:
             return self.given
@@ -107,9 +107,9 @@ def load_data(
 ) -> LoadedData:
     """Read the data of a config.
 
-    A fitted `preprocessor`, that of a model or checkpoint, replaces a new one; `is_new` says that
-    rows may be unlike those that it was fitted on, which warnings then tell.  `tables` are what
-    `read_tables` returned, if it was called before.
+    A fitted `preprocessor` of a model or checkpoint replaces a new one.  `is_new` says that rows
+    may differ from the rows that the preprocessor was fitted on; warnings then tell the
+    differences.  `tables` is the return value of `read_tables`, if it was called before.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """

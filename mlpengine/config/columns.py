@@ -1,4 +1,4 @@
-"""What is odd about the columns of a run: single cells, and columns that tell the target."""
+"""Checks for odd columns of a run: single odd cells, and columns that tell the target."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a student learns from: a teacher's predictions for training rows and for rows made of them.
+"""The data of a student: a teacher's predictions for training rows and for synthetic rows.
 
 A teacher is a model, or any function that predicts a table.
 """
@@ -32,13 +32,13 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""One of so many rows chooses the best epoch of the network that is trained directly."""
+"""One row in this many chooses the best epoch of the network that is trained directly."""
 
 Predict = Callable[[Any], Any]
 """Returns numbers, or a probability of each class in sorted order, for rows without targets."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Returns, of the rows of a part, those whose cells a column has."""
+"""Returns the row indices that a column takes its cells from, for row indices of a part."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -49,12 +49,14 @@ KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
 
 
 def student_sections(rows: int) -> dict[str, Any]:
-    """Return the sections of a config that a student has, for so many training rows."""
+    """Return the config sections of a student for a number of training rows."""
     return sections_of(student_recipe(rows))
 
 
 def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> ConfigFile:
-    """Return a config, of a file of this name, from that of a teacher of so many training rows.
+    """Return the config of a student, made from the config of its teacher.
+
+    `rows` is the number of training rows, and `name` the file name of the new config.
 
     Raises: ConfigError for a data file that is not there any more.
     """
@@ -78,9 +80,9 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """A model or a function, which labels the rows of a student.
+    """A model or a function that labels the rows of a student.
 
-    `frames` are the tables in memory by part, as they were given, which a function takes.
+    `frames` are the tables in memory by part, as they were given.  A function takes rows of them.
     """
 
     predict: Model | Predict
@@ -111,7 +113,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return those of the columns whose cells, when permuted, change a prediction."""
+        """Return the columns that change a prediction when their cells are permuted."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -258,7 +260,7 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
 
 
 def _form(loss: Loss) -> tuple[str, tuple[float, ...]]:
-    """Return name and levels of a loss, which say what its outputs are."""
+    """Return name and levels of a loss.  They say what its outputs are."""
     return loss.name, loss.levels if isinstance(loss, Quantile) else ()
 
 

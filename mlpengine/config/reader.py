@@ -88,7 +88,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file whose top level is a mapping.
+    """Read a YAML file with a mapping at its top level.
 
     Raises: ConfigError if the file cannot be read or is not YAML of the kind described above.
     """

@@ -21,7 +21,8 @@ SHADES = 8
 """Shades of a heat map."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
-"""Dashes and gaps of curves by color, in line widths, which tell them apart where they coincide."""
+"""Dashes and gaps of curves by color, in line widths.  They tell curves apart where they coincide.
+"""
 
 NO_RANGE = 1e-300
 """A range that is no wider is none: a fifth of the smallest number is 0."""
@@ -206,7 +207,7 @@ class Points(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A histogram: `counts` between `edges`, of which there is one more."""
+    """A histogram: `counts` between `edges`.  There is one more edge than counts."""
 
     edges: Array
     counts: Array

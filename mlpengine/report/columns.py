@@ -24,7 +24,7 @@ Z_LIMIT = 4.0
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     """Return the columns, what each is used for, and their differences between the parts.
 
-    They are those of at most so many rows of each part, evenly spaced.
+    They are computed from at most `rows` evenly spaced rows of each part.
     """
     tables, data = loaded.tables, loaded.file.config.data
     preprocessor = tables.preprocessor

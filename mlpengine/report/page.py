@@ -29,7 +29,7 @@ from .markup import DASH, Content, Markup, joined, number, score_text, shortened
 from .svg import grid, strip
 
 MANY_COLUMNS = 25
-"""Up to so many columns one table describes; of more, the usual ones are folded away."""
+"""The most columns that one table describes.  If there are more, the usual ones are folded away."""
 
 LISTED_LEVELS = 20
 """Number of levels of a column that are listed."""

@@ -162,9 +162,10 @@ def _labels(held: Held, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _calibration(task: Task, held: Held) -> dict[str, Any]:
-    """Return mean probability and share of hits of bins of the probability.
+    """Return mean probability and share of hits for bins of the probability.
 
-    Of two classes that of the second, of more that of the predicted one, of labels all.
+    For two classes this is the probability of the second class, for more classes the probability
+    of the predicted class, and for labels the probability of each label.
     """
     chances, truth = task.predicted_numbers(held.output), held.rows.truth
     if isinstance(task, MultiLabel):
