@@ -199,7 +199,7 @@ class Commands:
         self.shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 
     def run(self, run: Path, fault: Fault, *arguments: object) -> tuple[Ended, list[int]]:
-        """Run a command whose files lie below `run`; return its ending and the calls by kind."""
+        """Run a command with its files below `run`; return its ending and the calls by kind."""
         log, counted = self.folder / "log", self.folder / "counts"
         log.unlink(missing_ok=True)
         counted.unlink(missing_ok=True)

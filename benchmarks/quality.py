@@ -41,7 +41,7 @@ Results = dict[tuple[str, str], Rows]
 
 WARM = "seconds in one process"
 WHOLE = "seconds of processes"
-"""What the times of a method are of."""
+"""The names of the two times of a method."""
 
 
 def measure(problem: Problem, method: Method, split: int, clock: str = WARM) -> dict[str, float]:
@@ -114,9 +114,9 @@ def table(results: Results, tables: list[str], names: list[str], key: str) -> li
 def ratios(
     results: Results, tables: list[str], one: str, other: str, key: str = "error"
 ) -> np.ndarray:
-    """Return the averages of a method over those of another, on the same splits of each table.
+    """Return the ratios of the averages of two methods, on the same splits of each table.
 
-    Tables that one of them has not are left out.
+    A ratio is method `one` over method `other`.  Tables that either method lacks are left out.
     """
     pairs = [(results[name, one], results[name, other]) for name in tables]
     values = [

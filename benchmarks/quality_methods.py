@@ -70,7 +70,10 @@ def mlpengine(
     preset: str | None = None,
     settings: Sequence[str] = ("report=false",),
 ) -> np.ndarray:
-    """What ``init``, ``train`` and ``predict`` give, as commands; `settings` are ``--set``."""
+    """Return the answers of the commands ``init``, ``train`` and ``predict``.
+
+    `settings` are arguments of ``--set``.
+    """
     fixed = (f"seed={seed}", "training.threads=1", "data.split.test=0")
     options = [word for setting in (*fixed, *settings) for word in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +211,7 @@ ONE_NETWORK = ("training.folds=null", "data.split.validation=0.2", "data.split.t
 
 
 def methods() -> dict[str, Method]:
-    """Return the methods whose libraries are there, by name; ours are the first."""
+    """Return the methods that have their libraries, by name; our methods are the first."""
     table: dict[str, tuple[str, Method]] = {
         "mlpengine": ("mlpengine", mlpengine),
         "mlpengine, realmlp": ("mlpengine", partial(mlpengine, preset="realmlp")),
@@ -299,7 +302,7 @@ ABLATION: dict[str, tuple[tuple[str, ...], Costs]] = {
     "label smoothing": (("loss=auto",), (1.8, None)),
     "bounded predictions": (("data.bound_predictions=false",), (None, None)),
 }
-"""What each ingredient is replaced by, and the published cost of leaving it out, in percent of the
+"""The replacement of each ingredient, and the published cost of leaving it out, in percent of the
 error, for classes and for numbers (Holzmueller et al. 2024, arXiv 2407.04491)."""
 
 

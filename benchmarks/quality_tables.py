@@ -26,10 +26,10 @@ class Problem:
     target: str
     is_classification: bool
     together: tuple[str, pd.Series] | None = None
-    """``group`` or ``time``, and a column of that of the rows to learn from."""
+    """``group`` or ``time``, and the column of groups or times of the rows to learn from."""
 
     def with_together(self, train: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Return rows to learn from with that as a column, and the option of ``init`` for it."""
+        """Return rows to learn from with the column `together`, and its option of ``init``."""
         if self.together is None:
             return train, []
         kind, column = self.together

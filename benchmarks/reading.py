@@ -103,9 +103,9 @@ READERS = {
 
 
 def megabytes(*, restart: bool = False) -> float:
-    """Return the peak memory of this process, or, if it is restarted, what it has now.
+    """Return the peak memory of this process, or, with `restart`, its present memory.
 
-    Linux keeps the peak of a parent's memory in ``ru_maxrss``, and that of a process in VmHWM.
+    Linux keeps the peak of a parent's memory in ``ru_maxrss``, and the peak of a process in VmHWM.
     """
     own = Path("/proc/self")
     if not own.is_dir():

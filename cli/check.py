@@ -104,7 +104,7 @@ def command(
 
 
 def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int:
-    """Compare the columns of a new table with those of training; return the exit code."""
+    """Compare the columns of a new table with the training columns; return the exit code."""
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
     preprocessor = load(run).preprocessor

@@ -87,7 +87,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     """Return the metrics of a run by part and name, in the order of the parts.
 
-    Of several seeds there are the means over the networks, too, whose errors are known.
+    With several seeds, the means over the networks and their standard errors are added.
     """
     shown: dict[str, Score] = {}
     for part in SHOWN_PARTS:

@@ -20,7 +20,7 @@ DIGITS = 9
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell starts with that a spreadsheet takes for a formula."""
+"""First characters of cells that a spreadsheet takes for a formula."""
 
 
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:

@@ -90,7 +90,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return what is predicted for training rows, `made` rows, and rows of the last part.
+        """Return the predictions for training rows, `made` synthetic rows, and the last part.
 
         Raises: UsageError for predictions of another shape, or that are not finite.
         """
@@ -139,7 +139,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return what is learned of training rows, or of rows made of them; and the prediction."""
+        """Return targets of training rows, or of synthetic rows `mixed`, and the predictions."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if mixed is None else rows[mixed.sources([column])[column]]
@@ -195,7 +195,7 @@ class Teacher:
     def _frame(self, part: str, rows_of: RowsOf) -> Any:
         """Return rows of a part without targets, as a data frame of the kind that was given.
 
-        What was no data frame is a mapping of columns to arrays.
+        For another form of table, return a mapping of columns to arrays.
         """
         frame, rows = self.frames.get(part, self.frames.get("train")), self._rows(part)
         if isinstance(frame, Mapping) or not hasattr(frame, "columns"):
@@ -226,7 +226,8 @@ def _cells(table: Table, name: str) -> Array:
 def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     """Return predictions as float64 (rows, targets or classes).
 
-    Raises: UsageError, with the first row at fault, for what they must not be.
+    Raises: UsageError for predictions of a wrong shape or with a wrong value.  It names the first
+    row with a wrong value.
     """
     predicted = np.asarray(given)
     if predicted.ndim == 1 and fitted.n_outputs == 1:
@@ -265,7 +266,7 @@ def _form(loss: Loss) -> tuple[str, tuple[float, ...]]:
 
 
 def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator) -> Array:
-    """Return targets (rows, targets) that have what a loss predicts (rows, targets, predictions).
+    """Draw targets (rows, targets) for the predictions of a loss (rows, targets, predictions).
 
     The loss is least where a student predicts the same: mean and deviation of two equally frequent
     targets, or quantiles between which targets are uniform.
@@ -287,7 +288,7 @@ def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator
 
 
 def _outputs(data: LoadedData, predicted: Array) -> Array:
-    """Return the outputs of a network that would predict this."""
+    """Return the outputs of a network that has these predictions."""
     task, kind = data.task, data.parts["train"].x.dtype
     if isinstance(task, Regression):
         outputs = task.target.scaled(predicted)
@@ -304,7 +305,7 @@ def _outputs(data: LoadedData, predicted: Array) -> Array:
 
 
 def _direct(data: LoadedData) -> Callable[[Array], Array]:
-    """Train a network of the student's size on the targets of the rows; return what predicts."""
+    """Train a network of the student's size on the targets of the rows; return its forward pass."""
     train, settings = data.parts["train"], data.file.config.settings
     usual = recipe("plain", str(data.tables.preprocessor.task), len(train)).training
     training = replace(

@@ -233,7 +233,7 @@ class _Plain:
                     return text.lower() == "true"
                 case "int":
                     number = int(text, 0 if _prefixed(text) else 10)
-                    str(number)  # which refuses the long ones that int reads in base 16
+                    str(number)  # refuses long numbers that int reads in base 16
                     return number
                 case "float":
                     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))

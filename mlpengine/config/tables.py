@@ -374,7 +374,7 @@ def _learned_once(
 def _split(
     file: ConfigFile, table: Table, target: list[str], rows: Array, own_files: set[str]
 ) -> dict[str, Array]:
-    """Return which of the rows each part has."""
+    """Return the row indices of each part."""
     config = file.config
     shares = {"validation": config.validation_share, "test": config.data.split.test}
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}

@@ -187,10 +187,10 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
 
 
 def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
-    """Return how many targets lie in the intervals that should hold a given share of them.
+    """Return the shares of targets in the intervals that should hold a given share of them.
 
-    Those of `INTERVAL_FIFTHS` also by fifths of the rows, from the lowest predictions to the
-    highest.
+    For intervals of level `INTERVAL_FIFTHS`, also return the shares by fifths of the rows, from the
+    lowest predictions to the highest.
     """
     rows = held.rows.rows(evenly_spaced(len(held.rows), INTERVAL_ROWS))
 
