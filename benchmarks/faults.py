@@ -176,7 +176,7 @@ class Fault(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit code (negative: the signal) and what it printed."""
+    """The ending of a command: its exit code (negative: the signal) and its output."""
 
     code: int
     text: str

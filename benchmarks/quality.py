@@ -127,15 +127,15 @@ def ratios(
 
 
 def geometric_mean(values: np.ndarray) -> float:
-    """Return it; NaN of no values."""
+    """Return the geometric mean; NaN of no values."""
     return float(np.exp(np.log(values).mean())) if len(values) else np.nan
 
 
 def summary(results: Results, tables: list[str], names: list[str], clock: str) -> list[str]:
     """Return ratios of the first method's errors to each other's, wins and times, as Markdown.
 
-    Ratios are geometric means over the tables that both have; ranks are of the tables that all
-    have.
+    Ratios are geometric means over the tables that both methods have; ranks are computed on the
+    tables that all methods have.
     """
     whole = [one for one in tables if all(results[one, name] for name in names)]
     means = np.array([[average(results[one, name], "error") for name in names] for one in whole])
@@ -163,7 +163,8 @@ def summary(results: Results, tables: list[str], names: list[str], clock: str) -
 def costs(results: Results, chosen: list[Problem]) -> list[str]:
     """Return what leaving out each ingredient of the recipe costs, ours beside the published.
 
-    The geometric mean over tables, and in brackets on how many of them leaving it out is worse.
+    The cost is the geometric mean over tables.  In brackets is the number of tables on which the
+    recipe without the ingredient is worse.
     """
 
     def cost(name: str, tables: list[str]) -> str:

@@ -113,7 +113,7 @@ def _with_numbers(
     make: Callable[[bool, int], object], problem: Problem, train: pd.DataFrame,
     test: pd.DataFrame, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Fit what takes scaled numbers: gaps filled by the median, texts one-hot."""
+    """Fit a model that takes scaled numbers: gaps filled by the median, texts one-hot."""
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
     numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     texts = OneHotEncoder(handle_unknown="ignore", min_frequency=3, sparse_output=False)
@@ -136,7 +136,7 @@ def _with_categories(
     test: pd.DataFrame,
     seed: int,
 ) -> np.ndarray:
-    """Fit what takes categories and gaps by itself."""
+    """Fit a model that takes categories and gaps by itself."""
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
     texts = list(x.select_dtypes(exclude="number").columns)
     for name in texts:

@@ -97,7 +97,7 @@ def _thresholds(rng: np.random.Generator) -> Problem:
 
 
 def _robot_arm(rng: np.random.Generator) -> Problem:
-    """How far the hand of an arm with six joints is from a point: smooth, with interactions."""
+    """Distance of the hand of an arm with six joints from a point: smooth, with interactions."""
     angles = np.cumsum(rng.uniform(-np.pi / 2, np.pi / 2, (5000, 6)), axis=1)
     hand = np.stack([np.cos(angles).sum(1) - 2, np.sin(angles).sum(1)], 1)
     y = np.hypot(*hand.T) + rng.normal(0, 0.1, len(hand))

@@ -182,7 +182,7 @@ class Contestants:
 
 
 def has(package: str) -> bool:
-    """Whether a script of that library can run; the scripts read tables with pandas."""
+    """Return whether a script of that library can run.  The scripts read tables with pandas."""
     return find_spec(package) is not None and find_spec("pandas") is not None
 
 

@@ -115,7 +115,7 @@ def is_root(ranks: "Ranks | None") -> bool:
 
 
 def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return what `make` returns, if it succeeds on every rank.
+    """Return the result of `make`, if it succeeds on every rank.
 
     Raises: on rank 0 the error of the lowest rank that has one; SystemExit on the others.
     """
@@ -160,7 +160,7 @@ def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
     """End all ranks where an error or a signal ends one of them.
 
-    A NumericalError is one of every rank; rank 0 raises it.
+    A NumericalError occurs on every rank; rank 0 raises it.
     """
     try:
         yield

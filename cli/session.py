@@ -211,7 +211,7 @@ class Session:
                 progress.close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return what is odd about cells and, after the end, columns; then the diagnostics'."""
+        """Return the verdicts on cells and, after the end, on columns; then the diagnostics'."""
         return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class Session:
         return {"spread": spread} if spread else {}
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
-        """Return the validation metrics of the best epoch, of several networks their mean."""
+        """Return the validation metrics of the best epoch; for several networks, their mean."""
         best = [(m.history.rows, m.best_epoch) for m in self.loop.members if m.best_epoch]
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
@@ -327,7 +327,7 @@ class Session:
 
     @property
     def _learned_parts(self) -> dict[str, Split]:
-        """The rows of all parts, and those that a student learns from."""
+        """The rows of all parts, and the rows that a student learns from."""
         parts, learned = self.data.parts, self.trainer.train
         return parts if learned is parts["train"] else {**parts, "transfer set": learned}
 

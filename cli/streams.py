@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 ESCAPE = "mlpengine.escape"
-"""How stdout writes what its encoding lacks; see `escape`."""
+"""The error handler of stdout for characters that its encoding lacks; see `escape`."""
 
 
 def escape(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -36,7 +36,7 @@ class Messages(io.FileIO):
     """Standard error: what cannot be written is dropped, so that no message ends a command."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write what can be written; report what cannot be as written, too."""
+        """Write as much as possible; report the rest as written, too."""
         size = memoryview(data).nbytes
         with suppress(OSError):
             return super().write(data) or size  # None where it would block
@@ -101,7 +101,7 @@ def _takes_bytes(stream: object) -> bool:
 
 
 def write_file(text: str) -> None:
-    """Write what is the content of a file to stdout: in UTF-8 and with the ends of its lines.
+    """Write the content of a file to stdout, in UTF-8 and with its line ends unchanged.
 
     Control characters are escaped where stdout is a terminal.
     """

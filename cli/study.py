@@ -196,7 +196,7 @@ class Study:
             self._run_again(self._study.trials[claim.trial.number], "interrupted")
 
     def summary(self) -> dict[str, Any]:
-        """Return the trials that have begun by number, and the best; of equal ones the first.
+        """Return the trials that have begun, by number, and the best (the first of equal ones).
 
         A trial that was queued again is left out.
         """

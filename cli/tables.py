@@ -26,7 +26,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
     """Write columns by name to a file of the format of its suffix.
 
-    `numbers` is what a .npy file holds instead.
+    A .npy file holds `numbers` instead.
     Raises: RunError.
     """
     match path.suffix:

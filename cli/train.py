@@ -281,7 +281,7 @@ def _longer(
     if epochs is not None:
         backend = checkpoint.header["environment"].get("backend")
         asked = load_config(directory.path / RESOLVED).config.training.backend
-        if backend and asked == "auto":  # which is chosen by the number of steps
+        if backend and asked == "auto":  # the number of steps chooses the backend
             overrides.append(Override("--epochs", ("training", "backend"), backend))
     return overrides
 

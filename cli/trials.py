@@ -87,7 +87,7 @@ class Worker:
             if result.ending == "interrupted" and not reporter.pruned:
                 study.leave(claim)
                 return
-            flush(claim.directory.path / MODEL_FILE)  # which is kept
+            flush(claim.directory.path / MODEL_FILE)  # this file is kept
             if reporter.pruned:
                 study.end(claim, "pruned")
                 ending = "ended early by the pruner"

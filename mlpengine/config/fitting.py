@@ -308,7 +308,7 @@ def _config(
     decided: list[str] = []
     if proposing and not own.get("stream"):
         detected = None
-        with suppress(ConfigError, DataError):  # which the check below, or training, reports
+        with suppress(ConfigError, DataError):  # the check below, or training, reports it
             checked = _checked({"data": deepcopy(own)})
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
@@ -323,7 +323,7 @@ def _config(
             try:
                 decided = complete_config(sections, detected, preset, kept=features)
             except DataError:
-                _checked(sections)  # what is wrong with the settings comes first
+                _checked(sections)  # errors of the settings come first
                 raise
     file = _checked(sections)
     how = reading_of(file).to_dict()

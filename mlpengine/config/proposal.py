@@ -66,7 +66,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return a division with no more blocks than give folds that the rows of training can fill.
+    """Return a division with few enough blocks that the training rows can fill its folds.
 
     `table` has the rows with a target, and a profile for a division is without that column.
 
@@ -101,7 +101,7 @@ def propose(
     a `division` is without that column.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
-    reason; those that explain nearly all of the target stay, with a comment.
+    reason.  Columns that explain nearly all of the target stay, with a comment.
 
     Raises: DataError if no column is left to learn from.
     """

@@ -25,7 +25,7 @@ DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
 """
 
 NO_RANGE = 1e-300
-"""A range that is no wider is none: a fifth of the smallest number is 0."""
+"""A range that is not wider counts as a single value: a fifth of the smallest number is 0."""
 
 NAME_LENGTH = 14
 """Characters of a name beside an axis."""
@@ -93,7 +93,7 @@ _COUNTS = {
     "m": (1, 2, 5, 10, 30),
     "s": (1, 2, 5, 10, 30),
 }
-"""How many of a unit may lie between two ticks."""
+"""Numbers of a unit that may lie between two ticks."""
 
 
 def date_axis(seconds: Array) -> Axis:
@@ -161,7 +161,7 @@ def _label(value: float, step: float) -> str:
 
 
 def thinned(y: Array, points: int = POINTS) -> Array:
-    """Return the numbers of the points that a screen shows: ends and extremes of each column."""
+    """Return the indices of the points that a screen shows: ends and extremes of each column."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:
         return known
@@ -267,7 +267,7 @@ class Chart(NamedTuple):
     Args:
         below: what x is, and its unit.
         note: a sentence below the chart.
-        words: what those who do not see the chart are told of it, beside what the shapes tell.
+        words: further text for people who do not see the chart, beside the text of the shapes.
     """
 
     title: str

@@ -305,9 +305,9 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
-    The numbers of rows and of permuted columns follow from the passes that are allowed.  Of many
-    columns only those to which the outputs are most sensitive are permuted: permuting each takes
-    time that grows with the square of their number.
+    The numbers of rows and of permuted columns follow from the passes that are allowed.  If there
+    are many columns, only the columns to which the outputs are most sensitive are permuted: the
+    time to permute all columns grows with the square of their number.
     """
     task = loaded.task
     columns = feature_columns(model.preprocessor)

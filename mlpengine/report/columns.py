@@ -91,7 +91,7 @@ def _uses(loaded: LoadedData) -> dict[str, str]:
 
 
 def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]:
-    """Return what the data say of the columns that the config leaves out."""
+    """Return reasons from the data for leaving out the columns that the config leaves out."""
     if not dropped:
         return {}
     named = [name for name in (*dropped, *target) if name in table]
@@ -103,10 +103,10 @@ def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]
 
 
 def _shift(one: Column, other: Column) -> dict[str, Any] | None:
-    """Return how far two parts of a column differ, 0 to 1, and whether by more than chance.
+    """Return the distance of two parts of a column, 0 to 1, and whether it exceeds chance.
 
-    Of numbers the largest difference of the shares below any value (Kolmogorov and Smirnov), of
-    texts the largest difference of the shares of a text.
+    For numbers, the distance is the largest difference of the shares below any value (Kolmogorov
+    and Smirnov).  For texts, it is the largest difference of the shares of a text.
     """
     if one.kind != other.kind:
         return None

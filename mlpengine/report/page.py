@@ -562,7 +562,7 @@ def scrolling_table(
 ) -> Markup:
     """Return a table that scrolls in its own box; columns after the first `words` are numbers.
 
-    Its title is shown where it is `named`, and told to those who hear it.
+    If `named`, its title is shown.  Screen readers always read the title.
     """
     heads = [
         tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")

@@ -79,7 +79,7 @@ def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[s
 
 
 def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None:
-    """Return by how much the second is ahead of the first in a metric, over the same rows.
+    """Return the lead of `other` over `first` in a metric, over the same rows.
 
     None unless both predict the same rows.
     """

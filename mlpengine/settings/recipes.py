@@ -16,7 +16,7 @@ Preset: TypeAlias = Literal["plain", "realmlp"]
 PRESETS: tuple[str, ...] = get_args(Preset)
 
 MIDDLE = 20_000
-"""Rows of the table for which the recipe `plain` has its sizes where the rows are unknown."""
+"""Number of rows that the recipe `plain` assumes for its sizes if the number is unknown."""
 
 PLAIN = (
     (1_000, [64, 64], (0.003, 0.003), 0.1, 200, 16, 50),
@@ -105,7 +105,7 @@ def _realmlp(task: str) -> RunSettings:
 
 
 COPIES, MADE_ROWS = 20, 100_000
-"""Rows made of each training row, and the most in all, from which a student learns, too."""
+"""Synthetic rows for each training row of a student, and the most synthetic rows in all."""
 
 STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
 """Rows of a step of a student, and the fewest steps and epochs of its training."""
