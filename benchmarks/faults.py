@@ -194,7 +194,7 @@ class Commands:
         self.main, self.folder = main.main, folder
         config = folder / "c.yaml"
         config.write_text(CONFIG)
-        with redirect_stdout(StringIO()):  # what it imports, no child has to import again
+        with redirect_stdout(StringIO()):  # no child has to import these modules again
             main.run(["train", str(config), "--out", str(folder / "imports"), "-q"])
         self.shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 

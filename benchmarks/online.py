@@ -166,7 +166,7 @@ def run(steps: int, server: Server, learner: Learner) -> Iterator[tuple[int, flo
 
 
 def save_and_load(learner: Learner) -> None:
-    """Stop the app if what is loaded does not predict the same."""
+    """Stop the app if the loaded model does not predict the same."""
     with TemporaryDirectory() as directory:
         path = Path(directory) / "plant.safetensors"
         learner.mlp.save(path)

@@ -161,7 +161,7 @@ def summary(results: Results, tables: list[str], names: list[str], clock: str) -
 
 
 def costs(results: Results, chosen: list[Problem]) -> list[str]:
-    """Return what leaving out each ingredient of the recipe costs, ours beside the published.
+    """Return the cost of leaving out each ingredient of the recipe, ours beside the published.
 
     The cost is the geometric mean over tables.  In brackets is the number of tables on which the
     recipe without the ingredient is worse.

@@ -152,7 +152,7 @@ def kilobytes(process: int) -> int | None:
 
 
 def malformed(port: int, process: int, row: dict[str, Any], *, smoke: bool) -> None:
-    """Print what malformed requests got, and by how much the memory grew."""
+    """Print the answers to malformed requests, and the growth of the memory."""
     bodies, count = damaged(row), MALFORMED // (20 if smoke else 1)
     before, _ = post_all(port, bodies, WARM_UP // (20 if smoke else 1))
     first = kilobytes(process)

@@ -182,7 +182,7 @@ def main() -> None:
         networks, budget = networks[-5:], (budget[0], 20 * budget[1])
         print(f"beside {plural(args.busy, 'busy loop')}")
     else:
-        emitter.STEP_TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
+        emitter.STEP_TERMS_PER_THREAD = 1  # two threads everywhere: the rule itself is measured
     if args.model:
         print_model(networks, budget)
         return

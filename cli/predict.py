@@ -283,7 +283,7 @@ def _typed(column: Column) -> list[object]:
 
 
 def _numbered(column: Coded) -> Coded:
-    """Return a column with whole numbers in place of texts if all texts are such."""
+    """Return a column with whole numbers in place of texts if all texts are whole numbers."""
     texts = [value for value in column.typed if value is not None]
     if not all(isinstance(text, str) and _WHOLE.fullmatch(text) for text in texts):
         return column

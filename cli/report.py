@@ -88,7 +88,7 @@ def _collected(
 
 
 def sweep_of(path: Path) -> dict[str, Any] | None:
-    """Return the numbers of a sweep from its directory; None if it is none."""
+    """Return the numbers of a sweep from its directory; None if it is not a sweep."""
     if not (path / SETTINGS).is_file():
         return None
     from .study import Study

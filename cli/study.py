@@ -285,7 +285,7 @@ class Study:
 
 
 def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and settings of a sweep.  Raises: UsageError, RunError if it is none."""
+    """Return name and settings of a sweep.  Raises: UsageError, RunError if it is not a sweep."""
     if not directory.exists():
         raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
     if not (directory / SETTINGS).is_file():
@@ -310,7 +310,7 @@ def shown_storage(storage: str) -> str:
 
 
 def _database(storage: str) -> BaseStorage:
-    """Open a database.  Raises: UsageError for a URL that is none or has no driver."""
+    """Open a database.  Raises: UsageError for an invalid URL or a missing driver."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 

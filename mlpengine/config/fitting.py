@@ -235,7 +235,7 @@ def _with_columns_of(teacher: Teacher) -> ConfigFile:
 def _measured(
     data: LoadedData, trainer: Trainer, fitted: Fitted, decided: list[str]
 ) -> tuple[Model, FitResult]:
-    """Return the model of a training, with what the result tells."""
+    """Measure a training; return the model and the result of `fit`."""
     beside = data.transfer.beside if data.transfer else None
     file = data.file
     with trainer.pinned():

@@ -262,7 +262,7 @@ Shape = Line | Points | Bars | Spans | HeatMap | HorizontalLine | Mark | Band | 
 
 
 class Chart(NamedTuple):
-    """Axes, what is drawn on them in that order, and words.
+    """Axes, the shapes on them in the order of drawing, and texts.
 
     Args:
         below: what x is, and its unit.

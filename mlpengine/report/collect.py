@@ -210,7 +210,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
 
 
 def collect_model(path: Path) -> dict[str, Any]:
-    """Return the numbers of a report of a model file: what it holds of the model and its training.
+    """Return the numbers of a report of a model file: its facts of the model and of its training.
 
     Raises: CheckpointError if it is damaged or not a model.
     """
@@ -291,7 +291,7 @@ def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
 
 
 def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
-    """Return what was trained to predict what."""
+    """Return the facts of a trained model: its data, its network and its target."""
     config = loaded.file.config
     return model_of(
         model,

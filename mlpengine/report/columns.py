@@ -15,7 +15,7 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.diagnostics.baselines import largest_shift
 
 REPORT_COLUMNS = 200
-"""Columns that are described; of wider tables the first."""
+"""Number of columns that are described; in wider tables, the first ones."""
 
 Z_LIMIT = 4.0
 """Standard errors of a difference of shares beyond which it is no chance."""

@@ -207,7 +207,7 @@ def _scores_table(known: Data) -> Markup:
 
 
 def verdicts_section(data: Data) -> Markup:
-    """Return what is wrong in words, with settings that fix it."""
+    """Return the verdicts in words, with settings that fix the problems."""
     known = data.get("verdicts") or []
     if not known:
         ended = data.get("ending")

@@ -17,7 +17,7 @@ from mlpengine.training.measure import OUT_OF_FOLD
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
-"""Largest number of classes with a confusion matrix; of more, the commonest mistakes."""
+"""Largest number of classes with a confusion matrix; for more, the commonest mistakes."""
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
@@ -26,7 +26,7 @@ INTERVAL_ROWS = 2_000
 
 
 def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
-    """Return what is predicted against what is true, and how far probabilities hold."""
+    """Return predicted against true values, and the calibration of probabilities and intervals."""
     labels = model.preprocessor.classes
     result: dict[str, Any] = {"part": held.part, "rows": len(held.rows)}
     if isinstance(task, Classification):
