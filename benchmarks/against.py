@@ -103,7 +103,10 @@ def _fit(script: ModuleType, smoke: Mapping[str, object]) -> Rows:
 
 
 def path_of_commands(tree: Path, folder: str) -> str:
-    """Return a PYTHONPATH for which ``-m mlpengine_cli.main`` is that of a tree, with a link."""
+    """Return a PYTHONPATH on which ``-m mlpengine_cli.main`` runs the commands of a tree.
+
+    A link to the commands is made in `folder`.
+    """
     Path(folder, "mlpengine_cli").symlink_to(tree / "cli", target_is_directory=True)
     return os.pathsep.join([folder, str(tree)])
 
@@ -170,9 +173,9 @@ def serve(tree: str, name: str, options: dict[str, object]) -> None:
 
 
 class Worker:
-    """A process that times the rows of a tree, whose scripts may lack modules of this folder.
+    """A process that times the rows of a tree.  Its scripts may lack modules of this folder.
 
-    `options` are those of the function in `ROWS`.
+    `options` are the options of the function in `ROWS`.
     """
 
     def __init__(self, tree: Path, name: str, **options: object) -> None:
@@ -224,9 +227,9 @@ def time_row(row: str, workers: Sequence[Worker], seconds: float, windows: int) 
 def compare(
     name: str, tree: Path, *, only: Sequence[str] = ("",), seconds: float, **options: object
 ) -> None:
-    """Print times and ratios of the rows of script `name` whose names contain a text of `only`.
+    """Print times and ratios of the rows of script `name` with a text of `only` in their names.
 
-    `seconds` is the length of a window, `options` are those of the function in `ROWS`.
+    `seconds` is the length of a window.  `options` are the options of the function in `ROWS`.
     """
     if hasattr(os, "sched_setaffinity"):  # one core for both: its neighbor slows both alike
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

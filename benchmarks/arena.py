@@ -113,7 +113,7 @@ def read_contest(folder: Path, entry: dict) -> Contest:
 
 
 def contests(folder: Path, half: str | None, names: Sequence[str] | None) -> Iterator[Contest]:
-    """Yield the tables of a folder, each when it is needed; those of survival are left out."""
+    """Yield the tables of a folder, each when it is needed, without tables of survival times."""
     entries = json.loads((folder / "tables.json").read_text(encoding="utf-8"))
     entries = sorted((e for e in entries if e["task"] != "survival"), key=lambda e: e["name"])
     if half:
@@ -149,7 +149,7 @@ def _realmlp_bagged(
 
 
 def contestants() -> dict[str, Method]:
-    """Return the methods of the arena by name, those whose library is there."""
+    """Return the methods of the arena by name, without methods that lack their library."""
     known = methods()
     ours = {name: known[name] for name in ("mlpengine", "mlpengine, one network")}
     names = ("linear", "scikit-learn MLP", "LightGBM", "CatBoost", "RealMLP")

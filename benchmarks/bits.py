@@ -116,9 +116,9 @@ def state(step: TrainingStep) -> bytes:
 
 
 def differences(case: Case, threads: Sequence[int], every: int = 1) -> tuple[list[int], int, str]:
-    """Return in how many numbers of rows each of `threads` differs from one, of how many numbers.
+    """Return how many batch sizes give other bits for each of `threads` than for one thread.
 
-    The last value is a digest of the bits.
+    The number of compared batch sizes and a digest of the bits follow.
     """
     rows_of_thread, emitter.STEP_TERMS_PER_THREAD = (
         emitter.STEP_TERMS_PER_THREAD,

@@ -19,7 +19,7 @@ from mlpengine.step.auto_backend import seconds_to_compile
 from mlpengine.training.networks import front_of, make_network
 
 DEPTHS = {"2 layers": 2, "32 layers": 32}
-"""Hidden layers of 64 units, whose code is shared."""
+"""Hidden layers of 64 units.  The layers share their code."""
 
 
 def network(name: str) -> tuple[Mlp, int]:

@@ -65,7 +65,7 @@ def predicted(
 
 
 def half_width(errors: np.ndarray, share: np.ndarray) -> float:
-    """Return half of the one width that holds `LEVEL` of errors, those of one network."""
+    """Return half of the one width that holds `LEVEL` of the errors of one network."""
     sizes = np.sort(np.abs(errors[:, 0]) * np.sqrt(share[0]))
     return float(sizes[min(len(sizes), int(np.ceil(LEVEL * (len(sizes) + 1)))) - 1])
 
@@ -115,7 +115,7 @@ def sets_of_mapie(
 
 
 def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
-    """Yield of each kind of intervals: share inside, that of each fifth, and relative width."""
+    """Yield for each kind of intervals: share inside, shares by fifths, and relative width."""
     problem, train, test = table.parts(0)
     truth = test[problem.target].to_numpy(float)
     answers, (errors, share) = predicted(problem, train, test, "--interval")
@@ -135,7 +135,7 @@ def intervals(table: Contest) -> Iterator[tuple[str, list[float]]]:
 
 
 def sets(table: Contest) -> Iterator[tuple[str, list[float]]]:
-    """Yield of each kind of sets: share of true classes inside, and mean size."""
+    """Yield for each kind of sets: share of true classes inside, and mean size."""
     problem, train, test = table.parts(0)
     truth = np.searchsorted(problem.classes, test[problem.target])
     answers, _ = predicted(problem, train, test, "--set")

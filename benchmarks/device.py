@@ -51,7 +51,7 @@ LOSSES = [
 
 @dataclass
 class Report:
-    """What failed, and what did not run."""
+    """The checks that failed, and the checks that did not run."""
 
     failed: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -184,7 +184,7 @@ def try_symbols(report: Report, compiler: str, seeds: Sequence[int]) -> None:
 
 
 def try_example(report: Report) -> None:
-    """Make and run the example: the controller that learns must beat the one that does not."""
+    """Make and run the example: the controller that learns must beat the fixed controller."""
     with TemporaryDirectory() as name:
         folder = Path(name) / "device"
         shutil.copytree(Path(__file__).parents[1] / "examples" / "device", folder)

@@ -98,7 +98,7 @@ def catboost(problem: Problem, train: pd.DataFrame) -> Callable[[pd.DataFrame], 
 def measure(table: Contest, kind: str, seeds: int) -> dict[str, Any]:
     """Return the errors of one network, teacher and students on a table.
 
-    The error of students is the geometric mean of theirs.
+    The error of students is the geometric mean of the errors of the students.
     """
     problem, train, test = table.parts(0)
     rows, truth = test.drop(columns=problem.target), test[problem.target].to_numpy()

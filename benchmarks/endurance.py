@@ -37,7 +37,10 @@ def resident_bytes() -> int:
 
 
 def probe(compiled: TrainingStep, plain: TrainingStep, x: np.ndarray, y: np.ndarray) -> float:
-    """Make `PROBE` steps on both from the state of `compiled`; return difference over way."""
+    """Make `PROBE` steps on both from the state of `compiled`; return the relative difference.
+
+    The difference of the weights is divided by the distance that the steps moved them.
+    """
     plain.mlp.load_state_dict(compiled.mlp.state_dict())
     plain.optimizer.load_state_dict(compiled.optimizer.state_dict())
     before = plain.mlp.params.flat.copy()

@@ -176,7 +176,7 @@ class Fault(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit code (negative: the signal) and what it printed."""
+    """The ending of a command: its exit code (negative: the signal) and its output."""
 
     code: int
     text: str
@@ -194,12 +194,12 @@ class Commands:
         self.main, self.folder = main.main, folder
         config = folder / "c.yaml"
         config.write_text(CONFIG)
-        with redirect_stdout(StringIO()):  # what it imports, no child has to import again
+        with redirect_stdout(StringIO()):  # no child has to import these modules again
             main.run(["train", str(config), "--out", str(folder / "imports"), "-q"])
         self.shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
 
     def run(self, run: Path, fault: Fault, *arguments: object) -> tuple[Ended, list[int]]:
-        """Run a command whose files lie below `run`; return its ending and the calls by kind."""
+        """Run a command with its files below `run`; return its ending and the calls by kind."""
         log, counted = self.folder / "log", self.folder / "counts"
         log.unlink(missing_ok=True)
         counted.unlink(missing_ok=True)

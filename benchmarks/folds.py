@@ -43,7 +43,7 @@ CASES = (
 
 
 def generate(path: Path, rows: int) -> None:
-    """Write a table of six numbers and three texts, whose target depends on all of them."""
+    """Write a table of six numbers, three texts, and a target that depends on all of them."""
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(rows, 6)).round(3)
     levels = rng.integers(0, 6, (rows, 3))
@@ -67,14 +67,14 @@ def mlpengine(folder: Path, *words: str) -> float:
 
 
 def train(folder: Path, networks: int, epochs: int) -> tuple[float, float]:
-    """Return the seconds of the whole process, and those of its training loop."""
+    """Return the seconds of the whole process, and the seconds of its training loop."""
     run = f"run{time.perf_counter_ns()}"
     test = 0.2
     settings = {
         "training.epochs": epochs,
         "training.early_stopping": "false",
         "training.kinds": "null",
-        "training.backend": "compiled",  # which so few steps would not choose for one network
+        "training.backend": "compiled",  # auto would not choose it for one network and few steps
         "data.encoding": "none",
         "report": "false",
         **(

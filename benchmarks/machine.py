@@ -24,7 +24,7 @@ PREFIXES = (
     *("NUMEXPR_", "NVPL_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCHINDUCTOR_", "VECLIB_", "XLA_"),
     "PYTHONDONTWRITEBYTECODE",  # a package run from its sources is compiled in each process
 )
-"""What the names of such variables begin with."""
+"""First characters of the names of such variables."""
 
 RESTARTED = "BENCHMARK_RESTARTED"
 """Set in the second start, so that there is no third where a library sets a variable itself."""
@@ -83,7 +83,7 @@ def describe() -> None:
 def busy_loops(count: int, nice: int = 0) -> Iterator[None]:
     """Run endless loops beside the body, on the cores of this process; end them after it.
 
-    Their priority is lower than that of this process by `nice`, from 0 to 19.
+    Their priority is lower than the priority of this process by `nice`, from 0 to 19.
     """
     loop = f"import os; {nice} and os.nice({nice})\nwhile True: pass"
     loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]

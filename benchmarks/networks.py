@@ -148,7 +148,7 @@ class Tables(Peered):
 
 
 class Tied(Peered):
-    """An autoencoder whose decoder has the transposed weights of its encoder."""
+    """An autoencoder.  Its decoder has the transposed weights of its encoder."""
 
     def __init__(self, width: int) -> None:
         super().__init__(FEATURES, {"weight": (width, FEATURES), "code": width}, seed=0)
@@ -165,7 +165,7 @@ class Tied(Peered):
 
 
 class Variational(Peered):
-    """A variational autoencoder, whose second output is the divergence of its code."""
+    """A variational autoencoder.  Its second output is the divergence of its code."""
 
     losses = {"x": MeanSquaredError(), "divergence": MeanOutput()}  # noqa: RUF012
     loss_weights = {"divergence": 0.01}  # noqa: RUF012
@@ -415,7 +415,7 @@ def check_losses(work: Work, runs: dict[str, Steps]) -> None:
         else value
         for name, value in ((name, run()) for name, (run, _) in runs.items())
     }
-    for kind in (True, False):  # looped, which begins with other rows, or not
+    for kind in (True, False):  # looped (it begins with other rows), or not
         losses = {name: loss for name, loss in first.items() if ("looped" in name) == kind}
         if losses and not np.allclose([*losses.values()], next(iter(losses.values())), rtol=1e-4):
             raise SystemExit(f"networks: {work.name}: losses differ: {losses}")

@@ -37,7 +37,7 @@ SMOKE_STEPS, SMOKE_GROWTH, SMOKE_ERROR = 20_000, 2 << 20, 0.01
 
 
 class Plant:
-    """A process whose response drifts: no network trained once and for all would do."""
+    """A process with a drifting response: a network that is trained only once would not do."""
 
     def __init__(self) -> None:
         self.value, self.time = 0.0, 0
@@ -69,7 +69,7 @@ class Learner:
         self.learned = 0
 
     def best_action(self, value: float, goal: float) -> tuple[float, float]:
-        """Return the action whose predicted outcome is nearest to the goal, and that outcome."""
+        """Return the action with the predicted outcome nearest to the goal, and that outcome."""
         values, actions = self.trial.input.T
         values[:], actions[:] = value, ACTIONS
         best, _ = self._nearest(goal)
@@ -166,7 +166,7 @@ def run(steps: int, server: Server, learner: Learner) -> Iterator[tuple[int, flo
 
 
 def save_and_load(learner: Learner) -> None:
-    """Stop the app if what is loaded does not predict the same."""
+    """Stop the app if the loaded model does not predict the same."""
     with TemporaryDirectory() as directory:
         path = Path(directory) / "plant.safetensors"
         learner.mlp.save(path)

@@ -36,7 +36,7 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """What the README calls it; Adam is not named."""
+        """The name in the README, without the name Adam."""
         name = f"{'-'.join(map(str, self.sizes))}, batch {self.batch:,}"
         return name if self.optimizer == "adam" else f"{name}, {self.optimizer.upper()}"
 
@@ -63,7 +63,7 @@ class Workload:
 
 
 COMPILE_MODES = ("default", "max-autotune-no-cudagraphs")
-"""Of these the one is measured that is faster for a workload."""
+"""The modes of torch.compile.  For each workload the faster mode is measured."""
 
 
 def torch_compiled(work: Workload, threads: int) -> Steps | None:

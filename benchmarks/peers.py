@@ -226,7 +226,7 @@ def markdown(title: str, tables: list[dict[str, object]]) -> str:
 
 
 def hold_to(threads: int) -> None:
-    """Keep this process, and what the libraries start, on as many cores."""
+    """Keep this process, and the threads that libraries start, on a number of cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 

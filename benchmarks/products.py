@@ -75,7 +75,7 @@ def torch_product(form: str, data: dict[str, np.ndarray]) -> Callable[[], object
 
 
 def find_mkl(threads: int = 1) -> ctypes.CDLL | None:
-    """Return MKL, held to so many threads; None without it."""
+    """Return MKL, limited to a number of threads; None without it."""
     libraries = sorted(Path(sys.prefix, "lib").glob("libmkl_rt.*"))
     if not libraries:
         return None

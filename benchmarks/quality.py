@@ -41,7 +41,7 @@ Results = dict[tuple[str, str], Rows]
 
 WARM = "seconds in one process"
 WHOLE = "seconds of processes"
-"""What the times of a method are of."""
+"""The names of the two times of a method."""
 
 
 def measure(problem: Problem, method: Method, split: int, clock: str = WARM) -> dict[str, float]:
@@ -114,9 +114,9 @@ def table(results: Results, tables: list[str], names: list[str], key: str) -> li
 def ratios(
     results: Results, tables: list[str], one: str, other: str, key: str = "error"
 ) -> np.ndarray:
-    """Return the averages of a method over those of another, on the same splits of each table.
+    """Return the ratios of the averages of two methods, on the same splits of each table.
 
-    Tables that one of them has not are left out.
+    A ratio is method `one` over method `other`.  Tables that either method lacks are left out.
     """
     pairs = [(results[name, one], results[name, other]) for name in tables]
     values = [
@@ -127,15 +127,15 @@ def ratios(
 
 
 def geometric_mean(values: np.ndarray) -> float:
-    """Return it; NaN of no values."""
+    """Return the geometric mean; NaN of no values."""
     return float(np.exp(np.log(values).mean())) if len(values) else np.nan
 
 
 def summary(results: Results, tables: list[str], names: list[str], clock: str) -> list[str]:
     """Return ratios of the first method's errors to each other's, wins and times, as Markdown.
 
-    Ratios are geometric means over the tables that both have; ranks are of the tables that all
-    have.
+    Ratios are geometric means over the tables that both methods have; ranks are computed on the
+    tables that all methods have.
     """
     whole = [one for one in tables if all(results[one, name] for name in names)]
     means = np.array([[average(results[one, name], "error") for name in names] for one in whole])
@@ -161,9 +161,10 @@ def summary(results: Results, tables: list[str], names: list[str], clock: str) -
 
 
 def costs(results: Results, chosen: list[Problem]) -> list[str]:
-    """Return what leaving out each ingredient of the recipe costs, ours beside the published.
+    """Return the cost of leaving out each ingredient of the recipe, ours beside the published.
 
-    The geometric mean over tables, and in brackets on how many of them leaving it out is worse.
+    The cost is the geometric mean over tables.  In brackets is the number of tables on which the
+    recipe without the ingredient is worse.
     """
 
     def cost(name: str, tables: list[str]) -> str:

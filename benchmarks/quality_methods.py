@@ -70,7 +70,10 @@ def mlpengine(
     preset: str | None = None,
     settings: Sequence[str] = ("report=false",),
 ) -> np.ndarray:
-    """What ``init``, ``train`` and ``predict`` give, as commands; `settings` are ``--set``."""
+    """Return the answers of the commands ``init``, ``train`` and ``predict``.
+
+    `settings` are arguments of ``--set``.
+    """
     fixed = (f"seed={seed}", "training.threads=1", "data.split.test=0")
     options = [word for setting in (*fixed, *settings) for word in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +113,7 @@ def _with_numbers(
     make: Callable[[bool, int], object], problem: Problem, train: pd.DataFrame,
     test: pd.DataFrame, seed: int,
 ) -> np.ndarray:  # fmt: skip
-    """Fit what takes scaled numbers: gaps filled by the median, texts one-hot."""
+    """Fit a model that takes scaled numbers: gaps filled by the median, texts one-hot."""
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
     numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
     texts = OneHotEncoder(handle_unknown="ignore", min_frequency=3, sparse_output=False)
@@ -133,7 +136,7 @@ def _with_categories(
     test: pd.DataFrame,
     seed: int,
 ) -> np.ndarray:
-    """Fit what takes categories and gaps by itself."""
+    """Fit a model that takes categories and gaps by itself."""
     (x, y), (new, _) = _encoded(problem, train), _encoded(problem, test)
     texts = list(x.select_dtypes(exclude="number").columns)
     for name in texts:
@@ -208,7 +211,7 @@ ONE_NETWORK = ("training.folds=null", "data.split.validation=0.2", "data.split.t
 
 
 def methods() -> dict[str, Method]:
-    """Return the methods whose libraries are there, by name; ours are the first."""
+    """Return the methods that have their libraries, by name; our methods are the first."""
     table: dict[str, tuple[str, Method]] = {
         "mlpengine": ("mlpengine", mlpengine),
         "mlpengine, realmlp": ("mlpengine", partial(mlpengine, preset="realmlp")),
@@ -299,7 +302,7 @@ ABLATION: dict[str, tuple[tuple[str, ...], Costs]] = {
     "label smoothing": (("loss=auto",), (1.8, None)),
     "bounded predictions": (("data.bound_predictions=false",), (None, None)),
 }
-"""What each ingredient is replaced by, and the published cost of leaving it out, in percent of the
+"""The replacement of each ingredient, and the published cost of leaving it out, in percent of the
 error, for classes and for numbers (Holzmueller et al. 2024, arXiv 2407.04491)."""
 
 

@@ -26,10 +26,10 @@ class Problem:
     target: str
     is_classification: bool
     together: tuple[str, pd.Series] | None = None
-    """``group`` or ``time``, and a column of that of the rows to learn from."""
+    """``group`` or ``time``, and the column of groups or times of the rows to learn from."""
 
     def with_together(self, train: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """Return rows to learn from with that as a column, and the option of ``init`` for it."""
+        """Return rows to learn from with the column `together`, and its option of ``init``."""
         if self.together is None:
             return train, []
         kind, column = self.together
@@ -97,7 +97,7 @@ def _thresholds(rng: np.random.Generator) -> Problem:
 
 
 def _robot_arm(rng: np.random.Generator) -> Problem:
-    """How far the hand of an arm with six joints is from a point: smooth, with interactions."""
+    """Distance of the hand of an arm with six joints from a point: smooth, with interactions."""
     angles = np.cumsum(rng.uniform(-np.pi / 2, np.pi / 2, (5000, 6)), axis=1)
     hand = np.stack([np.cos(angles).sum(1) - 2, np.sin(angles).sum(1)], 1)
     y = np.hypot(*hand.T) + rng.normal(0, 0.1, len(hand))

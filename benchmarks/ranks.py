@@ -57,7 +57,7 @@ def located(name: str) -> str:
 
 
 def launched(ranks: int, *arguments: str, folder: str | None = None) -> str:
-    """Run this script on so many ranks, 0 for no launcher, and return its output."""
+    """Run this script on `ranks` ranks, 0 for no launcher, and return its output."""
     launcher = [located("mpiexec.hydra"), "-n", str(ranks)] if ranks else []
     environment = dict(os.environ)
     if Path(library := located("libmpi.so.12")).is_file():

@@ -103,9 +103,9 @@ READERS = {
 
 
 def megabytes(*, restart: bool = False) -> float:
-    """Return the peak memory of this process, or, if it is restarted, what it has now.
+    """Return the peak memory of this process, or, with `restart`, its present memory.
 
-    Linux keeps the peak of a parent's memory in ``ru_maxrss``, and that of a process in VmHWM.
+    Linux keeps the peak of a parent's memory in ``ru_maxrss``, and the peak of a process in VmHWM.
     """
     own = Path("/proc/self")
     if not own.is_dir():
@@ -123,7 +123,7 @@ def small_beside(path: str) -> str:
 
 
 def measure(name: str, path: str) -> None:
-    """Read the file once and print what it took."""
+    """Read the file once and print its time and memory."""
     read = READERS[name]()[Path(path).suffix]
     read(small_beside(path))  # what is imported or set up once is not measured
     before, began, worked = megabytes(restart=True), time.perf_counter(), time.process_time()
@@ -134,7 +134,7 @@ def measure(name: str, path: str) -> None:
 
 
 def compare(path: Path, rows: int, rounds: int) -> None:
-    """Let all contestants read a file, and print what they took."""
+    """Let all contestants read a file, and print their times and memory."""
     names = [name for name in READERS if find_spec(name)]
     taken: dict[str, list[list[float]]] = {name: [] for name in names}
     for _ in range(rounds):

@@ -47,7 +47,7 @@ BUSY = 2
 class Run:
     """A table, a network and a training length; `classes` is 0 for a number as target.
 
-    With folds, their number, network and batch size are those of the config that `init` writes.
+    With folds, the config that `init` writes gives the number of folds, network and batch size.
     """
 
     name: str
@@ -74,7 +74,7 @@ RUNS = (
 
 
 def write_table(run: Run, path: Path, rows: int) -> None:
-    """Write the CSV file of a run, of at most so many rows."""
+    """Write the CSV file of a run, with at most `rows` rows."""
     if run.name == "digits":
         source = ROOT / "mlpengine" / "data" / "datasets" / "digits.csv.gz"
         lines = gzip.decompress(source.read_bytes()).splitlines(keepends=True)
@@ -97,7 +97,7 @@ def write_table(run: Run, path: Path, rows: int) -> None:
 
 
 def config(run: Run, path: Path) -> str:
-    """Return the config of a run; `path` is that of the table."""
+    """Return the config of a run; `path` is the path of the table."""
     if run.folds:
         out = path.with_suffix(".yaml")
         command = [*COMMAND, "init", path.name, "--target", run.target, "-o", out.name]
@@ -119,7 +119,7 @@ def config(run: Run, path: Path) -> str:
 
 
 class Contestants:
-    """The processes of a run, each of which leaves a model file in the directory."""
+    """The processes of a run.  Each process leaves a model file in the directory."""
 
     def __init__(self, run: Run, directory: Path, rows: int) -> None:
         self.directory = directory
@@ -182,7 +182,7 @@ class Contestants:
 
 
 def has(package: str) -> bool:
-    """Whether a script of that library can run; the scripts read tables with pandas."""
+    """Return whether a script of that library can run.  The scripts read tables with pandas."""
     return find_spec(package) is not None and find_spec("pandas") is not None
 
 

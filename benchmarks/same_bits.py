@@ -45,7 +45,7 @@ save_file({str(k): np.array(net.params.flat) for k, net in enumerate(nets)}, sys
 
 
 class Tree:
-    """A checkout of the project whose commands run in a folder of their own."""
+    """A checkout of the project.  Its commands run in a folder of their own."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root.resolve(), folder

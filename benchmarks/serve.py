@@ -70,7 +70,7 @@ def serving(folder: Path, workers: int) -> Iterator[tuple[int, int]]:
 
 
 def post(port: int, bodies: Iterator[bytes], count: int) -> tuple[Counter[int], list[float]]:
-    """Return the statuses of so many requests, and milliseconds, sorted, on one connection."""
+    """Return the statuses of `count` requests on one connection, and their sorted milliseconds."""
     statuses: Counter[int] = Counter()
     times = []
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
@@ -152,7 +152,7 @@ def kilobytes(process: int) -> int | None:
 
 
 def malformed(port: int, process: int, row: dict[str, Any], *, smoke: bool) -> None:
-    """Print what malformed requests got, and by how much the memory grew."""
+    """Print the answers to malformed requests, and the growth of the memory."""
     bodies, count = damaged(row), MALFORMED // (20 if smoke else 1)
     before, _ = post_all(port, bodies, WARM_UP // (20 if smoke else 1))
     first = kilobytes(process)
@@ -170,7 +170,7 @@ def malformed(port: int, process: int, row: dict[str, Any], *, smoke: bool) -> N
 
 
 def post_all(port: int, bodies: Iterator[bytes], count: int) -> tuple[Counter[int], int]:
-    """Return the statuses of so many answers, and how many connections were closed on a body."""
+    """Return the statuses of `count` answers, and how many connections were closed on a body."""
     statuses: Counter[int] = Counter()
     closed = 0
     while statuses.total() < count:

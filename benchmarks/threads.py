@@ -52,7 +52,7 @@ PAUSE = 0.04
 def make(
     sizes: tuple[int, ...], batch: int, backend: str, threads: int, is_free: bool
 ) -> TrainingStep:
-    """Return a step of so many threads, which it uses always or, if `is_free`, as it chooses."""
+    """Return a step of `threads` threads.  It uses all of them or, if `is_free`, chooses."""
     mlp = Mlp(sizes, activation="relu", seed=0)
     adam = Adam(mlp, lr=1e-3)
     step = TrainingStep(mlp, SoftmaxCrossEntropy(), adam, batch, backend=backend, threads=threads)
@@ -123,7 +123,10 @@ def fastest(sizes: tuple[int, ...], batch: int, threads: int, budget: tuple[int,
 
 
 def modeled(rates: tuple[float, float], meeting: float) -> Callable[[float, int, int], float]:
-    """Return the model: microseconds of a step from those of one thread, parameters and threads.
+    """Return the model of the microseconds of a step.
+
+    The model is a function of the microseconds on one thread, and of the numbers of parameters and
+    threads.
 
     Args:
         rates: bytes in a microsecond of one thread and of all cores.
@@ -179,7 +182,7 @@ def main() -> None:
         networks, budget = networks[-5:], (budget[0], 20 * budget[1])
         print(f"beside {plural(args.busy, 'busy loop')}")
     else:
-        emitter.STEP_TERMS_PER_THREAD = 1  # two threads everywhere, as the rule is what is measured
+        emitter.STEP_TERMS_PER_THREAD = 1  # two threads everywhere: the rule itself is measured
     if args.model:
         print_model(networks, budget)
         return

@@ -104,7 +104,7 @@ def command(
 
 
 def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int:
-    """Compare the columns of a new table with those of training; return the exit code."""
+    """Compare the columns of a new table with the training columns; return the exit code."""
     if limit is not None and not 0 <= limit <= 1:
         raise UsageError(f"--drift: must be a share from 0 to 1 (got {limit:g})")
     preprocessor = load(run).preprocessor
@@ -146,7 +146,7 @@ def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
 
 
 def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
-    """Return the columns that the config leaves out, with what the data say of them."""
+    """Return the columns that the config leaves out, with reasons from the data."""
     data = file.config.data
     known = {leak.column: leak.reason for leak in facts.leaks}
     shown = {name: known.get(name) or facts.drop.get(name, "") for name in data.drop}
@@ -160,7 +160,7 @@ def reasons(file: ConfigFile, facts: Profile) -> dict[str, str]:
 
 
 def after(tables: Tables, task: Task) -> dict[str, Any]:
-    """Return what the preprocessing made of the columns."""
+    """Return the rows, features and outputs after the preprocessing."""
     preprocessor = tables.preprocessor
     return {
         "rows": tables.rows,

@@ -87,7 +87,7 @@ def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
     """Return the metrics of a run by part and name, in the order of the parts.
 
-    Of several seeds there are the means over the networks, too, whose errors are known.
+    With several seeds, the means over the networks and their standard errors are added.
     """
     shown: dict[str, Score] = {}
     for part in SHOWN_PARTS:
@@ -118,7 +118,7 @@ def checked_result(run: Path) -> dict[str, Any]:
 
 
 def better_run(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
-    """Return which run is better, by what and by how much; no `better` if they are level."""
+    """Return which run is better, the metric, and the difference; no `better` if they are level."""
     for part in ("validation", OUT_OF_FOLD, "test", "train"):
         for metric in PREFERRED:
             one, other = metrics.get(f"{part_title(part)} {metric}", (None, None))

@@ -63,7 +63,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def written(path: Path) -> str:
-    """Return what is said of a file."""
+    """Return the text about a file."""
     return f"wrote {path} ({path.stat().st_size:,} bytes)"
 
 
@@ -72,7 +72,7 @@ def write(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write source, header and self-test, or a library.
 
-    Return what to say of them, for programs and for people.
+    Return the facts of the files, for programs and for people.
     """
     if path.suffix != ".c" and package is None:
         raise UsageError(f"{path}: the name must end in .c")

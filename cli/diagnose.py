@@ -43,7 +43,7 @@ from .options import AS_JSON, FILE_PATH, overrides_like
 from .streams import say
 
 PROBE_STEPS, HARD_ROWS = 200, 10
-"""Trial steps of a config, and rows of a run with the largest gradients that are listed."""
+"""Number of trial steps of a config, and of listed rows of a run with the largest gradients."""
 
 TRIED_STEPS = 20
 """Steps that are timed; the fastest is the estimate."""
@@ -159,7 +159,7 @@ def _estimate(trainer: Trainer) -> dict[str, Any]:
 
 
 def _columns(data: LoadedData) -> list[Verdict]:
-    """Return what is odd about the cells and columns of the data."""
+    """Return the verdicts on the cells and columns of the data."""
     file, tables = data.file, data.tables
     return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 

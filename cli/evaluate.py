@@ -44,7 +44,7 @@ COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": oper
 
 
 class Requirement(NamedTuple):
-    """A comparison of a metric with a number, which a model must fulfil."""
+    """A comparison of a metric with a number.  A model must fulfil it."""
 
     text: str
     metric: str

@@ -34,7 +34,7 @@ EXPLAINED_ROWS = 5_000
 """Rows that are predicted for each permutation, evenly spread over those held out."""
 
 CURVES = 6
-"""The most important columns, which get partial dependence."""
+"""The number of most important columns that get partial dependence."""
 
 EPILOG = """\b
 Examples:
@@ -112,7 +112,10 @@ def importance_data(
 def importance_text(
     name: str, part: Split, columns: int, ranked: Sequence[Importance], metric: str
 ) -> list[str]:
-    """Return the importances, of some of so many columns, for a person."""
+    """Return the importances of some columns as text lines.
+
+    `columns` is the number of all columns.
+    """
     where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
     where = "of the data" if name == "data" else where
     width = max(12, *(len(printable(row.column)) + 2 for row in ranked))

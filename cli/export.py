@@ -167,7 +167,7 @@ def _refuse(
 
 
 def _facts(exported: Exported) -> Iterator[str]:
-    """Yield what a file holds, and what a comparison showed."""
+    """Yield lines on the content of a file, and on the result of a comparison."""
     for title, values in (("inputs", exported.inputs), ("outputs", exported.outputs)):
         if values:
             yield f"{title}: " + ", ".join(f"{printable(name)} ({t})" for name, t in values.items())
@@ -179,7 +179,7 @@ def _facts(exported: Exported) -> Iterator[str]:
 
 
 def _write_form(model: Model, path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Write the page that predicts; return what to say of it, for programs and for people."""
+    """Write the page that predicts; return its facts for programs and for people."""
     if path.suffix != ".html":
         raise UsageError(f"{path}: the name must end in .html")
     write_page(path, form_page(model))

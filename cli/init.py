@@ -244,7 +244,7 @@ def _check_name(given: str, source: str) -> None:
 
 
 def _beside(data: Path, config: Path | None) -> str:
-    """Return how the config, which finds data relative to itself, names a file."""
+    """Return the path of a data file relative to the folder of the config."""
     folder = config.parent if config else Path()
     try:
         return Path(os.path.relpath(data, folder)).as_posix()

@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
         """Run the subcommand; end quietly where the reader of our output has gone."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would exit with 1, which says that the run failed
+        except BrokenPipeError:  # click would exit with 1: the code of a failed run
             ctx.exit(CLOSED_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -119,8 +119,9 @@ def group(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    # Imports make as many objects, which all stay: default searches for garbage among them, and the
-    # last one at the exit, are a fifth of the processor time of a short `train` (Xeon, Nov. 2026).
+    # Imports make as many objects, and all of them stay.  With the default threshold, searches for
+    # garbage among them, and the last search at the exit, are a fifth of the processor time of a
+    # short `train` (Xeon, Nov. 2026).
     gc.set_threshold(300_000)
     for name, value in RUNTIME_VARIABLES.items():
         os.environ.setdefault(name, value)
@@ -135,7 +136,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def run_in_job(args: list[str]) -> int:
     """Run the command line; one of several ranks that fails before MPI has started ends all.
 
-    Until then signals end the process, which launchers notice.
+    Until MPI has started, signals end the process, and launchers notice that.
     """
     is_rank = launched()[1] > 1 and next((a for a in args if a[:1] != "-"), "") == "train"
     if not is_rank:

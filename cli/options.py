@@ -19,6 +19,6 @@ AS_JSON = click.option(
 
 
 def overrides_like(example: str) -> Decorator:
-    """Return the option --set, whose help shows an example."""
+    """Return the option --set with an example in its help."""
     text = f"Override, as in {example}"
     return click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=text)

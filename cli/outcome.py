@@ -180,7 +180,7 @@ def _residuals(truth: Array, predicted: Array, columns: Sequence[str], name: str
 
 
 def _epochs(loop: Loop) -> str:
-    """Return the best epoch, or those of several networks."""
+    """Return the best epoch, or the range of best epochs of several networks."""
     first, last = min(loop.best_epochs), max(loop.best_epochs)
     return f"epochs {first} to {last}" if first < last else f"epoch {first}"
 

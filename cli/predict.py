@@ -129,7 +129,7 @@ def command(
 
 
 class Sure(NamedTuple):
-    """What to tell of how sure predictions are: levels of intervals and sets, and the spread."""
+    """The requested uncertainty of predictions: levels of intervals and sets, and the spread."""
 
     level: float | None = None
     set_level: float | None = None
@@ -246,16 +246,16 @@ def _how_sure(
 
 
 def _sets(sets: Array, classes: Sequence[object]) -> Coded:
-    """Return sets (rows, classes) as texts such as a|b, which are lists in Parquet and JSON."""
+    """Return sets (rows, classes) as texts such as a|b.  In Parquet and JSON they are lists."""
     distinct, codes = np.unique(sets, axis=0, return_inverse=True)
     lists = [[classes[k] for k in np.flatnonzero(one).tolist()] for one in distinct]
     return Coded(codes, ["|".join(map(plain_text, one)) for one in lists], lists)
 
 
 def row_names(table: Table, key: str | None, taken: dict[str, Any]) -> dict[str, Any]:
-    """Return the column that tells the rows apart: the one asked for, or where they stand.
+    """Return the column that tells the rows apart: the column `key`, or the place of each row.
 
-    That is `line`, the line of the file, where rows have one, and else `row`, counted from 1.
+    The place is `line`, the line of the file, if rows have one, and else `row`, counted from 1.
     """
     if key is None:
         name = table.numbering
@@ -283,7 +283,7 @@ def _typed(column: Column) -> list[object]:
 
 
 def _numbered(column: Coded) -> Coded:
-    """Return a column with whole numbers in place of texts if all texts are such."""
+    """Return a column with whole numbers in place of texts if all texts are whole numbers."""
     texts = [value for value in column.typed if value is not None]
     if not all(isinstance(text, str) and _WHOLE.fullmatch(text) for text in texts):
         return column

@@ -13,7 +13,7 @@ from mlpengine.training.loop import Callback, Loop
 from .streams import say
 
 NOTEBOOK = "JPY_PARENT_PID"
-"""The variable that Jupyter sets for its kernels, whose cells also run commands (!mlpengine)."""
+"""The variable that Jupyter sets for its kernels.  Their cells also run commands (!mlpengine)."""
 
 SHOWN_METRICS = 3
 """Validation metrics in a row; metrics.csv holds all."""

@@ -1,6 +1,6 @@
 """Training on several ranks: their launcher, errors of any rank, and the ranks that write nothing.
 
-Every command imports this file, which therefore imports little.
+Every command imports this file.  Therefore it imports little.
 """
 
 import logging
@@ -43,10 +43,14 @@ LAUNCHED = {
 Open MPI, and Slurm."""
 
 FORWARD_SECONDS = 0.5
-"""So long the launcher may take to forward what a rank said, before it ends all and drops it."""
+"""Seconds for the launcher to forward the output of a rank, before it ends all and drops the rest.
+"""
 
 START_SECONDS = 300
-"""So long a rank waits for the others to start.  MPI would wait forever for one that has ended."""
+"""Seconds that a rank waits for the others to start.
+
+MPI would wait forever for a rank that has ended.
+"""
 
 
 def launched() -> tuple[int, int]:
@@ -58,7 +62,8 @@ def launched() -> tuple[int, int]:
 def end_job(code: int) -> None:
     """Ask the launcher to end all ranks, where this one ends before it has started MPI.
 
-    The launcher of MPICH waits for the others, which wait for this one; that of Open MPI ends them.
+    The launcher of MPICH waits for the other ranks, and they wait for this one.  The launcher of
+    Open MPI ends them.
     """
     with suppress(KeyError, ValueError, OSError):
         connection = int(os.environ["PMI_FD"])
@@ -71,8 +76,8 @@ def start_ranks(asked: bool) -> "Ranks | None":
     """Return the ranks if a launcher started this process, or None for a process of its own.
 
     `asked` says that there is a launcher, even if its variables are unknown.
-    Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with that of
-    another MPI library.
+    Raises: MissingExtraError without mpi4py; UsageError without a launcher, or with the launcher
+    of another MPI library.
     """
     rank = next((name for name in LAUNCHED if name in os.environ), None)
     if rank is None and not asked:
@@ -110,7 +115,7 @@ def is_root(ranks: "Ranks | None") -> bool:
 
 
 def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return what `make` returns, if it succeeds on every rank.
+    """Return the result of `make`, if it succeeds on every rank.
 
     Raises: on rank 0 the error of the lowest rank that has one; SystemExit on the others.
     """
@@ -138,7 +143,7 @@ def on_all(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 
 
 def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
-    """Return what `make` returns, first on rank 0, which compiles and prepares rows for all.
+    """Return the result of `make`.  Rank 0 runs it first: it compiles and prepares rows for all.
 
     Raises: as `on_all`.
     """
@@ -155,7 +160,7 @@ def on_each(ranks: "Ranks | None", make: Callable[[], T]) -> T:
 def aborting(ranks: "Ranks | None", state: "Stopping") -> Iterator[None]:
     """End all ranks where an error or a signal ends one of them.
 
-    A NumericalError is one of every rank; rank 0 raises it.
+    A NumericalError occurs on every rank; rank 0 raises it.
     """
     try:
         yield
@@ -209,9 +214,9 @@ def follow(
     *,
     waits_anew: bool,
 ) -> None:
-    """Do the share of a rank other than 0, which writes nothing: train, and measure all parts.
+    """Do the work of a rank other than 0: train, and measure all parts.
 
-    With `waits_anew` early stopping forgets how long it has waited.
+    Such a rank writes nothing.  With `waits_anew` early stopping forgets how long it has waited.
     """
     from mlpengine.training.measure import measure
 

@@ -88,7 +88,7 @@ def _collected(
 
 
 def sweep_of(path: Path) -> dict[str, Any] | None:
-    """Return the numbers of a sweep from its directory; None if it is none."""
+    """Return the numbers of a sweep from its directory; None if it is not a sweep."""
     if not (path / SETTINGS).is_file():
         return None
     from .study import Study
@@ -98,7 +98,7 @@ def sweep_of(path: Path) -> dict[str, Any] | None:
 
 
 def sweep_data(study: "Study", outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a sweep whose outcome is known."""
+    """Return the numbers of a sweep with a known outcome."""
     best = outcome["best"]
     chosen = collect(read_run(Path(best["run_dir"])), QUICK) if best else None
     path = shortest(study.directory)

@@ -29,7 +29,7 @@ with importing("mlpengine serve", "serve"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
 OPEN_FILES = open_files()
-"""Files and connections that this process may have: half of them are connections, and as many as a
+"""Files and connections that this process may have.  Half of them are connections.  Up to a
 sixteenth are accepted before one is counted."""
 
 BACKLOG = 2_048
@@ -42,7 +42,7 @@ REQUEST_SECONDS = 20
 """Seconds in which a connection must send a request whole and have its answer."""
 
 STOP_SECONDS = 30
-"""Seconds that a service that is stopped goes on with the requests that it has begun to read."""
+"""Seconds that a stopped service has for the requests that it has begun to read."""
 
 TICK = 0.2
 """Seconds between two looks at signals and workers."""
@@ -66,7 +66,7 @@ class _Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _close_unless_new(self, before: Any) -> None:
-        """Close the connection if its request is the one of `before`, the last time."""
+        """Close the connection if its request is still `before`, the request at the last call."""
         if self.cycle is before:
             self.transport.abort()
         else:
@@ -83,7 +83,7 @@ class _Server(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or []:
-            listening.listen(BACKLOG)  # the one of `Config` is how many are accepted at once, too
+            listening.listen(BACKLOG)  # `Config.backlog` also limits how many are accepted at once
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
@@ -140,7 +140,7 @@ def serve(model: Model, name: str, listening: socket.socket, access_log: bool) -
 
 
 def _stop_after(process: BaseProcess) -> None:
-    """Stop this process when the one that started it has ended, even if it was killed."""
+    """Stop this process when the process that started it has ended, even if it was killed."""
     process.join()
     signal.raise_signal(signal.SIGTERM)
 

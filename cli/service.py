@@ -119,7 +119,7 @@ class Answers:
 
 
 def service(model: Model, name: str) -> FastAPI:
-    """Return the application; `name` is what it calls the model."""
+    """Return the application; `name` is the name that it gives the model."""
     answers, thread = Answers(model), ThreadPoolExecutor(1)
     counts = prometheus.CollectorRegistry()
     seconds = prometheus.Histogram("mlpengine_seconds", "Seconds of a request", registry=counts)

@@ -64,7 +64,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class EpochLogs(Callback):
-    """Writes metrics.csv, which the same seed reproduces, and timings.csv, which it does not."""
+    """Writes metrics.csv and timings.csv.  The same seed reproduces only metrics.csv."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._path = directory.path
@@ -118,7 +118,7 @@ class CheckpointEnvironment(TypedDict):
 
 
 class CheckpointHeader(TypedDict):
-    """What goes with the state of a loop in the checkpoints of a run."""
+    """The data beside the state of a loop in the checkpoints of a run."""
 
     format: int
     model: dict[str, Any]
@@ -136,13 +136,14 @@ class Session:
     """A training in its run directory.
 
     Attributes:
-        model: that of the networks as they are, after `finish` with all that is known about it.
-        fitted: what came of the training, after `finish` unless it was interrupted.
+        model: the model of the networks in their present state; after `finish` it has all that is
+            known about it.
+        fitted: the result of the training, after `finish` unless it was interrupted.
         loop: the training loop, before `run`.
         resumed: the checkpoint that it was loaded from, if any.
-        start: the model whose weights training starts from, if any.
+        start: the model that gives the first weights of the training, if any.
         measured: the metrics of all parts, after `finish`.
-        score: how the model stands beside a linear one, after `finish`, if it was compared.
+        score: the comparison of the model with a linear one, after `finish`, if it was compared.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class Session:
                 progress.close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return what is odd about cells and, after the end, columns; then the diagnostics'."""
+        """Return the verdicts on cells and, after the end, on columns; then the diagnostics'."""
         return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
 
     def close(self) -> None:
@@ -275,7 +276,7 @@ class Session:
         return outcome
 
     def _compare(self, fitted: Fitted) -> None:
-        """Compare the model with a linear one, which takes some 0.1 s, for page and verdicts."""
+        """Compare the model with a linear one, for page and verdicts.  This takes some 0.1 s."""
         data = self.data
         if data.file.config.report.html or fitted.result.seconds >= YARDSTICK_SECONDS:
             self.score = score_of(data, held_out(data, fitted.mean, self.measured.last))
@@ -297,7 +298,7 @@ class Session:
         return {"spread": spread} if spread else {}
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
-        """Return the validation metrics of the best epoch, of several networks their mean."""
+        """Return the validation metrics of the best epoch; for several networks, their mean."""
         best = [(m.history.rows, m.best_epoch) for m in self.loop.members if m.best_epoch]
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
@@ -326,7 +327,7 @@ class Session:
 
     @property
     def _learned_parts(self) -> dict[str, Split]:
-        """The rows of all parts, and those that a student learns from."""
+        """The rows of all parts, and the rows that a student learns from."""
         parts, learned = self.data.parts, self.trainer.train
         return parts if learned is parts["train"] else {**parts, "transfer set": learned}
 
@@ -365,7 +366,7 @@ def find_checkpoint(directory: RunDirectory) -> Checkpoint | None:
 
 
 def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) -> None:
-    """Check that the config is the one that the run began with.  Raises: RunError if it is not."""
+    """Check that the config is unchanged since the run began.  Raises: RunError if it is not."""
     header: Any = checkpoint.header if checkpoint else None
     if header is None:
         with suppress(OSError, ValueError, RecursionError):
@@ -380,7 +381,7 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
 
 
 def saved_preprocessor(checkpoint: Checkpoint) -> Preprocessor:
-    """Return the preprocessing of a checkpoint, which a resumed run uses unchanged.
+    """Return the preprocessing of a checkpoint.  A resumed run uses it unchanged.
 
     Raises: CheckpointError if the checkpoint is not one of a run.
     """

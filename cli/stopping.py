@@ -1,7 +1,7 @@
 """Signals that end training: the first ends it after the step, the second at once.
 
-The exit codes are those of `mlpengine.core.system`.  What is attached is the `stop` of a loop, at
-whose end `mlpengine.training.checkpoint` saves.
+`mlpengine.core.system` has the exit codes.  The attached function is the `stop` of a loop.  At the
+end of the loop `mlpengine.training.checkpoint` saves.
 """
 
 import os

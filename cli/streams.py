@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 ESCAPE = "mlpengine.escape"
-"""How stdout writes what its encoding lacks; see `escape`."""
+"""The error handler of stdout for characters that its encoding lacks; see `escape`."""
 
 
 def escape(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -36,7 +36,7 @@ class Messages(io.FileIO):
     """Standard error: what cannot be written is dropped, so that no message ends a command."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write what can be written; report what cannot be as written, too."""
+        """Write as much as possible; report the rest as written, too."""
         size = memoryview(data).nbytes
         with suppress(OSError):
             return super().write(data) or size  # None where it would block
@@ -69,13 +69,14 @@ class Results(io.FileIO):
 def keep_streams() -> None:
     """Replace stdout and stderr; open the null device for each standard stream that is closed.
 
-    Without the latter a file of a run would get its number, and messages would go into that file.
+    Without the null device a file of a run would get the number of the closed stream, and messages
+    would go into that file.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
     sys.stdin = sys.stdin or open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
     codecs.register_error(ESCAPE, escape)
     for name, raw in (("stdout", Results(1, "w", False)), ("stderr", Messages(2, "w", False))):
@@ -94,13 +95,13 @@ def keep_streams() -> None:
 
 
 def _takes_bytes(stream: object) -> bool:
-    """Return whether a stream writes bytes, as all do but those of a console of Windows."""
+    """Return whether a stream writes bytes.  All do except streams of a Windows console."""
     binary = getattr(stream, "buffer", None)
     return isinstance(getattr(binary, "raw", binary), io.FileIO | None)
 
 
 def write_file(text: str) -> None:
-    """Write what is the content of a file to stdout: in UTF-8 and with the ends of its lines.
+    """Write the content of a file to stdout, in UTF-8 and with its line ends unchanged.
 
     Control characters are escaped where stdout is a terminal.
     """

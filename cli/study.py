@@ -44,16 +44,19 @@ with importing("mlpengine sweep", "sweep"):
 TRIALS, JOURNAL_FILE = "trials", "journal.log"
 
 RETRIES = 3
-"""A trial whose worker dies is run again at most so many times."""
+"""The most times that a trial is run again after its worker died."""
 
 WARMUP = 5
-"""The median pruner leaves the first of so many parts of a trial alone."""
+"""The median pruner leaves the first epochs / WARMUP epochs of a trial alone."""
 
 START_TIME = timedelta(minutes=1)
-"""A trial without a directory after so long has no worker."""
+"""A trial that has no directory after this time has no worker."""
 
 SLOT, REASON = "slot", "reason"
-"""Attributes of a trial: its place in the sweep, which chooses its seed; why it failed."""
+"""Attributes of a trial: its place in the sweep and the reason of its failure.
+
+The place chooses the seed of the trial.
+"""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -68,9 +71,10 @@ class Claim:
 
 
 class Study:
-    """The trials of a sweep, whose config and settings are those of its directory.
+    """The trials of a sweep.  Its directory has the config and the settings.
 
-    Raises: UsageError, RunError if the directory is no sweep's or the storage cannot be used.
+    Raises: UsageError or RunError if the directory does not belong to a sweep or the storage cannot
+    be used.
     """
 
     def __init__(self, directory: Path, *, begins: bool = False) -> None:
@@ -109,7 +113,7 @@ class Study:
             study.enqueue_trial(fixed, user_attrs={SLOT: slot})
 
     def close(self) -> None:
-        """Close the connections to a database, which processes do not share."""
+        """Close the connections to a database.  Processes do not share connections."""
         self._storage.remove_session()
         if engine := getattr(self._storage, "engine", None):
             engine.dispose()
@@ -146,7 +150,7 @@ class Study:
         return bool(self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,)))
 
     def _queue_lost(self) -> None:
-        """Queue the trials again whose worker was killed."""
+        """Queue trials again if their worker was killed."""
         for frozen in self._study.get_trials(states=(TrialState.RUNNING,)):
             path = self.path(frozen.number)
             if not (path / LOCK_FILE).is_file():
@@ -192,7 +196,7 @@ class Study:
             self._run_again(self._study.trials[claim.trial.number], "interrupted")
 
     def summary(self) -> dict[str, Any]:
-        """Return the trials that have begun by number, and the best; of equal ones the first.
+        """Return the trials that have begun, by number, and the best (the first of equal ones).
 
         A trial that was queued again is left out.
         """
@@ -270,9 +274,9 @@ class Study:
             raise RunError(f"{storage}: the sweep's storage cannot be used ({reason})") from error
 
     def _sampler(self, slot: int) -> optuna.samplers.BaseSampler:
-        """Return the sampler of one trial, whose seed follows from the config's and its slot.
+        """Return the sampler of one trial.  Its seed follows from the config's seed and the slot.
 
-        So what `random` draws does not depend on the number of workers.
+        So the values that `random` draws do not depend on the number of workers.
         """
         seed = int(np.random.SeedSequence([self._seed, slot]).generate_state(1)[0])
         if self.sweep.sampler == "tpe":
@@ -281,7 +285,7 @@ class Study:
 
 
 def _read(directory: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and settings of a sweep.  Raises: UsageError, RunError if it is none."""
+    """Return name and settings of a sweep.  Raises: UsageError, RunError if it is not a sweep."""
     if not directory.exists():
         raise UsageError(f"{directory}: there is no such sweep{similar_file(directory)}")
     if not (directory / SETTINGS).is_file():
@@ -306,7 +310,7 @@ def shown_storage(storage: str) -> str:
 
 
 def _database(storage: str) -> BaseStorage:
-    """Open a database.  Raises: UsageError for a URL that is none or has no driver."""
+    """Open a database.  Raises: UsageError for an invalid URL or a missing driver."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -319,7 +323,7 @@ def _database(storage: str) -> BaseStorage:
         reason = ": an @ in a password is written %40" if "@" in host else ""
     except ArgumentError:
         reason = ": it cannot be read"
-    except ValueError:  # whose text is what was to be the port, perhaps a password
+    except ValueError:  # its text is the part read as a port, perhaps a password
         reason = ": a port is a number, and a password stands before @"
     try:
         if not reason:

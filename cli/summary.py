@@ -66,7 +66,7 @@ def command(config: Path, settings: tuple[str, ...], as_json: bool, emit_c: bool
 
 
 def card_lines(known: dict[str, Any]) -> list[str]:
-    """Return what a model file tells, for a person."""
+    """Return the facts of a model file as text."""
     record = known["record"]
     classes = f": {', '.join(map(printable, known['classes'][:SHOWN_LEVELS]))}"
     classes += ", ..." if len(known["classes"]) > SHOWN_LEVELS else ""
@@ -97,7 +97,7 @@ def card_lines(known: dict[str, Any]) -> list[str]:
 
 
 def network_summary(trainer: Trainer) -> dict[str, Any]:
-    """Return what there is to know about a network before it learns."""
+    """Return the facts of a network before training."""
     mlp, step, batch = trainer.networks[0], trainer.step, trainer.batch_size
     layers = layer_facts(mlp, batch)
     weights = [mlp.params.views[name] for name in mlp.groups["weights"]]
@@ -129,7 +129,7 @@ def network_summary(trainer: Trainer) -> dict[str, Any]:
 
 
 def front_facts(mlp: TabularNetwork) -> dict[str, Any]:
-    """Return what computes the first layer's input."""
+    """Return the facts of the part that computes the first layer's input."""
     assert mlp.front is not None
     size = sum(v.size for name, v in mlp.params.views.items() if name.startswith("front."))
     return {**mlp.front.to_dict(), "output": mlp.n_inputs, "parameters": size}

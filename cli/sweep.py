@@ -162,7 +162,7 @@ def begin(
 
 
 def worker_count(section: SweepSection, given: int | None) -> int:
-    """Return how many workers a sweep has: as given, or one for each core if no trial learns.
+    """Return the number of workers of a sweep: as given, or one for each core if no trial learns.
 
     Raises: UsageError for several workers on SQLite.
     """

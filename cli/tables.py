@@ -20,13 +20,13 @@ DIGITS = 9
 
 SUFFIXES = (".csv", ".parquet", ".npy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell starts with that a spreadsheet takes for a formula."""
+"""First characters of cells that a spreadsheet takes for a formula."""
 
 
 def write_table(path: Path, columns: Mapping[str, Any], numbers: Array) -> None:
     """Write columns by name to a file of the format of its suffix.
 
-    `numbers` is what a .npy file holds instead.
+    A .npy file holds `numbers` instead.
     Raises: RunError.
     """
     match path.suffix:

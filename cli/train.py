@@ -171,11 +171,11 @@ def _config_of(run: Path | None) -> Path:
 
 
 class Start(NamedTuple):
-    """What a run starts from: a config, or an earlier run with its newest checkpoint, if any.
+    """The start of a run: a config, or an earlier run with its newest checkpoint, if any.
 
-    The weights are those of `model`, if there is one; `epochs` are given for a run that
-    continues to more of them.  `directory` is that of the earlier run; None on a rank other than
-    0, which opens none.
+    `model` gives the weights, if there is one.  `epochs` is given for a run that continues to more
+    epochs.  `directory` is the directory of the earlier run.  It is None on a rank other than 0,
+    because such a rank opens no directory.
     """
 
     config: Path
@@ -281,13 +281,13 @@ def _longer(
     if epochs is not None:
         backend = checkpoint.header["environment"].get("backend")
         asked = load_config(directory.path / RESOLVED).config.training.backend
-        if backend and asked == "auto":  # which is chosen by the number of steps
+        if backend and asked == "auto":  # the number of steps chooses the backend
             overrides.append(Override("--epochs", ("training", "backend"), backend))
     return overrides
 
 
 class Shown(NamedTuple):
-    """What a run shows: where the time went, nothing on stderr, the result as JSON."""
+    """The output of a run: where the time went, nothing on stderr, the result as JSON."""
 
     profile: bool
     quiet: bool

@@ -28,7 +28,7 @@ QUIET = ("report=false", "training.threads=1", "training.checkpoint=null")
 cores."""
 
 UNFLUSHED_SECONDS = 10.0
-"""Files of the first so many seconds of a trial are not flushed to disk, but its weights are."""
+"""In the first seconds of a trial, up to this many, only its weights are flushed to disk."""
 
 
 class Reporter(Progress):
@@ -87,7 +87,7 @@ class Worker:
             if result.ending == "interrupted" and not reporter.pruned:
                 study.leave(claim)
                 return
-            flush(claim.directory.path / MODEL_FILE)  # which is kept
+            flush(claim.directory.path / MODEL_FILE)  # this file is kept
             if reporter.pruned:
                 study.end(claim, "pruned")
                 ending = "ended early by the pruner"

@@ -32,9 +32,9 @@ PART_PHRASES = {
 
 
 class Held(NamedTuple):
-    """Rows of one part that did not train the model, if there are any, and what it predicts.
+    """Rows of one part that did not train the model, if there are any, and their predictions.
 
-    `numbers` are those of the rows in the part, and `total` is the number of all its rows.
+    `numbers` are the row indices in the part, and `total` is the number of all rows of the part.
     """
 
     part: str
@@ -71,8 +71,8 @@ def held_out(
 def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]:
     """Return the metrics of the model, of a linear and of a constant prediction.
 
-    Those of a student's teacher, and of a network that was trained directly, follow the model's.
-    Standard errors are those of the mean over all rows of the part.
+    For a student, the metrics of its teacher and of a network that was trained directly follow the
+    model's metrics.  Standard errors belong to the mean over all rows of the part.
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     first, *others = (name for name in task.headline if name in baselines.METRICS)

@@ -55,7 +55,7 @@ class LoadedData:
 
     @cached_property
     def transfer(self) -> TransferSet | None:
-        """What a teacher predicts, from which a student learns."""
+        """The predictions of a teacher that a student learns from."""
         name = self.file.config.data.transfer_set
         if self.given is not None or name is None:
             return self.given
@@ -107,9 +107,9 @@ def load_data(
 ) -> LoadedData:
     """Read the data of a config.
 
-    A fitted `preprocessor`, that of a model or checkpoint, replaces a new one; `is_new` says that
-    rows may be unlike those that it was fitted on, which warnings then tell.  `tables` are what
-    `read_tables` returned, if it was called before.
+    A fitted `preprocessor` of a model or checkpoint replaces a new one.  `is_new` says that rows
+    may differ from the rows that the preprocessor was fitted on; warnings then tell the
+    differences.  `tables` is the return value of `read_tables`, if it was called before.
 
     Raises: ConfigError if settings do not fit the data or each other; DataError.
     """
@@ -145,7 +145,7 @@ def load_data(
 
 
 def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None = None) -> Trainer:
-    """Return the trainer of a config, from the weights of `start` if that is given.
+    """Return the trainer of a config.  It starts from the weights of `start`, if there is one.
 
     Several `ranks` share the work of training; each calls this function.
 
@@ -181,9 +181,9 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
 
 
 def refit_overrides(epochs: int) -> list[Override]:
-    """Return the settings of a training on validation rows, too, to the epoch that they chose.
+    """Return the settings to train on validation rows, too, up to the epoch that they chose.
 
-    The schedule of the learning rate has its end at that epoch.
+    The schedule of the learning rate ends at that epoch.
     """
     settings = {
         "training.epochs": str(epochs),
@@ -216,7 +216,7 @@ def _errors_of_settings(file: ConfigFile) -> Iterator[None]:
 
 
 def _warn_of_new_rows(tables: Tables) -> None:
-    """Log what the training of an earlier run did not see in the rows of this one."""
+    """Log the properties of new rows that the training of the earlier run did not see."""
     new = NewRows(tables.preprocessor)
     table, rows = tables.parts["train"]
     for line in new.add(table.rows(rows)).lines():

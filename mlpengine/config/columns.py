@@ -1,4 +1,4 @@
-"""What is odd about the columns of a run: single cells, and columns that tell the target."""
+"""Checks for odd columns of a run: single odd cells, and columns that tell the target."""
 
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from mlpengine.diagnostics.verdict import Verdict, brief
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     """Return a verdict for each column of numbers with a training cell far from all others."""
     if file.config.data.stream:
-        return []  # to read a column of such a table is to read the whole file
+        return []  # reading a column of such a table reads the whole file
     table, rows = tables.parts["train"]
     target = tables.preprocessor.target
     names = [*tables.preprocessor.kinds, *(target.columns if target else [])]
     outliers = find_outliers(tables.preprocessor.with_computed(table), names, rows)
-    name = Path(table.source).name  # of the file, since a path may be long
+    name = Path(table.source).name  # the file name, because a path may be long
     advice, no_fix = f"{CORRECT}, or leave the row out", "the cell must be checked"
     verdicts = []
     for cell in outliers:
@@ -42,7 +42,7 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
         return []
     table, rows = tables.parts["train"]
     sample = table.rows(rows[:: -(-len(rows) // SAMPLE_ROWS)])
-    values = sample[target.columns[0]].values.astype(np.float64)  # of classes the codes
+    values = sample[target.columns[0]].values.astype(np.float64)  # codes for classes
     sample = tables.preprocessor.with_computed(sample)
     drop = [name for name in file.config.data.drop if name in sample]
     names = [*tables.preprocessor.kinds, *drop]

@@ -1,4 +1,4 @@
-"""What a student learns from: a teacher's predictions for training rows and for rows made of them.
+"""The data of a student: a teacher's predictions for training rows and for synthetic rows.
 
 A teacher is a model, or any function that predicts a table.
 """
@@ -32,13 +32,13 @@ from mlpengine.training.trainer import Trainer
 from mlpengine.training.transfer import SMALLEST_CHANCE, TRANSFER_FILE, TransferSet
 
 DIRECT_VALIDATION = 10
-"""One of so many rows chooses the best epoch of the network that is trained directly."""
+"""One row in this many chooses the best epoch of the network that is trained directly."""
 
 Predict = Callable[[Any], Any]
 """Returns numbers, or a probability of each class in sorted order, for rows without targets."""
 
 RowsOf = Callable[[str, Array], Array]
-"""Returns, of the rows of a part, those whose cells a column has."""
+"""Returns the row indices that a column takes its cells from, for row indices of a part."""
 
 
 STUDENT_SECTIONS = ("model", *TOP_SECTIONS, "training")
@@ -49,12 +49,14 @@ KEPT_TRAINING = ("backend", "checkpoint", "dtype", "metrics", "threads")
 
 
 def student_sections(rows: int) -> dict[str, Any]:
-    """Return the sections of a config that a student has, for so many training rows."""
+    """Return the config sections of a student for a number of training rows."""
     return sections_of(student_recipe(rows))
 
 
 def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> ConfigFile:
-    """Return a config, of a file of this name, from that of a teacher of so many training rows.
+    """Return the config of a student, made from the config of its teacher.
+
+    `rows` is the number of training rows, and `name` the file name of the new config.
 
     Raises: ConfigError for a data file that is not there any more.
     """
@@ -78,9 +80,9 @@ def student_config(file: ConfigFile, teacher: Model, rows: int, name: str) -> Co
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """A model or a function, which labels the rows of a student.
+    """A model or a function that labels the rows of a student.
 
-    `frames` are the tables in memory by part, as they were given, which a function takes.
+    `frames` are the tables in memory by part, as they were given.  A function takes rows of them.
     """
 
     predict: Model | Predict
@@ -88,7 +90,7 @@ class Teacher:
     frames: Mapping[str, Any] = field(default_factory=dict)
 
     def transfer_set(self, made: int | None = None) -> TransferSet:
-        """Return what is predicted for training rows, `made` rows, and rows of the last part.
+        """Return the predictions for training rows, `made` synthetic rows, and the last part.
 
         Raises: UsageError for predictions of another shape, or that are not finite.
         """
@@ -111,7 +113,7 @@ class Teacher:
         return replace(transfer, beside={part: outputs})
 
     def reads(self, columns: Sequence[str]) -> list[str]:
-        """Return those of the columns whose cells, when permuted, change a prediction."""
+        """Return the columns that change a prediction when their cells are permuted."""
         plain, rng = self._predicted("train", lambda _, rows: rows), np.random.default_rng(0)
         read = []
         for name in columns:
@@ -137,7 +139,7 @@ class Teacher:
         return ClassSets.of(predicted, validation.truth)
 
     def _label(self, mixed: SyntheticRows | None) -> tuple[Array, Array]:
-        """Return what is learned of training rows, or of rows made of them; and the prediction."""
+        """Return targets of training rows, or of synthetic rows `mixed`, and the predictions."""
 
         def rows_of(column: str, rows: Array) -> Array:
             return rows if mixed is None else rows[mixed.sources([column])[column]]
@@ -193,7 +195,7 @@ class Teacher:
     def _frame(self, part: str, rows_of: RowsOf) -> Any:
         """Return rows of a part without targets, as a data frame of the kind that was given.
 
-        What was no data frame is a mapping of columns to arrays.
+        For another form of table, return a mapping of columns to arrays.
         """
         frame, rows = self.frames.get(part, self.frames.get("train")), self._rows(part)
         if isinstance(frame, Mapping) or not hasattr(frame, "columns"):
@@ -224,7 +226,8 @@ def _cells(table: Table, name: str) -> Array:
 def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
     """Return predictions as float64 (rows, targets or classes).
 
-    Raises: UsageError, with the first row at fault, for what they must not be.
+    Raises: UsageError for predictions of a wrong shape or with a wrong value.  It names the first
+    row with a wrong value.
     """
     predicted = np.asarray(given)
     if predicted.ndim == 1 and fitted.n_outputs == 1:
@@ -258,12 +261,12 @@ def _checked(given: Any, rows: int, fitted: Preprocessor) -> Array:
 
 
 def _form(loss: Loss) -> tuple[str, tuple[float, ...]]:
-    """Return name and levels of a loss, which say what its outputs are."""
+    """Return name and levels of a loss.  They say what its outputs are."""
     return loss.name, loss.levels if isinstance(loss, Quantile) else ()
 
 
 def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator) -> Array:
-    """Return targets (rows, targets) that have what a loss predicts (rows, targets, predictions).
+    """Draw targets (rows, targets) for the predictions of a loss (rows, targets, predictions).
 
     The loss is least where a student predicts the same: mean and deviation of two equally frequent
     targets, or quantiles between which targets are uniform.
@@ -285,7 +288,7 @@ def _drawn(loss: GaussianNll | Quantile, values: Array, rng: np.random.Generator
 
 
 def _outputs(data: LoadedData, predicted: Array) -> Array:
-    """Return the outputs of a network that would predict this."""
+    """Return the outputs of a network that has these predictions."""
     task, kind = data.task, data.parts["train"].x.dtype
     if isinstance(task, Regression):
         outputs = task.target.scaled(predicted)
@@ -302,7 +305,7 @@ def _outputs(data: LoadedData, predicted: Array) -> Array:
 
 
 def _direct(data: LoadedData) -> Callable[[Array], Array]:
-    """Train a network of the student's size on the targets of the rows; return what predicts."""
+    """Train a network of the student's size on the targets of the rows; return its forward pass."""
     train, settings = data.parts["train"], data.file.config.settings
     usual = recipe("plain", str(data.tables.preprocessor.task), len(train)).training
     training = replace(

@@ -44,7 +44,7 @@ DISTILL_EXAMPLE = "mlpengine.distill(table, target='price', predict=model)"
 _log = logging.getLogger("mlpengine")
 
 NAME = "fit"
-"""What messages about the config say in place of a file."""
+"""The name that messages about the config give in place of a file."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,16 +52,17 @@ class FitResult(Result):
     """The outcome of `fit`.
 
     Attributes:
-        metrics: loss and headline metrics by part: train, and validation and test if there are;
+        metrics: loss and headline metrics by part: train, and validation and test if they exist;
             with folds out_of_fold in place of train.
-        spreads: of several networks, by part and title: the standard error (``+-``) out of fold, or
-            the mean (``one network``) and deviation over seeds; of a student those of its
-            ``teacher`` and of a network that was trained directly (``direct``).
+        spreads: by part and title.  For several networks, the standard error (``+-``) out of fold,
+            or the mean (``one network``) and deviation over seeds.  For a student, the metrics of
+            its ``teacher`` and of a network that was trained directly (``direct``).
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
-        decided: what ``mlpengine init`` decides for such a table, a line each with its keys, and
-            which keys are as given in place of that; empty where training starts from a model.
-        verdicts: what is wrong with the data and the fit, but for those that a config silences.
+        decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
+            and the keys that were given in place of a decision; empty where training starts from
+            a model.
+        verdicts: problems of the data and the fit, except verdicts that a config silences.
     """
 
     metrics: dict[str, dict[str, float]]
@@ -104,7 +105,7 @@ def fit(
     """Train on a table and return the model, with the weights of its best epoch, and the result.
 
     It does what ``mlpengine init`` and ``mlpengine train`` do, with the keys given here in place
-    of those of the config, and gives the same bits.  No file is written (`Model.save` writes the
+    of the config's keys, and gives the same bits.  No file is written (`Model.save` writes the
     model).
     ``training={"folds": None}`` trains one network, in less time.
 
@@ -113,13 +114,13 @@ def fit(
             name of a data set that ships with the package.
         target: the column to predict, or several.
         validation: a table of its own in place of a share of `table`.
-        test: the same for the test.
-        start: a model, or a run, whose weights and preprocessing training starts from.
-        preset: the recipe for what `config` leaves out: ``plain`` or ``realmlp``.
+        test: a table of its own for the test, in place of a share of `table`.
+        start: a model or a run.  Training starts from its weights and preprocessing.
+        preset: the recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
-            ``optimizer="adamw"`` or ``training={"epochs": 20}``; of a whole config, `table` takes
-            the place of ``data.source``, and `target` that of ``data.target``.
+            ``optimizer="adamw"`` or ``training={"epochs": 20}``.  In a whole config, `table`
+            replaces ``data.source``, and `target` replaces ``data.target``.
 
     >>> model, result = fit("penguins", seed=1, training={"epochs": 20, "batch_size": 16})
     >>> sorted(result.metrics["test"]), result.metrics["test"]["accuracy"] > 0.9
@@ -160,12 +161,12 @@ def distill(
 ) -> tuple[Model, FitResult]:
     """Train one small network to predict what a teacher predicts; return it and the result.
 
-    It learns from the rows of the table and from rows made of them, which have some cells of a near
-    row; its targets are the teacher's numbers or probabilities.  The `spreads` of the result hold
-    the metrics of the teacher, and of a network of this size that learned the targets of the table,
-    on test rows, or else on those of validation.  The student has intervals or sets where the
-    teacher is a model that has, or a function and there are validation rows, which it must not have
-    learned.
+    The student learns from the rows of the table and from synthetic rows.  A synthetic row is a
+    row of the table with some cells of a near row.  The targets are the teacher's numbers or
+    probabilities.  The `spreads` of the result hold the metrics of the teacher, and of a network
+    of this size that learned the targets of the table, on test rows, or else on validation rows.
+    The student has intervals or sets if the teacher is a model that has them, or if the teacher is
+    a function and there are validation rows.  The function must not have learned those rows.
 
     Args:
         table: the rows that the teacher learned, in any form that `fit` takes.
@@ -173,9 +174,9 @@ def distill(
         predict: a model, a run, or a function from rows without targets to numbers, or to
             probabilities with a column for each class in sorted order.  Rows are a data frame of
             the kind that was given, or else a mapping of columns to arrays.
-        made: number of rows to make; by default twenty of each training row, at most 100,000.
+        made: number of synthetic rows; by default twenty for each training row, at most 100,000.
         validation: a table of its own in place of a share of `table`.
-        test: the same for the test.
+        test: a table of its own for the test, in place of a share of `table`.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, as for `fit`, such as
             ``model={"hidden": [32]}``.
@@ -234,7 +235,7 @@ def _with_columns_of(teacher: Teacher) -> ConfigFile:
 def _measured(
     data: LoadedData, trainer: Trainer, fitted: Fitted, decided: list[str]
 ) -> tuple[Model, FitResult]:
-    """Return the model of a training, with what the result tells."""
+    """Measure a training; return the model and the result of `fit`."""
     beside = data.transfer.beside if data.transfer else None
     file = data.file
     with trainer.pinned():
@@ -257,7 +258,7 @@ def _measured(
 
 
 def _loaded(file: ConfigFile, tables: Mapping[str, Table], start: Model | None) -> LoadedData:
-    """Return the data of a config, of which parts are tables in memory."""
+    """Return the data of a config with some parts given as tables in memory."""
     before = start.preprocessor if start else None
     source = read_source(file, table=tables.get("train"), fitted=before)
     own = {part: table for part, table in tables.items() if part != "train"}
@@ -276,7 +277,7 @@ def _config(
 ) -> tuple[ConfigFile, dict[str, Table], list[str]]:
     """Return the checked config, the tables in memory by part, and what was decided.
 
-    What the caller does not say is as `mlpengine init` proposes, if it is asked.
+    With `proposing`, `mlpengine init` proposes the settings that the caller does not give.
     """
     _check_call(table, target)
     one_of(f"{NAME}: preset", preset, PRESETS)
@@ -307,7 +308,7 @@ def _config(
     decided: list[str] = []
     if proposing and not own.get("stream"):
         detected = None
-        with suppress(ConfigError, DataError):  # which the check below, or training, reports
+        with suppress(ConfigError, DataError):  # the check below, or training, reports it
             checked = _checked({"data": deepcopy(own)})
             reading, data = reading_of(checked), checked.config.data
             how = reading.to_dict()
@@ -322,7 +323,7 @@ def _config(
             try:
                 decided = complete_config(sections, detected, preset, kept=features)
             except DataError:
-                _checked(sections)  # what is wrong with the settings comes first
+                _checked(sections)  # errors of the settings come first
                 raise
     file = _checked(sections)
     how = reading_of(file).to_dict()

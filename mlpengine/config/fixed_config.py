@@ -54,9 +54,9 @@ def fixed_config(
 def _differing(
     tree: Mapping[str, Any], default: Any, kept: set[tuple[str, ...]], path: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the settings that differ from their defaults, and those at the `kept` paths.
+    """Return the settings that differ from their defaults, and the settings at the `kept` paths.
 
-    The defaults of a section depend on its name, so that one of another name stays whole.
+    The defaults of a section depend on its name.  So a section with another name stays whole.
     """
     if not isinstance(default, Mapping) or tree.get("name") != default.get("name"):
         default = {} if path else default

@@ -38,7 +38,7 @@ def report_all(error: ValidationError, document: Document) -> None:
                 document.report(path, _unknown_key(path, document.data))
             case "rule":
                 document.report((*path, *context["at"]), context["text"])
-            case "is_instance_of":  # which only Python has
+            case "is_instance_of":  # only Python has such values
                 continue
             case kind:
                 if kind == "unknown_name" and isinstance(_value_at(path, document.data), dict):
@@ -50,7 +50,7 @@ def report_all(error: ValidationError, document: Document) -> None:
     for path, texts in expected.items():
         value = _value_at(path, document.data)
         if isinstance(value, dict) and any(path == one[: len(path)] != one for one in reported):
-            continue  # what is wrong within the mapping says more
+            continue  # the errors within the mapping say more
         text = f"must be {' or '.join(dict.fromkeys(texts))} (got {shown_value(value)})"
         if _is_switch(path, document.data):
             text = text.replace("must be ", "must be true, false or ", 1)
@@ -179,7 +179,8 @@ def _is_switch(path: KeyPath, data: Any) -> bool:
 def path_of(key: int | str, near: KeyPath = ()) -> KeyPath | None:
     """Return the path of the key of that name, or None.
 
-    Of several, it is the first of the section that the path `near` begins with, if there is one.
+    If several keys have the name, it is the first one in the section that the path `near` begins
+    with, if there is one.
     """
     paths = [path for path in key_paths(Config) if path[-1] == key]
     return max(paths, key=lambda path: path[:1] == near[:1], default=None)

@@ -33,7 +33,7 @@ from mlpengine.settings.training import Kind, trained
 class Division(NamedTuple):
     """The column by which rows are divided: its key of ``data.split``, name and values.
 
-    `blocks` is how many different values it has, whose rows stay together.
+    `blocks` is the number of its different values.  Rows with one value stay together.
     """
 
     key: str
@@ -66,7 +66,7 @@ SCHEMA_LINE = "# yaml-language-server: $schema="
 def fitting_division(
     profile: Profile, table: Table, division: Division, *, own_test: bool
 ) -> Division:
-    """Return a division with no more blocks than give folds that the rows of training can fill.
+    """Return a division with few enough blocks that the training rows can fill its folds.
 
     `table` has the rows with a target, and a profile for a division is without that column.
 
@@ -101,7 +101,7 @@ def propose(
     a `division` is without that column.
 
     Columns that are the target in another coding, or cannot be learned from, are dropped with the
-    reason; those that explain nearly all of the target stay, with a comment.
+    reason.  Columns that explain nearly all of the target stay, with a comment.
 
     Raises: DataError if no column is left to learn from.
     """
@@ -366,7 +366,7 @@ HOW = {"group": "rows of one group stay together", "time": "the newest rows test
 
 
 def _dates(profile: Profile, target: Sequence[str]) -> list[str]:
-    """Return the columns of dates that are features, without those of times of one day."""
+    """Return the columns of dates that are features, without columns of times of one day."""
     left_out = {*profile.drop, *target}
     dates = [c for c in profile.columns if c.kind == "date" and c.name not in left_out]
     return [c.name for c in dates if not c.is_of_one_day]

@@ -88,7 +88,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML file whose top level is a mapping.
+    """Read a YAML file with a mapping at its top level.
 
     Raises: ConfigError if the file cannot be read or is not YAML of the kind described above.
     """
@@ -233,7 +233,7 @@ class _Plain:
                     return text.lower() == "true"
                 case "int":
                     number = int(text, 0 if _prefixed(text) else 10)
-                    str(number)  # which refuses the long ones that int reads in base 16
+                    str(number)  # refuses long numbers that int reads in base 16
                     return number
                 case "float":
                     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))

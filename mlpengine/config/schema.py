@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 from pydantic.dataclasses import dataclass
 
-import mlpengine.diagnostics  # noqa: F401 - whose rules name the verdicts that can be silenced
+import mlpengine.diagnostics  # noqa: F401 - its rules name the verdicts that can be silenced
 from mlpengine.config.sweep import SweepSection
 from mlpengine.core.fields import Count, Limits, Positive
 from mlpengine.data.tables import DATASETS, FORMATS

@@ -64,9 +64,10 @@ def sections_of(run: RunSettings) -> dict[str, Any]:
 
 
 def fill_missing(given: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the keys of `more` that are not given, at every depth; another name is another option.
+    """Add the keys of `more` that are not given, at every depth.
 
-    So is another network: its options are left out.
+    A mapping with another name is another option: it gets no keys of `more`.  Another network does
+    not get the options that it does not have.
     """
     if given.get("network") in OWN_OPTIONS:
         more = options_for(given["network"], more)

@@ -142,7 +142,7 @@ def _commas(fitted: Preprocessor, table: Table) -> Iterator[str]:
 
 
 def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
-    """Yield a warning for each category none of whose texts is in enough training rows."""
+    """Yield a warning for each category with no text that is in enough training rows."""
     for category in fitted.categories:
         if not category.levels:
             yield (
@@ -239,7 +239,8 @@ def read_source(
 def digests(file: ConfigFile) -> dict[str, str]:
     """Return the SHA-256 of each file of a config by its name, as ``sha256sum`` prints it.
 
-    Data sets of the package are those of its version; files that are streamed are left out.
+    Data sets of the package are left out, because its version determines them.  Files that are
+    streamed are left out, too.
     """
     data = file.config.data
     names = [name for name in (data.source, data.validation_source, data.test_source) if name]
@@ -373,7 +374,7 @@ def _learned_once(
 def _split(
     file: ConfigFile, table: Table, target: list[str], rows: Array, own_files: set[str]
 ) -> dict[str, Array]:
-    """Return which of the rows each part has."""
+    """Return the row indices of each part."""
     config = file.config
     shares = {"validation": config.validation_share, "test": config.data.split.test}
     shares = {part: 0.0 if part in own_files else share for part, share in shares.items()}
@@ -406,9 +407,10 @@ def _folds(
 def dividing_values(table: Table, key: str, name: str) -> Array:
     """Return the groups or times by which rows are divided; `key` is "group" or "time".
 
-    Texts of one length that begin with a year, such as 2024-W05, are ordered as their times are.
+    Texts of one length that begin with a year, such as 2024-W05, have the order of their times.
 
-    Raises: DataError for a missing one, and for texts whose order is unlikely to be that of time.
+    Raises: DataError for a missing group or time, and for texts that are unlikely to be in the
+    order of time.
     """
     column = table[name]
     if column.missing.any():

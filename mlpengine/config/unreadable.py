@@ -1,4 +1,4 @@
-"""What is wrong with a text that is not YAML, in the words of those who write it."""
+"""Descriptions of errors in a text that is not YAML, in the words of people who write it."""
 
 import re
 

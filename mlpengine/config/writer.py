@@ -47,7 +47,7 @@ def yaml_text(tree: Mapping[str, Any]) -> str:
 
 
 def with_short_lists(value: Any) -> Any:
-    """Return a tree whose mappings take comments; its lists are written in one line."""
+    """Return a tree with mappings that take comments and lists that are written in one line."""
     if isinstance(value, Mapping):
         return CommentedMap({key: with_short_lists(one) for key, one in value.items()})
     if isinstance(value, list) and not any(isinstance(one, Mapping) for one in value):

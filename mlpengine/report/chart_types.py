@@ -21,10 +21,11 @@ SHADES = 8
 """Shades of a heat map."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
-"""Dashes and gaps of curves by color, in line widths, which tell them apart where they coincide."""
+"""Dashes and gaps of curves by color, in line widths.  They tell curves apart where they coincide.
+"""
 
 NO_RANGE = 1e-300
-"""A range that is no wider is none: a fifth of the smallest number is 0."""
+"""A range that is not wider counts as a single value: a fifth of the smallest number is 0."""
 
 NAME_LENGTH = 14
 """Characters of a name beside an axis."""
@@ -92,7 +93,7 @@ _COUNTS = {
     "m": (1, 2, 5, 10, 30),
     "s": (1, 2, 5, 10, 30),
 }
-"""How many of a unit may lie between two ticks."""
+"""Numbers of a unit that may lie between two ticks."""
 
 
 def date_axis(seconds: Array) -> Axis:
@@ -160,7 +161,7 @@ def _label(value: float, step: float) -> str:
 
 
 def thinned(y: Array, points: int = POINTS) -> Array:
-    """Return the numbers of the points that a screen shows: ends and extremes of each column."""
+    """Return the indices of the points that a screen shows: ends and extremes of each column."""
     known = np.flatnonzero(np.isfinite(y))
     if len(known) <= points:
         return known
@@ -206,7 +207,7 @@ class Points(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A histogram: `counts` between `edges`, of which there is one more."""
+    """A histogram: `counts` between `edges`.  There is one more edge than counts."""
 
     edges: Array
     counts: Array
@@ -261,12 +262,12 @@ Shape = Line | Points | Bars | Spans | HeatMap | HorizontalLine | Mark | Band | 
 
 
 class Chart(NamedTuple):
-    """Axes, what is drawn on them in that order, and words.
+    """Axes, the shapes on them in the order of drawing, and texts.
 
     Args:
         below: what x is, and its unit.
         note: a sentence below the chart.
-        words: what those who do not see the chart are told of it, beside what the shapes tell.
+        words: further text for people who do not see the chart, beside the text of the shapes.
     """
 
     title: str

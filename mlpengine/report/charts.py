@@ -1,6 +1,6 @@
 """The charts of runs and sweeps, made from the data of a report.
 
-The color of a curve is a number, from 1, of those in `mlpengine.report.palette`.
+The color of a curve is the number, from 1, of a color in `mlpengine.report.palette`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ __all__ = ["by_epoch", "training_charts"]
 Data = Mapping[str, Any]
 
 DOTTED_POINTS = 30
-"""Up to so many points, each of a curve has a dot."""
+"""The most points of a curve for which each point has a dot."""
 
 HEAT_DECADES = 6.0
 SHOWN_KEYS, SHOWN_CHOICES = 9, 12

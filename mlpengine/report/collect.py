@@ -59,17 +59,17 @@ NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
 LAYERS = ("update_ratio", "dead_share", "saturated_share")
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
-"""Keys whose texts may have paths."""
+"""Keys with texts that may contain paths."""
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
-"""What reading a damaged file may raise."""
+"""Errors that reading a damaged file may raise."""
 
 
 class ReportBudget(NamedTuple):
-    """How much is computed for a report: multiplications, and rows that are looked at.
+    """Limits of the work for a report: multiplications, and rows that are looked at.
 
-    `work` is of the linear prediction, `passes` of the forward passes that explain a model, whose
-    multiplications are some ten times faster.
+    `work` limits the multiplications of the linear prediction.  `passes` limits the multiplications
+    of the forward passes that explain a model; these are some ten times faster.
     """
 
     work: float
@@ -79,7 +79,7 @@ class ReportBudget(NamedTuple):
 
 
 QUICK = ReportBudget(work=WORK, passes=3e8, rows=2_000, curves=3)
-"""For the report at the end of training, which takes some 0.1 s."""
+"""The budget of the report at the end of training.  That report takes some 0.1 s."""
 
 THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 
@@ -88,10 +88,10 @@ THOROUGH = ReportBudget(work=2e10, passes=5e10, rows=20_000, curves=6)
 class RunData:
     """A run, from its directory or, right after training, from memory.
 
-    `loaded` are its data, and `model` is the trained model or, with `trained` False, an untrained
-    one; None if they cannot be read, which `notes` explain.
-    `known` are name, rows and outputs of the last part, and `score` is how the model stands beside
-    others, if they were computed before.
+    `loaded` is its data, and `model` is the trained model or, with `trained` False, an untrained
+    one.  Either is None if it cannot be read; `notes` then give the reason.
+    `known` is name, rows and outputs of the last part, and `score` compares the model with
+    baselines, if they were computed before.
     """
 
     path: Path
@@ -210,7 +210,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
 
 
 def collect_model(path: Path) -> dict[str, Any]:
-    """Return the numbers of a report of a model file: what it holds of the model and its training.
+    """Return the numbers of a report of a model file: its facts of the model and of its training.
 
     Raises: CheckpointError if it is damaged or not a model.
     """
@@ -291,7 +291,7 @@ def curves_of(columns: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
 
 
 def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
-    """Return what was trained to predict what."""
+    """Return the facts of a trained model: its data, its network and its target."""
     config = loaded.file.config
     return model_of(
         model,
@@ -305,9 +305,9 @@ def model_of_run(loaded: LoadedData, model: Model) -> dict[str, Any]:
 def drivers_of(loaded: LoadedData, model: Model, effort: ReportBudget) -> dict[str, Any]:
     """Return the importance of columns by permutation, and partial dependence of the first.
 
-    The numbers of rows and of permuted columns follow from the passes that are allowed.  Of many
-    columns only those to which the outputs are most sensitive are permuted: permuting each takes
-    time that grows with the square of their number.
+    The numbers of rows and of permuted columns follow from the passes that are allowed.  If there
+    are many columns, only the columns to which the outputs are most sensitive are permuted: the
+    time to permute all columns grows with the square of their number.
     """
     task = loaded.task
     columns = feature_columns(model.preprocessor)
@@ -417,7 +417,7 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return a result without what no run writes, of which a note tells."""
+    """Return a result without values that no run writes, and add a note that names them."""
     texts, numbers = (
         ("ending", "ended", "failure"),
         ("epochs", "seconds", "parameters", "peak_bytes"),

@@ -15,7 +15,7 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.diagnostics.baselines import largest_shift
 
 REPORT_COLUMNS = 200
-"""Columns that are described; of wider tables the first."""
+"""Number of columns that are described; in wider tables, the first ones."""
 
 Z_LIMIT = 4.0
 """Standard errors of a difference of shares beyond which it is no chance."""
@@ -24,7 +24,7 @@ Z_LIMIT = 4.0
 def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
     """Return the columns, what each is used for, and their differences between the parts.
 
-    They are those of at most so many rows of each part, evenly spaced.
+    They are computed from at most `rows` evenly spaced rows of each part.
     """
     tables, data = loaded.tables, loaded.file.config.data
     preprocessor = tables.preprocessor
@@ -91,7 +91,7 @@ def _uses(loaded: LoadedData) -> dict[str, str]:
 
 
 def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]:
-    """Return what the data say of the columns that the config leaves out."""
+    """Return reasons from the data for leaving out the columns that the config leaves out."""
     if not dropped:
         return {}
     named = [name for name in (*dropped, *target) if name in table]
@@ -103,10 +103,10 @@ def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]
 
 
 def _shift(one: Column, other: Column) -> dict[str, Any] | None:
-    """Return how far two parts of a column differ, 0 to 1, and whether by more than chance.
+    """Return the distance of two parts of a column, 0 to 1, and whether it exceeds chance.
 
-    Of numbers the largest difference of the shares below any value (Kolmogorov and Smirnov), of
-    texts the largest difference of the shares of a text.
+    For numbers, the distance is the largest difference of the shares below any value (Kolmogorov
+    and Smirnov).  For texts, it is the largest difference of the shares of a text.
     """
     if one.kind != other.kind:
         return None

@@ -24,9 +24,9 @@ DAY = 86_400
 
 
 def form_page(model: Model) -> str:
-    """Return a page with a form of the model's columns, which predicts what is typed.
+    """Return a page with a form of the model's columns that predicts from the typed values.
 
-    Raises: UsageError for what has no JavaScript.
+    Raises: UsageError for a model that cannot be written as JavaScript.
     """
     columns, summary = description(model)["columns"], model.preprocessor.summary["columns"]
     title = f"Prediction of {' and '.join(shortened(name) for name in model.target)}"

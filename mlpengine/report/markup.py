@@ -11,7 +11,7 @@ VOID = frozenset({"circle", "col", "input", "line", "link", "meta", "path", "pol
 """Elements without content."""
 
 DASH, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-"""What stands for an unknown value, and before a negative one."""
+"""The signs for an unknown value, and before a negative value."""
 
 _has_special = re.compile(r"""[&<>"']""").search
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -64,7 +64,7 @@ def _safe(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number for people: some significant digits, powers of ten as such."""
+    """Return a number as text: some significant digits, times a power of ten where it is needed."""
     if value is None or value != value:
         return DASH
     if not isfinite(value):
@@ -79,7 +79,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def by_power(value: float, digits: int = 2) -> str:
-    """Return a number as so many digits, without zeros at their end, times a power of ten."""
+    """Return a number as some digits, without trailing zeros, times a power of ten."""
     mantissa, power = f"{value:.{max(0, digits - 1)}e}".split("e")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
     return _sign(f"{mantissa}·10{str(int(power)).translate(_SUPERSCRIPTS)}")
@@ -102,7 +102,7 @@ def with_error(value: float | None, error: float | None) -> str:
 
 
 def shortened(text: object, length: int = 40) -> str:
-    """Return a text of at most so many characters."""
+    """Return a text of at most `length` characters."""
     one = " ".join(str(text).split())
     return one if len(one) <= length else f"{one[: length - 1]}…"
 

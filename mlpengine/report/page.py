@@ -29,7 +29,7 @@ from .markup import DASH, Content, Markup, joined, number, score_text, shortened
 from .svg import grid, strip
 
 MANY_COLUMNS = 25
-"""Up to so many columns one table describes; of more, the usual ones are folded away."""
+"""The most columns that one table describes.  If there are more, the usual ones are folded away."""
 
 LISTED_LEVELS = 20
 """Number of levels of a column that are listed."""
@@ -207,7 +207,7 @@ def _scores_table(known: Data) -> Markup:
 
 
 def verdicts_section(data: Data) -> Markup:
-    """Return what is wrong in words, with settings that fix it."""
+    """Return the verdicts in words, with settings that fix the problems."""
     known = data.get("verdicts") or []
     if not known:
         ended = data.get("ending")
@@ -562,7 +562,7 @@ def scrolling_table(
 ) -> Markup:
     """Return a table that scrolls in its own box; columns after the first `words` are numbers.
 
-    Its title is shown where it is `named`, and told to those who hear it.
+    If `named`, its title is shown.  Screen readers always read the title.
     """
     heads = [
         tag("th", text, scope="col", class_="n" if k >= words else None) if text else tag("td")

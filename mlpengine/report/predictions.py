@@ -17,7 +17,7 @@ from mlpengine.training.measure import OUT_OF_FOLD
 
 SHOWN_POINTS, SHOWN_TARGETS = 1_000, 4
 MAX_MATRIX = 12
-"""Largest number of classes with a confusion matrix; of more, the commonest mistakes."""
+"""Largest number of classes with a confusion matrix; for more, the commonest mistakes."""
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
@@ -26,7 +26,7 @@ INTERVAL_ROWS = 2_000
 
 
 def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
-    """Return what is predicted against what is true, and how far probabilities hold."""
+    """Return predicted against true values, and the calibration of probabilities and intervals."""
     labels = model.preprocessor.classes
     result: dict[str, Any] = {"part": held.part, "rows": len(held.rows)}
     if isinstance(task, Classification):
@@ -79,7 +79,7 @@ def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[s
 
 
 def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None:
-    """Return by how much the second is ahead of the first in a metric, over the same rows.
+    """Return the lead of `other` over `first` in a metric, over the same rows.
 
     None unless both predict the same rows.
     """
@@ -162,9 +162,10 @@ def _labels(held: Held, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _calibration(task: Task, held: Held) -> dict[str, Any]:
-    """Return mean probability and share of hits of bins of the probability.
+    """Return mean probability and share of hits for bins of the probability.
 
-    Of two classes that of the second, of more that of the predicted one, of labels all.
+    For two classes this is the probability of the second class, for more classes the probability
+    of the predicted class, and for labels the probability of each label.
     """
     chances, truth = task.predicted_numbers(held.output), held.rows.truth
     if isinstance(task, MultiLabel):
@@ -186,10 +187,10 @@ def _calibration(task: Task, held: Held) -> dict[str, Any]:
 
 
 def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
-    """Return how many targets lie in the intervals that should hold a given share of them.
+    """Return the shares of targets in the intervals that should hold a given share of them.
 
-    Those of `INTERVAL_FIFTHS` also by fifths of the rows, from the lowest predictions to the
-    highest.
+    For intervals of level `INTERVAL_FIFTHS`, also return the shares by fifths of the rows, from the
+    lowest predictions to the highest.
     """
     rows = held.rows.rows(evenly_spaced(len(held.rows), INTERVAL_ROWS))
 

@@ -77,7 +77,7 @@ def _few_epochs(known: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _differences(collected: Sequence[Collected]) -> dict[str, Any] | None:
-    """Return how far the run of the best score is ahead of the others, over the same rows.
+    """Return the lead of the run with the best score over the others, over the same rows.
 
     None unless all runs have the same metric of the same part.
     """

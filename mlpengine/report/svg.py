@@ -1,6 +1,6 @@
 """Charts as inline SVG, in the colors of the page that holds them.
 
-A chart is 360 units wide, so that its text has the size of the page's at the width of a phone.
+A chart is 360 units wide, so that its text is as large as the page's text at the width of a phone.
 Colors are classes that the style sheet defines for light and dark screens and for print.
 """
 
@@ -77,7 +77,7 @@ def grid(charts: Sequence[Chart]) -> Markup:
 
 
 class _Frame:
-    """Where a chart lies, and what is drawn there."""
+    """The place of a chart, and the elements that are drawn there."""
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart

@@ -18,7 +18,7 @@ PLACES = {
     "optimizer": ("training", "optimizer"),
     "schedule": ("training", "schedule"),
 }
-"""Where the sections of a config are in `RunSettings`."""
+"""The places of the sections of a config in `RunSettings`."""
 
 
 def with_setting(run: RunSettings, key: str, value: Any, where: str) -> RunSettings:

@@ -16,7 +16,7 @@ Preset: TypeAlias = Literal["plain", "realmlp"]
 PRESETS: tuple[str, ...] = get_args(Preset)
 
 MIDDLE = 20_000
-"""Rows of the table for which the recipe `plain` has its sizes where the rows are unknown."""
+"""Number of rows that the recipe `plain` assumes for its sizes if the number is unknown."""
 
 PLAIN = (
     (1_000, [64, 64], (0.003, 0.003), 0.1, 200, 16, 50),
@@ -28,8 +28,8 @@ PLAIN = (
 """Rows at most, hidden sizes, learning rates of classes and of numbers, weight decay, epochs, batch
 size and patience.
 
-Measured with eight folds (November 2026), those of up to 4,000 rows with networks of two kinds in
-each.
+Measured with eight folds (November 2026).  The recipes up to 4,000 rows were measured with networks
+of two kinds in each fold.
 """
 
 
@@ -60,10 +60,10 @@ def _plain(task: str, rows: float) -> RunSettings:
 def _realmlp(task: str) -> RunSettings:
     """Return the recipe of Holzmueller et al. 2024, arXiv 2407.04491, table A.1 (RealMLP-TD).
 
-    Left out: embeddings of categories, which one-hot features equal in the paper's ablation.
+    Left out: embeddings of categories.  One-hot features equal them in the paper's ablation.
     Without label smoothing the log loss of one network on three tables of 178 to 569 rows was 1.4
-    to 3.8 times as large.  The temperature, which is not part of the paper's recipe, undoes what
-    smoothing does to probabilities.
+    to 3.8 times as large.  The temperature is not part of the paper's recipe.  It undoes the effect
+    of smoothing on probabilities.
     """
     numbers = task == "regression"
     training = TrainingSettings(
@@ -105,7 +105,7 @@ def _realmlp(task: str) -> RunSettings:
 
 
 COPIES, MADE_ROWS = 20, 100_000
-"""Rows made of each training row, and the most in all, from which a student learns, too."""
+"""Synthetic rows for each training row of a student, and the most synthetic rows in all."""
 
 STUDENT_BATCH, STUDENT_STEPS, STUDENT_EPOCHS = 32, 15_000, 6
 """Rows of a step of a student, and the fewest steps and epochs of its training."""
@@ -115,16 +115,16 @@ FEW_ROWS = 1_000
 
 
 def made_rows_for(rows: int) -> int:
-    """Return how many rows to make of so many training rows."""
+    """Return the number of synthetic rows for a number of training rows."""
     return min(COPIES * rows, MADE_ROWS)
 
 
 def student_recipe(rows: int) -> RunSettings:
-    """Return the settings of a student of a table of so many training rows, of one network.
+    """Return the settings of a one-network student for a number of training rows.
 
-    Measured with means of 16 networks as teachers (November 2026): without made rows, without bins,
-    with relu or silu, with a tenth of the decay or three times the steps a student was worse, and
-    on few rows with a higher learning rate.
+    Measured with means of 16 networks as teachers (November 2026).  A student was worse without
+    synthetic rows, without bins, with relu or silu, with a tenth of the decay, and with three times
+    the steps.  On few rows a student was also worse with a higher learning rate.
     """
     steps = (rows + made_rows_for(rows)) / STUDENT_BATCH
     lr = 0.001 if rows <= FEW_ROWS else 0.003
@@ -150,7 +150,8 @@ FOLDED_ROWS = 100_000
 def folds_for(rows: int, blocks: int | None = None) -> int | None:
     """Return the number of folds for a table; None where one network is enough, or rows are few.
 
-    Half of the `blocks`, which are groups or times that stay whole, are enough for a test beside.
+    `blocks` is the number of groups or times that stay whole.  With at most half as many folds as
+    blocks, enough blocks are left for a test.
     """
     folds = min(FOLDS, rows // ROWS_OF_FOLD, FOLDS if blocks is None else blocks // 2)
     return folds if folds > 1 and rows <= FOLDED_ROWS else None
@@ -168,11 +169,14 @@ SEVERAL_KINDS_ROWS = 4_000
 """The most rows for which several kinds of networks are trained by steps in each fold."""
 
 LINEAR_CELLS = 1 << 22
-"""The most cells of a table of so few rows for which folds have a linear model."""
+"""The most values of a table of up to `SEVERAL_KINDS_ROWS` rows for a linear model in each fold."""
 
 
 def encodes(rows: int, numbers: int, preset: str) -> bool:
-    """Return whether so many columns of numbers get features by quantile bins, too."""
+    """Return whether columns of numbers also get features by quantile bins.
+
+    `numbers` is the number of these columns.
+    """
     return preset == "plain" and 0 < numbers <= ENCODED_COLUMNS and rows >= ENCODED_ROWS
 
 

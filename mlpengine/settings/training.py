@@ -28,7 +28,7 @@ from mlpengine.settings.families import (
 from mlpengine.tape.rematerialization import Rematerialization
 
 Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
-"""A kind of networks, of which folds have one each."""
+"""A kind of network.  Each fold has one network of each kind."""
 
 LINEAR: Kind = "linear"
 """The kind that is not trained by steps: its weights of least loss are computed."""
