@@ -63,7 +63,7 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for a file with a similar name, or in a similar folder."""
+    """Return `` - did you mean 'x'?`` for a file of similar name, there or in a similar folder."""
     folder = path.parent
     with suppress(OSError):
         if not folder.is_dir():

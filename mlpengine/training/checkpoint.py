@@ -87,7 +87,7 @@ class Checkpoints:
         return None
 
     def remove_after(self, path: Path) -> None:
-        """Remove the checkpoints newer than `path`, which are damaged, and unfinished files."""
+        """Remove the (damaged) checkpoints that are newer than `path`, and unfinished files."""
         for newer in self.paths():
             if newer > path:
                 remove_unused(newer)

@@ -106,7 +106,7 @@ def explained_rows(
     """Return name, at most `limit` evenly spaced rows, and a function that predicts these rows.
 
     With folds they are training rows, predicted out-of-fold; else rows of the test, validation or
-    training part, the first that exists.  The function takes the features of the rows, which may be
+    training part, the first that exists.  The function takes the features of the rows, once or
     repeated several times below each other.
     """
     first = "train" if folds is not None else "test"
