@@ -1,1 +1,1 @@
-"""What all floors share: files, systems, words, memory, checks of names and limits."""
+"""Tools that all rooms share: files, systems, words, memory, checks of names and limits."""

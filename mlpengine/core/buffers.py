@@ -1,4 +1,4 @@
-"""Buffers and the calls that are bound to them: masks, copying in, addresses, replay."""
+"""Buffers and the calls that are bound to them: masks, copies, addresses, replay."""
 
 import ctypes
 from collections.abc import Callable, Iterable
@@ -14,10 +14,10 @@ from mlpengine.core.wording import plural
 
 
 def zeros(spec: Spec) -> Array:
-    """Return an array of that shape and dtype that starts at a cache line.
+    """Return an array of zeros with the shape and dtype of `spec` that starts at a cache line.
 
-    Vectors as long as a line then lie in one line each: steps of machine code with AVX-512 take 3
-    to 5 % less time than on arrays as NumPy places them (November 2026).
+    Vectors as long as a cache line then lie in one line each: steps of machine code with AVX-512
+    take 3 to 5 % less time than on arrays placed by NumPy (November 2026).
     """
     raw = np.zeros(spec.nbytes + ALIGNMENT, np.uint8)
     start = -address_of(raw) % ALIGNMENT
@@ -25,7 +25,7 @@ def zeros(spec: Spec) -> Array:
 
 
 def aligned(array: Array) -> Array:
-    """Return a copy that starts at a cache line, as `zeros`."""
+    """Return a copy that starts at a cache line, as `zeros` does."""
     copy = zeros(Spec.of(array))
     copy[...] = array
     return copy
@@ -33,7 +33,7 @@ def aligned(array: Array) -> Array:
 
 def address_of(array: Array) -> int:
     """Return the address of the first element."""
-    try:  # faster than the other way
+    try:  # faster than the array interface
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # read-only, with gaps or empty
         return int(array.__array_interface__["data"][0])
@@ -63,7 +63,7 @@ def hides_entries(values: Any) -> bool:
 
 
 def with_missing(values: Any) -> Any:
-    """Return `values`, with NaN, NaT or None in place of entries that a mask hides."""
+    """Return `values` with NaN, NaT or None in place of masked entries."""
     if not hides_entries(values):
         return values
     kind = values.dtype.kind
@@ -92,14 +92,14 @@ def replay(calls: Iterable[Call]) -> None:
 
 
 def quiet_runner() -> Callable[..., Any]:
-    """Return `run`, where ``run(f, *args)`` calls f with NumPy's floating-point warnings off.
+    """Return a function ``run(f, *args)`` that calls f with NumPy's floating-point warnings off.
 
-    Infinities and NaN are values here: what must be finite is checked, and reported in words, by
-    the training step and by ``Program(check_finite=True)``.  Every call of the library that
-    computes on the caller's numbers goes through such a runner or through `np.errstate`.
+    Infinities and NaN are valid values here.  The training step and ``Program(check_finite=True)``
+    check and report values that must be finite.  Every call of the library that computes on the
+    caller's numbers goes through such a runner or through `np.errstate`.
 
-    A runner serves one thread at a time and is not reentrant, as the buffers that it is made for.
-    It costs a twentieth of `np.errstate`.
+    A runner serves one thread at a time and is not reentrant, like the buffers that it is made for.
+    It costs a twentieth of the time of `np.errstate`.
     """
     context = copy_context()
     context.run(np.seterr, all="ignore")
@@ -107,7 +107,7 @@ def quiet_runner() -> Callable[..., Any]:
 
 
 def refuse_second_call(where: str, error: RuntimeError) -> None:
-    """Raise TapeError if an error of a runner says that another call is using it."""
+    """Raise TapeError if the error of a runner says that another call is using the runner."""
     if "already entered" in str(error):
         raise second_call(where) from error
 
@@ -119,7 +119,7 @@ def second_call(where: str) -> TapeError:
 
 
 class Uncopyable:
-    """Base of objects that hold calls bound to buffers, which a copy of them would still use.
+    """Base of objects that hold calls bound to buffers; a copy would still use these buffers.
 
     Raises: TapeError when one is copied or pickled.
     """

@@ -1,6 +1,6 @@
 """Every exception that mlpengine raises on purpose.
 
-    MlpEngineError                what to catch to catch everything; exit code 1
+    MlpEngineError                the base class of all of them; exit code 1
     ├── ShapeError                operand shapes do not fit an op             (ValueError)
     ├── DtypeError                an array has the wrong dtype                (TypeError)
     ├── IndexRangeError           an index or class lies outside its range    (IndexError)
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class MlpEngineError(Exception):
-    """Base class of all errors; `exit_code` is what the command line ends with."""
+    """Base class of all errors; `exit_code` is the exit code of the command line."""
 
     exit_code: ClassVar[int] = 1
 
@@ -73,7 +73,7 @@ class GradcheckError(MlpEngineError, AssertionError):
 
 
 class UsageError(MlpEngineError):
-    """The caller asked for something that cannot be; nothing was run.
+    """The caller asked for something impossible; nothing was run.
 
     `setting` is the path of the setting at fault, such as ("training", "freeze"), if it is known.
     """
@@ -93,7 +93,7 @@ class DataError(UsageError, ValueError):
 class FormulaError(UsageError, ValueError):
     """The text of a formula cannot be read, or a formula is used where it has no meaning.
 
-    `position` counts the characters before the mistake; None where there is no text.
+    `position` is the number of characters before the mistake; None if there is no text.
     """
 
     def __init__(self, message: str, position: int | None = None) -> None:
@@ -114,10 +114,10 @@ class CompileError(MlpEngineError, RuntimeError):
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra; every message takes it from here.
+    """Return the command that installs an extra, for every message.
 
-    It also holds where mlpengine was installed from a clone: pip keeps an installed mlpengine and
-    adds what the extra names.
+    The command also works if mlpengine was installed from a clone: pip keeps an installed mlpengine
+    and adds the packages of the extra.
     """
     return f"pip install 'mlpengine[{extra}]'"
 
@@ -125,7 +125,7 @@ def install_line(extra: str) -> str:
 class MissingExtraError(MlpEngineError, ImportError):
     """An optional package is missing, or importing an installed one fails.
 
-    The message is the line that installs it, or the `failure`.
+    The message is the command that installs the package, or the `failure`.
     """
 
     def __init__(self, feature: str, extra: str, failure: str = "") -> None:
@@ -143,7 +143,7 @@ class MissingExtraError(MlpEngineError, ImportError):
 
 @contextmanager
 def at_setting(*path: str) -> Iterator[None]:
-    """Name the setting at fault, such as "training", "freeze", on a UsageError of the context."""
+    """Add the path of the setting at fault, such as "training", "freeze", to a UsageError."""
     try:
         yield
     except UsageError as error:
@@ -153,10 +153,10 @@ def at_setting(*path: str) -> Iterator[None]:
 
 @contextmanager
 def importing(feature: str, extra: str) -> Iterator[None]:
-    """Import packages of an extra in a ``with`` block of this.
+    """Import the packages of an extra within a ``with`` block.
 
-    Raises: MissingExtraError, whatever an installed package raises: one that other versions of its
-    dependencies break ends in an AttributeError or a TypeError as well as in an ImportError.
+    Raises: MissingExtraError for any error of an import.  A package that is broken by other
+    versions of its dependencies may raise AttributeError or TypeError as well as ImportError.
     """
     try:
         yield

@@ -1,8 +1,9 @@
-"""Options of classes of the engine: limits and description of each, stated in its annotation.
+"""Options of engine classes, each with its limits and its description in its annotation.
 
 An option is a field of a dataclass, or a keyword-only parameter of a constructor, such as
-``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  Its class checks it when an object
-is made (`check_options`); configs, their schema and reference pages are made from `options_of`.
+``delta: Annotated[Positive, "Where it turns linear."] = 1.0``.  The class checks its options when
+an object is made (`check_options`).  Configs, their schema and the reference pages are made from
+`options_of`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +22,7 @@ from mlpengine.core.wording import plural, suggestion
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a finite number, or of a whole one, within the annotation of an option."""
+    """Limits of a finite or whole number, within the annotation of an option."""
 
     above: float | None = None
     at_least: float | None = None
@@ -30,7 +31,7 @@ class Limits:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value as a float, or as an int where it must be whole.
+        """Return a value as a float, or as an int if it must be whole.
 
         Raises: UsageError, led by `where`, for another type or a number out of range.
         """
@@ -63,7 +64,7 @@ class Limits:
         return f"{number} {' and '.join(texts)}".replace("above 0", "above zero")
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return the limits as pydantic reads them in the annotations of fields."""
+        """Return the limits as a schema for pydantic."""
         bounds = {"gt": self.above, "ge": self.at_least, "lt": self.below, "le": self.at_most}
         given = {name: bound for name, bound in bounds.items() if bound is not None}
         finite = {} if self.whole else {"allow_inf_nan": False}
@@ -72,7 +73,7 @@ class Limits:
 
 
 def _plain_number(value: Any) -> Any:
-    """Return a number of NumPy as one of Python, and any other value as it is."""
+    """Return a NumPy number as a Python number, and any other value unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -89,18 +90,18 @@ Count: TypeAlias = Annotated[int, COUNT]
 
 
 class Given:
-    """Marks an option that no config has: it follows from the rows or the step, or is rare."""
+    """Marks an option that configs lack: it follows from the rows or the step, or is rare."""
 
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """Gives an option another name in configs than its class has for it."""
+    """Gives an option a name in configs that differs from its name in the class."""
 
     name: str
 
 
 class Option(NamedTuple):
-    """An option of a class; `default` is `MISSING` where it must be given."""
+    """An option of a class; `default` is `MISSING` if the option is required."""
 
     name: str
     type: Any
@@ -108,7 +109,7 @@ class Option(NamedTuple):
 
     @property
     def description(self) -> str:
-        """A sentence."""
+        """The description of the option, a sentence."""
         return next((mark for mark in self._marks if isinstance(mark, str)), "")
 
     @property
@@ -126,9 +127,9 @@ class Option(NamedTuple):
         return getattr(self.type, "__metadata__", ())
 
     def check(self, where: str, value: Any) -> Any:
-        """Return a value in the form that the class uses: a float for a whole number, for example.
+        """Return a value in the form that the class uses; for example, a whole number as a float.
 
-        Raises: UsageError, led by `where`, for a number out of range or a flag that is none.
+        Raises: UsageError, led by `where`, for a number out of range or a flag that is not a bool.
         """
         if isinstance(self.default, bool) and not isinstance(value, bool):
             raise UsageError(f"{where} must be True or False (got {value!r})")
@@ -148,7 +149,7 @@ class Option(NamedTuple):
 
 
 def _limits_in(kind: Any) -> Limits | None:
-    """Return the limits of a number, of the numbers of a tuple, or of an optional number."""
+    """Return the limits in the annotation of a number, a tuple of numbers or an optional number."""
     marks = (*getattr(kind, "__metadata__", ()), *map(_limits_in, get_args(kind)))
     return next((mark for mark in marks if isinstance(mark, Limits)), None)
 
@@ -180,7 +181,10 @@ def _options_of(kind: Any) -> Mapping[str, Option]:
 
 
 def _keyword_only(kind: type) -> dict[str, Parameter]:
-    """Return the keyword-only parameters of a constructor; with ``**others`` its base's, too."""
+    """Return the keyword-only parameters of a constructor.
+
+    A constructor with ``**others`` has the parameters of its base class, too.
+    """
     parameters = signature(kind).parameters.values()
     own = {one.name: one for one in parameters if one.kind is Parameter.KEYWORD_ONLY}
     if any(one.kind is Parameter.VAR_KEYWORD for one in parameters) and kind.__base__:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and errors that name the file they are about."""
+"""Files that are written whole or not at all, and errors that name the file at fault."""
 
 import os
 import secrets
@@ -37,7 +37,7 @@ def writing(path: str | Path, what: str = "written") -> Iterator[None]:
 
 
 def checked_path(path: object, where: str) -> Path:
-    """Return what a caller gave as a path.  Raises: UsageError if it is no path."""
+    """Return the caller's value as a path.  Raises: UsageError if it is not a path."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{where}: needs the path of a file (got {path!r:.60})")
     return Path(path)
@@ -50,7 +50,7 @@ def read_file(path: Path) -> bytes:
 
 
 def first_line(path: Path) -> str:
-    """Return how a file of text begins, and what it is, for a message; "" for other files."""
+    """Return the kind and the first line of a text file, for a message; "" for other files."""
     with suppress(OSError, UnicodeDecodeError):
         with path.open("rb") as file:
             start = file.read(200)
@@ -63,7 +63,7 @@ def first_line(path: Path) -> str:
 
 
 def similar_file(path: Path) -> str:
-    """Return `` - did you mean 'x'?`` for a file of near name, there or in a similar folder."""
+    """Return `` - did you mean 'x'?`` for a file of similar name, there or in a similar folder."""
     folder = path.parent
     with suppress(OSError):
         if not folder.is_dir():
@@ -76,7 +76,7 @@ def similar_file(path: Path) -> str:
 
 
 def missing(path: Path, what: str) -> UsageError:
-    """Return the error of a command that names a path at which there is nothing."""
+    """Return the error of a command that names a path that does not exist."""
     usual = Path("runs") / path.name
     near = f" - did you mean {str(usual)!r}?" if is_run(usual) else similar_file(path)
     near = near or f"; {_models_in(path.parent)}"
@@ -84,18 +84,18 @@ def missing(path: Path, what: str) -> UsageError:
 
 
 def keep_input(out: Path, source: str | Path, what: str) -> None:
-    """Check that what is written does not replace what was read.  Raises: UsageError."""
+    """Raise UsageError if the output would replace the input."""
     if out.exists() and os.path.exists(source) and out.samefile(source):
         raise UsageError(f"{out}: is {what}; name another file by --out")
 
 
 def is_run(directory: Path) -> bool:
-    """Return whether a directory is that of a run, which has begun."""
+    """Return whether a directory belongs to a run that has begun."""
     return (directory / "config.resolved.yaml").is_file()
 
 
 def not_a_run(directory: Path, lacks: str = "model and no checkpoint") -> UsageError:
-    """Return the error of a command that names a directory that is no run, with the runs in it."""
+    """Return the error of a command that names a directory without a run; it lists runs inside."""
     inside = next((one for one in (directory, directory / "runs") if _models(one)), directory)
     right = "".join(f"; write {inside / name}" for name in _models(inside)[:1])
     text = f"holds no {lacks}; {_models_in(inside)}{right}"
@@ -114,7 +114,7 @@ def _models(directory: Path) -> list[str]:
 
 
 def _models_in(directory: Path) -> str:
-    """Return which runs and model files there are in a directory, or how they are made."""
+    """Return a text of the runs and model files in a directory, or of how to make one."""
     if names := _models(directory):
         more = ", ..." * (len(names) > 8)
         return f"{directory} has {', '.join(names[:8])}{more}"
@@ -131,10 +131,10 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def unflushed(seconds: float) -> Iterator[None]:
-    """Within this context, files of its first seconds need not be on disk when they are written.
+    """Do not wait for the disk when files are written in the first `seconds` of this context.
 
-    For files that the process can make again in that time: a power cut may leave some of them empty
-    or missing, while a killed process loses none.
+    This is for files that the process can make again in that time: a power cut may leave some of
+    them empty or missing, while a killed process loses none.
     """
     token = _flushed_from.set(monotonic() + seconds)
     try:
@@ -144,13 +144,13 @@ def unflushed(seconds: float) -> Iterator[None]:
 
 
 def sync(descriptor: int) -> None:
-    """Have an open file on disk when this returns, unless files are `unflushed`."""
+    """Flush an open file to disk, unless files are `unflushed`."""
     if monotonic() >= _flushed_from.get():
         os.fsync(descriptor)
 
 
 def flush(path: Path) -> None:
-    """Have a file and its name on disk when this returns, in any context.
+    """Flush a file and its name to disk, in any context.
 
     Raises: RunError naming the file and the cause.
     """
@@ -160,12 +160,12 @@ def flush(path: Path) -> None:
 
 
 def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file whole or not at all, and have it on disk when this returns.
+    """Write a file whole or not at all, and flush it to disk.
 
-    The bytes go to a new file of a random name in the same directory, which is opened once, so
-    that neither a link at that name nor a directory that is renamed redirects them; they are read
-    back and compared before the rename.  A device or a pipe is written to directly.  Only this user
-    may read a `private` file.
+    The bytes go to a new file with a random name in the same directory.  The directory is opened
+    once, so that neither a link at that name nor a renamed directory redirects the bytes.  The
+    bytes are read back and compared before the rename.  A device or a pipe is written to directly.
+    Only this user may read a `private` file.
 
     Raises: RunError naming the file and the cause.
     """
@@ -182,9 +182,10 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
 
 @contextmanager
 def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
-    """Hold a lock; yield whether it is held, which without `wait` it may not be.
+    """Hold a lock, and yield whether it is held; without `wait` it may not be.
 
-    With `remove` its file is removed in the end, if it was held and no error was raised.
+    With `remove` the file of the lock is removed at the end, if the lock was held and no error was
+    raised.
     """
     with writing(path):
         descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""Locks that a forked child finds free, whatever the threads of its parent were doing."""
+"""Locks that are free in a forked child, whatever the threads of its parent were doing."""
 
 import functools
 import threading
@@ -11,9 +11,10 @@ T = TypeVar("T")
 
 
 def process_lock() -> threading.RLock:
-    """Return a re-entrant lock for a whole process, free and its data whole in a forked child.
+    """Return a re-entrant lock for a whole process, for data that must be whole in a forked child.
 
-    A fork waits until no other thread holds the lock.  Only a module makes one: it stays forever.
+    A fork waits until no other thread holds the lock, so the child finds the lock free.  Make such
+    locks in modules only: they are never removed.
     """
     lock = threading.RLock()
     hold_at_fork(lock)
@@ -21,10 +22,10 @@ def process_lock() -> threading.RLock:
 
 
 class cached_property(functools.cached_property[T]):  # noqa: N801
-    """That of `functools`, without the lock that it has in Python 3.11.
+    """The `functools.cached_property`, without the lock that it has in Python 3.11.
 
-    That lock belongs to the class, and a fork would leave it locked where another thread computes
-    the value for any of its objects.  As in later versions, two threads may both compute a value.
+    The lock belongs to the class.  A fork would leave it locked if another thread were computing
+    the value for any object of the class.  As in later versions, two threads may compute a value.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:

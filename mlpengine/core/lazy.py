@@ -1,4 +1,4 @@
-"""Names of a package whose modules are imported when a name is first used."""
+"""Lazy names of a package: a module is imported when one of its names is first used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -14,7 +14,7 @@ def lazy_names(
     Args:
         package: its name.
         places: its modules, each with the public names that it defines.
-        rooms: modules that are public themselves.
+        rooms: public modules, also imported when first used.
     """
     place_of = {name: place for place, names in places.items() for name in names}
 

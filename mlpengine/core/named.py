@@ -1,4 +1,4 @@
-"""Arrays by name that have the same rows: several inputs, outputs or targets."""
+"""Named arrays with the same rows: several inputs, outputs or targets."""
 
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from types import EllipsisType
@@ -11,11 +11,11 @@ from mlpengine.core.wording import plural, quoted
 
 
 class NamedRows:
-    """Arrays by name, of which the first axis is that of the rows.
+    """Named arrays with the rows along the first axis.
 
-    As in a data frame, a name gives one array, and anything else these rows of all of them; `len`
-    is the number of rows.  A shape of the empty name stands for the only array there is, which
-    `one_or_named` returns alone.
+    As in a data frame, a name selects one array, and any other index selects rows of all arrays;
+    `len` is the number of rows.  An empty name stands for a single array; `one_or_named` returns
+    that array itself.
 
     >>> rows = NamedRows({"left": np.zeros((4, 2)), "right": np.ones((4, 3))})
     >>> len(rows), rows["right"].shape, rows[1:3]["left"].shape
@@ -60,7 +60,10 @@ class NamedRows:
 
 
 def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool = False) -> None:
-    """Raise ShapeError unless `values` are arrays of these names, in any order, or of `more`."""
+    """Raise ShapeError unless `values` are arrays with these names, in any order.
+
+    With `more`, further names are allowed.
+    """
     if not isinstance(values, Mapping | NamedRows):
         wanted = ", ".join(f"{name!r}: ..." for name in names)
         raise ShapeError(f"{where} must be arrays by name, {{{wanted}}} (got {quoted(values)})")
@@ -70,36 +73,36 @@ def need_names(values: Any, names: Mapping[str, Any], where: str, *, more: bool 
 
 
 def need_array(value: Any, where: str) -> None:
-    """Raise ShapeError for arrays by name."""
+    """Raise ShapeError for named arrays."""
     if isinstance(value, Mapping | NamedRows):
         names = ", ".join(value) or "none"
         raise ShapeError(f"{where} must be one array (got arrays by name: {names})")
 
 
 def one_or_named(values: Mapping[str, Any]) -> Any:
-    """Return the only array, whose name is empty, or all as `NamedRows`."""
+    """Return the single array, stored under the empty name, or all arrays as `NamedRows`."""
     return values[""] if "" in values else NamedRows(values)
 
 
 def as_rows(value: Any) -> Any:
-    """Return an array, or `NamedRows` of a mapping."""
+    """Return an array unchanged, or a mapping as `NamedRows`."""
     if isinstance(value, NamedRows):
         return value
     return NamedRows(value) if isinstance(value, Mapping) else unmasked(value, "rows")
 
 
 def arrays_by_name(value: Any) -> dict[str, Any]:
-    """Return what `one_or_named` has joined."""
+    """Return a mapping of arrays by name; the inverse of `one_or_named`."""
     return value.arrays if isinstance(value, NamedRows) else {"": value}
 
 
 def arrays_in(*values: Any) -> list[Any]:
-    """Return the arrays of arrays, `NamedRows` and None, which stays, in order."""
+    """Return a flat list of the arrays in arrays, `NamedRows` and None, in order; None stays."""
     return [array for value in values for array in arrays_by_name(value).values()]
 
 
 def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the arrays of both by pairs, those with names by name, in the order of `others`."""
+    """Return pairs of arrays of both, named arrays by name, in the order of `others`."""
     pairs: list[tuple[Any, Any]] = []
     for value, other in zip(values, others, strict=True):
         arrays = arrays_by_name(value)
@@ -108,14 +111,14 @@ def matched(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any
 
 
 def row_specs(value: Any, rows: int) -> Any:
-    """Return the spec of so many rows as these, arrays or specs, by name if they have names."""
+    """Return the spec of `rows` rows like these arrays or specs, by name if they have names."""
     if isinstance(value, NamedRows | Mapping):
         return {name: row_specs(value[name], rows) for name in value}
     return Spec((rows, *value.shape[1:]), value.dtype)
 
 
 def check_rows(value: Any, rows: int, where: str) -> None:
-    """Raise ShapeError unless every array has so many rows."""
+    """Raise ShapeError unless every array has `rows` rows."""
     for name, array in arrays_by_name(value).items():
         if array is not None and array.shape[:1] != (rows,):
             place = f"{where}[{name!r}]" if name else where

@@ -1,4 +1,4 @@
-"""Placement of buffers in one block of memory, which buffers with disjoint lifetimes share."""
+"""Placement of buffers in one block of memory; buffers with disjoint lifetimes may overlap."""
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
@@ -24,16 +24,17 @@ def place(
 ) -> int:
     """Set the offset of every storage, and return the size of the arena in bytes.
 
-    Offsets are multiples of `alignment`.  They are those of `like`, storages that are placed
-    already, if these are larger and have the same lifetimes.
+    Offsets are multiples of `alignment`.  The placed storages `like` give their offsets if they are
+    at least as large and have the same lifetimes.
 
-    The largest is placed first, each at the lowest offset without overlap in space and time.
+    The largest storage is placed first.  Each gets the lowest offset without an overlap in space
+    and time.
     Source: Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference",
     arXiv 2001.03288, section 5.2 (greedy by size).
     """
     storages = [*storages]
-    # Arrays of a shorter batch then begin where those of the whole one do, and one compiled program
-    # takes both.
+    # The arrays of a shorter batch then begin at the addresses of a whole batch, and one compiled
+    # program takes both.
     if _fit(storages, like):
         for storage, model in zip(storages, like, strict=True):
             storage.offset = model.offset
@@ -45,8 +46,8 @@ def place(
         for start, end, other in placed:
             if other.first > last or first > other.last:
                 continue  # their lifetimes do not overlap
-            # Among what lives at the same time, sorted by offset: the first gap that is wide
-            # enough.
+            # The first gap that is wide enough between storages that live at the same time,
+            # sorted by offset.
             if start - offset >= size:
                 break
             offset = max(offset, end)

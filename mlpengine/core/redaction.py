@@ -1,4 +1,4 @@
-"""What no message or page shows: passwords in URLs and commands, directories of a machine."""
+"""Removal of secrets from messages and pages: passwords in URLs, directories of a machine."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from mlpengine.core.errors import UsageError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
-"""An environment variable in the URL of a database, which stands for its password, say."""
+"""An environment variable in the URL of a database, for example in place of the password."""
 
 _URL = re.compile(
     r"""(?P<scheme>\w[\w+.-]+:/{1,2})(?P<user>[^\s"\\]*@)?"""
@@ -23,11 +23,11 @@ _SECRET = re.compile(
 
 
 def redacted(text: str) -> str:
-    """Return text, such as a URL or a command line, with ``***`` for each password in it.
+    """Return text, such as a URL or a command line, with ``***`` in place of each password.
 
-    A password stands before the ``@`` of a URL, or in its place: ``scheme://user:password``; or
-    after ``password=`` and the like.  A port is a number.  The name of an environment variable,
-    ``${NAME}``, is no password.
+    A password stands before the ``@`` of a URL, or at the end of a URL without ``@``, as in
+    ``scheme://user:password``, or after ``password=`` and similar keys.  A port is a number.  The
+    name of an environment variable, ``${NAME}``, is not a password.
     """
     return _SECRET.sub(r"\1***", _URL.sub(_without_password, text))
 
@@ -43,9 +43,9 @@ def _without_password(url: re.Match[str]) -> str:
 
 
 def with_values(storage: str) -> str:
-    """Return the URL of a database with the values of environment variables for each ``${NAME}``.
+    """Return the URL of a database with each ``${NAME}`` replaced by the environment variable.
 
-    A value is quoted where a URL quotes: before the ``@``, and after the question mark.
+    A value is quoted where a URL needs quotes: before the ``@``, and after the question mark.
     Raises: UsageError for a variable that is not set.
     """
     unset = [name for name in _VARIABLE.findall(storage) if name not in os.environ]
@@ -61,7 +61,7 @@ def with_values(storage: str) -> str:
 
 
 def without_values(text: str, storage: str) -> str:
-    """Return a message about a database with ``${NAME}`` for each value that the URL took."""
+    """Return a message about a database with each value replaced by its ``${NAME}`` again."""
     for name in _VARIABLE.findall(storage):
         value = os.environ.get(name, "")
         for one in filter(None, (value, quote(value, ""))):
@@ -76,14 +76,14 @@ _DIRECTORIES = re.compile(
 
 
 def shown_path(path: Path) -> Path:
-    """Return a path as a page may show it: below the working directory, relative, or its name."""
+    """Return a path for a page: relative if below the working directory, else the name alone."""
     here = Path.cwd()
     path = path.relative_to(here) if path.is_relative_to(here) else path
     return Path(path.name) if path.is_absolute() else path
 
 
 def without_directories(value: Any) -> Any:
-    """Return texts, also in lists and mappings, with each absolute path as its last part."""
+    """Return texts, also in lists and mappings, with each absolute path cut to its last part."""
     return _without(value, [f"{one}/" for one in {str(Path.cwd()), str(Path.home())} - {"/"}])
 
 

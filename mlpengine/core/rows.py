@@ -10,7 +10,7 @@ from mlpengine.core.spec import Array
 
 
 class Gathered(Protocol):
-    """Rows that are computed, or read, when they are gathered."""
+    """Rows that are computed or read when they are gathered."""
 
     def gather(self, indices: Array, out: Any, /) -> None:
         """Write the rows of these indices into `out`."""
@@ -22,12 +22,12 @@ def evenly_spaced(rows: int, count: int) -> Array:
 
 
 def gather_rows(rows: Array | Gathered | NamedRows, indices: Array, out: Any) -> None:
-    """Copy `rows[indices]` into `out` without allocating, from memory-mapped rows too.
+    """Copy `rows[indices]` into `out` without allocating; memory-mapped rows are allowed.
 
     The indices must lie within the rows (they are clipped, not checked).
 
-    Raises: DataError if `rows` is not C-contiguous or its dtype is not that of `out`, because
-        NumPy would then copy far more than the batch, each time.
+    Raises: DataError if `rows` is not C-contiguous or has another dtype than `out`, because NumPy
+        would then copy far more than the batch in each call.
     """
     if isinstance(rows, NamedRows):
         for name, array in rows.arrays.items():

@@ -1,4 +1,4 @@
-"""Shape and dtype of arrays that may not exist yet, and the types that rules are written in."""
+"""Shape and dtype of arrays that may not exist yet, and type aliases for the rules of ops."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ __all__ = ["Spec", "call"]
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as ArrayLike
     from numpy.typing import DTypeLike as DTypeLike
-else:  # NumPy's are unions, of which `help` would show ten lines in place of a name
+else:  # NumPy's are unions: `help` would show ten lines of them in place of a name
     ArrayLike, DTypeLike = NewType("ArrayLike", object), NewType("DTypeLike", object)
 
 Array: TypeAlias = np.ndarray[tuple[Any, ...], np.dtype[Any]]
 Slots: TypeAlias = Sequence[Array | None]
-"""One gradient buffer per operand, in order; None where that gradient is not wanted."""
+"""One gradient buffer per operand, in order; None if the gradient is not needed."""
 
 Call: TypeAlias = Callable[[], object]
 """One bound call: it holds its arguments, and ``call()`` runs it."""
 
 Calls: TypeAlias = Iterator[Call]
-"""What a rule yields: the calls to replay, in order."""
+"""The calls that a rule yields, in the order of replay."""
 
 call = partial
-"""How a rule writes a call: ``yield call(np.multiply, a, b, out)``.
+"""The form of a call in a rule: ``yield call(np.multiply, a, b, out)``.
 
-Arguments are given by position, `out` too: a bound ufunc with a keyword is slower.
+All arguments are positional, including `out`: a bound ufunc with a keyword is slower.
 """
 
 FLOATS = (np.dtype("float32"), np.dtype("float64"))
@@ -39,7 +39,7 @@ FLOATS = (np.dtype("float32"), np.dtype("float64"))
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Shape and dtype of a buffer, from which its memory is planned."""
+    """Shape and dtype of a buffer, used to plan its memory."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -56,7 +56,7 @@ class Spec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a contiguous buffer that holds it."""
+        """Bytes of a contiguous buffer with this shape and dtype."""
         return self.size * self.dtype.itemsize
 
     @property

@@ -1,7 +1,7 @@
-"""Checks of parsed JSON, key by key, and numbers as JSON has them.
+"""Checks of parsed JSON, key by key, and conversion of numbers for JSON.
 
-A hash says that a file is as it was written, and nothing about who wrote it: what a file holds is
-checked before anything is built from it.
+A hash shows that a file has not changed since it was written, but not who wrote it.  So the content
+of a file is checked before anything is built from it.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ WORDS: dict[type, str] = {
 
 
 def finite(value: Any) -> Any:
-    """Return numbers, in lists and mappings too, as JSON has them: None where one is not finite."""
+    """Return numbers, also in lists and mappings, for JSON: non-finite numbers become None."""
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, Mapping):
@@ -33,7 +33,7 @@ def finite(value: Any) -> Any:
 
 
 def of_type(value: Any, kind: type[Wanted], where: str) -> Wanted:
-    """Return a value of JSON that is of one of the types in `WORDS`; a float may be whole.
+    """Return a value of JSON if it has type `kind`, a key of `WORDS`; a float may be whole.
 
     Raises: CheckpointError naming `where`.
     """

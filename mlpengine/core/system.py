@@ -1,7 +1,7 @@
-"""What differs between systems: files, locks, signals, cores; no other module asks for the system.
+"""Differences between operating systems: files, locks, signals, cores.
 
-Windows has no descriptors of directories, no reads at an offset and no signals between processes,
-and keeps the names of files that are open.
+No other module asks for the system.  Windows has no descriptors of directories, no reads at an
+offset and no signals between processes, and it does not release the names of open files.
 """
 
 import os
@@ -32,15 +32,14 @@ if sys.platform == "win32":
     EXIT_CODES = {signal.SIGINT: 130, signal.SIGBREAK: 130, signal.SIGTERM: 143}
 else:
     EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-"""The signals that end a command, and its exit codes: Ctrl-C, and what closes a terminal or ends a
-process."""
+"""Exit codes by the signal that ends a command: Ctrl-C, a closed terminal, an ended process."""
 
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
-"""How workers start; a fork has imported everything, but is unsafe beside libraries of macOS."""
+"""The start method of workers; a fork has all imports, but is unsafe with libraries of macOS."""
 
 LOCKED_BYTE = 1 << 30
-"""The byte that stands for a file in a lock on Windows, where nobody else may read it: one that
-files with locks are too short to have."""
+"""Offset of the byte that is locked on Windows.  Other processes cannot read a locked byte, so it
+lies beyond the end of all files with locks."""
 
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
@@ -56,9 +55,9 @@ def open_file(
     directory: int | None = None,
     mode: int = 0o666,
 ) -> int:
-    """Open a file of bytes, in a directory that is open; child processes do not inherit it.
+    """Open a binary file in an open directory; child processes do not inherit it.
 
-    Unless `follow`, the path must be no link.  A new file has `mode`.
+    Unless `follow`, the path must not be a link.  A new file has `mode`.
     """
     if sys.platform == "win32":
         if not follow and path.is_symlink():
@@ -68,7 +67,7 @@ def open_file(
 
 
 def open_unnamed(path: Path) -> int:
-    """Create a file whose space the system frees when it is closed, however its process ends."""
+    """Create a file that the system removes when it is closed, however the process ends."""
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
     if sys.platform == "win32":
         return open_file(path, flags | os.O_TEMPORARY)
@@ -79,10 +78,10 @@ def open_unnamed(path: Path) -> int:
 
 @contextmanager
 def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path, int | None]]:
-    """Yield the start of the paths of files in a directory, and the ``dir_fd`` that goes with it.
+    """Yield the prefix for paths of files in a directory, and the matching ``dir_fd``.
 
-    The files are in that directory even if another one is moved to its path; not so on Windows.
-    Unless `follow`, the path must be no link.
+    Except on Windows, the paths stay in that directory even if another one is moved to its path.
+    Unless `follow`, the path must not be a link.
     """
     if sys.platform == "win32":
         yield path, None
@@ -96,9 +95,9 @@ def opened_directory(path: Path, *, follow: bool = True) -> Iterator[tuple[Path,
 
 
 def replace(source: Path, target: Path, directory: int | None = None) -> None:
-    """Rename a file to the name of another one, in a directory that is open.
+    """Rename a file to a name that may exist, in an open directory.
 
-    On Windows this waits up to `PATIENCE` seconds for processes that have one of them open.
+    On Windows this waits up to `PATIENCE` seconds for processes that have either file open.
     """
     end = time.monotonic() + PATIENCE
     while True:
@@ -112,7 +111,7 @@ def replace(source: Path, target: Path, directory: int | None = None) -> None:
 
 
 def remove_unused(path: Path) -> None:
-    """Remove a file, if it exists; on Windows one that is open stays."""
+    """Remove a file if it exists; on Windows an open file stays."""
     try:
         path.unlink(missing_ok=True)
     except PermissionError:
@@ -121,7 +120,7 @@ def remove_unused(path: Path) -> None:
 
 
 def close_and_remove(descriptor: int, path: Path) -> None:
-    """Close an open file and remove it: before it is closed, except on Windows, if it can be."""
+    """Close an open file and remove it, if possible; except on Windows it is removed first."""
     if sys.platform == "win32":
         os.close(descriptor)
         remove_unused(path)
@@ -133,7 +132,7 @@ def close_and_remove(descriptor: int, path: Path) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Have a file on disk when this returns, or the names in a directory, except on Windows."""
+    """Flush a file to disk, or, except on Windows, the names in a directory."""
     if sys.platform == "win32":
         if path.is_dir():
             return
@@ -147,7 +146,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Return up to `size` bytes of a file from `offset` on; its position stays."""
+    """Return up to `size` bytes of a file from `offset` on; the position in the file stays."""
     if sys.platform != "win32":
         return os.pread(descriptor, size, offset)
     with _at_offset:
@@ -160,7 +159,10 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
-    """Read bytes of a file from `offset` on into a view; return how many; its position stays."""
+    """Read bytes of a file from `offset` on into a view; return their number.
+
+    The position in the file stays.
+    """
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
     content = read_at(descriptor, len(view), offset)
@@ -169,7 +171,7 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> int:
 
 
 def reserve(descriptor: int, size: int) -> None:
-    """Take the space of an empty file, where the system can, so that a full disk is known now."""
+    """Reserve space for an empty file, if the system can, so that a full disk is noticed now."""
     if sys.platform == "win32":
         os.ftruncate(descriptor, size)
     elif size and hasattr(os, "posix_fallocate"):
@@ -179,7 +181,7 @@ def reserve(descriptor: int, size: int) -> None:
 def lock(descriptor: int, *, wait: bool = True) -> bool:
     """Lock a file until it is closed or the process ends; return whether it is locked.
 
-    Without `wait` it may not be, because another process has locked it.
+    Without `wait` it is not locked if another process holds the lock.
     Raises: OSError on a file system without locks.
     """
     if sys.platform == "win32":
@@ -196,10 +198,10 @@ def lock(descriptor: int, *, wait: bool = True) -> bool:
 
 
 def read_pipe(path: str, patience: float) -> bytes | None:
-    """Return all that is written into a named pipe; None if nobody does for `patience` seconds."""
+    """Return all bytes written into a named pipe; None without a writer for `patience` seconds."""
     if sys.platform == "win32":
         raise NotImplementedError  # no path is a pipe
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # also if nobody writes
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opens without a writer, too
     with open(descriptor, "rb", buffering=0) as stream:
         end = time.monotonic() + patience
         while (start := stream.read(1)) == b"":  # None if there is a writer
@@ -227,13 +229,13 @@ def call_in_forks(action: Callable[[], None]) -> None:
 
 
 def path_within(folder: Path, descriptor: int | None, name: str) -> Path:
-    """Return the path of a file of an open directory, the same if another one is moved there."""
+    """Return the path of a file in an open directory; it holds even if the directory is moved."""
     place = Path(f"/proc/self/fd/{descriptor}", name)
     return place if place.exists() else folder / name
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """Kill a process that began a session, with all that it started; on Windows it alone."""
+    """Kill a process that began a session, and its children; on Windows the process alone."""
     if sys.platform == "win32":
         process.kill()
         return
@@ -242,7 +244,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def other_writers(status: os.stat_result) -> str:
-    """Return why other users may write to a file or directory, or ""; Windows has no such modes."""
+    """Return the reason why other users may write to a file or directory, or ""; "" on Windows."""
     if sys.platform == "win32":
         return ""
     if status.st_uid != os.getuid():
@@ -253,7 +255,7 @@ def other_writers(status: os.stat_result) -> str:
 
 
 def lets_others_replace(status: os.stat_result) -> bool:
-    """Return whether other users could replace what lies in a directory; Windows does not say."""
+    """Return whether other users could replace files in a directory; False on Windows."""
     if sys.platform == "win32":
         return False
     writable = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
@@ -262,7 +264,7 @@ def lets_others_replace(status: os.stat_result) -> bool:
 
 @contextmanager
 def ends_within(seconds: int) -> Iterator[None]:
-    """Let the system end this process if the context takes longer; Windows does not."""
+    """Let the system end this process after `seconds` in the context; no effect on Windows."""
     if sys.platform == "win32":
         yield
         return
@@ -290,14 +292,14 @@ def use_cores(cores: set[int]) -> None:
 
 
 def processor_lines() -> list[str]:
-    """Return what the system says of its processors, line by line; Linux alone does."""
+    """Return the system's description of its processors, line by line; only on Linux."""
     with suppress(OSError, UnicodeDecodeError):
         return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return []
 
 
 def processor() -> str | None:
-    """Return the name of the processor, where the system tells it without another process."""
+    """Return the name of the processor, if the system gives it without another process."""
     for line in processor_lines():
         key, _, name = line.partition(":")
         if key.strip() == "model name":
@@ -306,7 +308,7 @@ def processor() -> str | None:
 
 
 def peak_bytes() -> int | None:
-    """Return the largest memory that this process has had so far; None where it is unknown."""
+    """Return the peak memory of this process so far, in bytes; None if it is unknown."""
     if sys.platform == "win32":
         return None
     import resource
@@ -316,7 +318,7 @@ def peak_bytes() -> int | None:
 
 
 def open_files() -> int:
-    """Return how many files and connections this process may have open."""
+    """Return the number of files and connections that this process may have open."""
     if sys.platform == "win32":
         return 512  # as many as `select` takes
     import resource
@@ -325,7 +327,7 @@ def open_files() -> int:
 
 
 def start_worker() -> None:
-    """Let `interrupt` alone interrupt this process: Ctrl-C reaches the one that started it."""
+    """Let only `interrupt` interrupt this process: Ctrl-C is left to the parent process."""
     if sys.platform == "win32":
         _kernel.SetConsoleCtrlHandler(_ignore_console, True)
         Thread(target=_raise_when_told, args=(Listener(_pipe(os.getpid())),), daemon=True).start()
@@ -338,7 +340,7 @@ def interrupt(pid: int) -> None:
     if sys.platform == "win32":
         try:
             Client(_pipe(pid)).close()
-        except FileNotFoundError:  # it has not begun, or has ended
+        except FileNotFoundError:  # the process has not begun, or has ended
             with suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
     else:
@@ -346,7 +348,7 @@ def interrupt(pid: int) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """Return the words of a command line, whose paths have backslashes on Windows.
+    """Return the words of a command line; paths have backslashes on Windows.
 
     Raises: ValueError if a quotation is not closed.
     """
@@ -356,7 +358,7 @@ def words_of(command: str) -> list[str]:
 
 
 def is_orphan(parent: int) -> bool:
-    """Return whether the process `parent`, which started this one, has ended."""
+    """Return whether the parent of this process, `parent`, has ended."""
     if sys.platform == "win32":
         process = parent_process()
         return process is not None and not process.is_alive()
@@ -369,7 +371,7 @@ if sys.platform == "win32":
     _ignore_console = ctypes.WINFUNCTYPE(ctypes.c_int, ctypes.c_uint)(lambda _event: 1)
 
     def _lock_byte(descriptor: int) -> bool:
-        """Return whether the byte is locked now; `msvcrt.locking` has no such answer under Wine."""
+        """Return whether the byte is locked now; `msvcrt.locking` does not tell under Wine."""
         handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
         if _kernel.LockFile(handle, LOCKED_BYTE, 0, 1, 0):
             return True

@@ -1,4 +1,4 @@
-"""Pieces of messages that many modules write: numbers with nouns, near misses, foreign text."""
+"""Parts of messages, for many modules: numbers with nouns, similar names, foreign text."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,14 @@ from unicodedata import normalize
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
-    """Return a number with its noun: "1 row", "1,234 rows"; `many` where an s is not enough."""
+    """Return a number with its noun: "1 row", "1,234 rows"; `many` is an irregular plural."""
     return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def printable(text: str) -> str:
-    """Return text from a file in one line and without control characters, escaped as by `repr`.
+    """Return text from a file in one line, with control characters escaped as by `repr`.
 
-    Bytes of a path that are no characters (surrogates) stay.
+    Undecodable bytes of a path (surrogates) stay.
     """
     if text.isprintable():
         return text
@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as a message quotes it: an array by dtype and shape, a class by its name."""
+    """Return the text of a value for a message: dtype and shape of an array, name of a class."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(shape := getattr(value, "shape", None), tuple):
@@ -41,7 +41,7 @@ def quoted(value: object) -> str:
 
 
 def as_setting(value: Any) -> str:
-    """Return a value of JSON as a config and `--set` take it: null, not None."""
+    """Return the text of a JSON value as in configs and `--set`: null, not None."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -52,14 +52,14 @@ def suggestion(wrong: object, names: Iterable[str]) -> str:
 
 
 def nearest(wrong: object, names: Iterable[str]) -> str | None:
-    """Return the name that was most likely meant, whatever its case, or None."""
+    """Return the name that was most likely meant, ignoring case, or None."""
     by_case = {normalize("NFC", name.lower()): name for name in names}
     near = get_close_matches(normalize("NFC", str(wrong).lower()), by_case, 1, 0.6)
     return by_case[near[0]] if near else None
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a small table for notebooks, without style; the first cell of a row is its title."""
+    """Return a small HTML table for notebooks, without style; the first cell titles the row."""
     lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"] if head else []
     for title, *cells in rows:
         texts = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
@@ -68,7 +68,7 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def script_json(value: object) -> str:
-    """Return JSON that may stand within a script of a page: no text in it ends the element."""
+    """Return JSON that is safe within a script element of a page: no text can end the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -76,7 +76,7 @@ def script_json(value: object) -> str:
 
 
 def differing(first: Any, second: Any) -> tuple[Any, Any]:
-    """Return two values; of two mappings only the keys whose values differ, sorted."""
+    """Return two values; two mappings are reduced to the keys with different values, sorted."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first, second
     names = sorted(n for n in first.keys() | second if first.get(n) != second.get(n))

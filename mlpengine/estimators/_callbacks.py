@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks (1.9 and later): the fit is a task, and each epoch a task within it."""
+"""scikit-learn's callbacks (1.9 and later): the fit is a task, and each epoch a subtask."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from mlpengine.training.loop import Callback, Loop
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # before 1.9 estimators have no `set_callbacks`
+except ImportError:  # before 1.9, estimators have no `set_callbacks`
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """An estimator without callbacks."""
@@ -34,10 +34,10 @@ class EpochTasks(Callback):
     """Calls the estimator's callbacks at the start and the end of each epoch; they may stop it.
 
     Args:
-        estimator: that is being fitted.
-        context: scikit-learn's, of the whole fit.
-        data: `X`, `y` and `metadata` as the callbacks get them, or functions that return them.
-        fitted: returns the attributes of an estimator that predicts as of now.
+        estimator: the estimator that is being fitted.
+        context: scikit-learn's context of the whole fit.
+        data: `X`, `y` and `metadata` for the callbacks, or functions that return them.
+        fitted: returns the attributes of an estimator that predicts with the present weights.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class EpochTasks(Callback):
         self._begin()
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """End an epoch, with an estimator that predicts as of now, and begin the next."""
+        """End an epoch, with an estimator of the present weights, and begin the next epoch."""
         stop = self._epoch.call_on_fit_task_end(
             estimator=self._estimator,
             reconstruction_attributes=lambda: {**self._fitted(), "n_iter_": row.epoch},

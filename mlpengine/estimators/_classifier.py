@@ -26,21 +26,22 @@ from mlpengine.ops import EntryLoss, Loss
 
 
 class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
-    """A dense network that predicts one class of several, by softmax cross-entropy.
+    """A dense network that predicts one of several classes, by softmax cross-entropy.
 
-    A `loss` of one output, such as "binary_focal", takes two classes.  Targets of several columns
-    of 0 and 1 are several labels, each with a probability of its own.
+    A `loss` with one output, such as "binary_focal", takes two classes.  Targets with several
+    columns of 0 and 1 are several labels, each with its own probability.
 
     Attributes:
-        classes_: the labels, sorted, in the order of the columns of `predict_proba`; of several
+        classes_: the labels, sorted, in the order of the columns of `predict_proba`; for several
             labels the numbers of the columns.
         n_iter_: number of epochs, or of calls of `partial_fit`.
-        verdicts_: what is wrong with the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
-        loss_curve_, validation_loss_curve_: by epoch, the latter where rows do not train.
-        best_epoch_: the epoch whose weights were kept.
-        mlp_, mlps_: the `Mlp`, of several the first; all of them.
+        verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
+        loss_curve_, validation_loss_curve_: loss by epoch on training rows and on validation rows;
+            the latter only if some rows do not train.
+        best_epoch_: the epoch that gave the final weights.
+        mlp_, mlps_: the first `Mlp`, and a list of all.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
-        shares_: with `kinds`, the share of each kind of networks in the mean.
+        shares_: with `kinds`, the weight of each ensemble member type in the mean.
     """
 
     _several = False
@@ -62,10 +63,10 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train anew on features `X` (rows, features) and labels `y` (rows,).
 
-        Rows of one of the `groups` (rows,) are held out together.  With `times` (rows,), numbers or
-        dates, folds follow each other in time.  None may be missing.
+        Rows of the same group in `groups` (rows,) are held out together.  With `times` (rows,),
+        numbers or dates, folds follow each other in time.  No group or time may be missing.
 
-        Raises: DataError where all labels are the same.
+        Raises: DataError if all labels are the same.
         """
         before = getattr(self, "classes_", None) if self.warm_start else None
         X, y = self._checked(X, y, reset=before is None)
@@ -85,7 +86,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return self
 
     def _encoded(self, y: Array) -> tuple[Array, Array]:
-        """Return the classes, and the class number of each row, or 0 and 1 by label."""
+        """Return the classes, and the class number of each row, or 0 and 1 for each label."""
         if y.ndim == 2:
             return np.arange(y.shape[1]), y.astype(np.float64)
         classes, codes = np.unique(y, return_inverse=True)
@@ -101,7 +102,7 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn once from each row; the first call must name all `classes`.
 
-        Scaling is fitted to all rows so far.  Raises: DataError for an unknown label.
+        The scaling is fitted to all rows so far.  Raises: DataError for an unknown label.
         """
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked(X, y, reset=first)
@@ -137,10 +138,11 @@ class MlpClassifier(ClassifierMixin, MlpEstimator):  # type: ignore[misc]
         return self._task().predicted_numbers(output)
 
     def predict_set(self, X: Any, level: float = 0.9) -> Array:
-        """Return which classes are in the set of each row, bool (rows, classes).
+        """Return the prediction set of each row, as bool (rows, classes).
 
-        This share of new rows have their class in their set, by the probabilities out of fold.  A
-        set may be empty, where no class is likely enough.
+        By the out-of-fold probabilities (on rows that a network was not trained on), the set of a
+        new row contains its class with probability `level`.  A set may be empty if no class is
+        likely enough.
         Raises: UsageError for several labels, and for an estimator that was fitted without `folds`.
         """
         require_fit(self)

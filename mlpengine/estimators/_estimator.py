@@ -1,4 +1,4 @@
-"""What the estimators share: parameters, scaling, training."""
+"""The base class of the estimators: parameters, scaling, training."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -65,14 +65,14 @@ from mlpengine.training.loop import Callback
 from mlpengine.training.trainer import Fitted, Member, Trainer
 
 FEATURES: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-"""How scikit-learn checks features."""
+"""Options of scikit-learn's check of features."""
 
 SEARCHED_ROWS, LEAK_FEATURES = 1_000, 500
-"""Greatest number of evenly spread training rows whose features are compared with the target, and
-of features."""
+"""Maximum numbers of evenly spaced training rows, and of features, in the search for features that
+leak the target."""
 
 ENCODED = 1 << 17
-"""Numbers that become features at once, so that they stay in cache."""
+"""Count of numbers that are converted to features at once, so that they stay in cache."""
 
 OPTIONS = {
     "hidden": "model.hidden",
@@ -85,10 +85,10 @@ OPTIONS = {
     "epochs": "training.epochs",
     "threads": "training.threads",
 }
-"""The keys of configs of the parameters that are settings as they are."""
+"""Config keys of the parameters that are passed on as settings unchanged."""
 
 TAKEN_FROM_DATA = ("data.standardize", "data.transform_target")
-"""The keys of `data` that concern arrays."""
+"""The keys of `data` that apply to arrays."""
 
 OTHERWISE = {
     "loss": "write loss=",
@@ -98,14 +98,14 @@ OTHERWISE = {
     "training.refit": "with folds, all rows train",
     "training.metrics": "scikit-learn has scorers",
 }
-"""Keys that estimators do not take, and what to do."""
+"""Keys that estimators do not take, with advice."""
 
 MAX_EXPONENT = 500
-"""Exponent of a weight beyond which all weights are scaled."""
+"""Exponent of the largest weight from which all weights are scaled."""
 
 
 def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method after whose errors an estimator has the attributes from before the call."""
+    """Decorate a method: after an error the estimator has the attributes from before the call."""
 
     @wraps(method)
     def called(self: Any, *args: Any, **options: Any) -> Any:
@@ -121,14 +121,14 @@ def rollback_on_error(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def require_fit(estimator: Any) -> None:
-    """Raise scikit-learn's NotFittedError, with what to write, unless an estimator is fitted."""
+    """Raise scikit-learn's NotFittedError, with advice, unless an estimator is fitted."""
     check_is_fitted(estimator, msg="%(name)s: is not fitted yet; write estimator.fit(X, y) first")
 
 
 def division(groups: Any, times: Any, rows: int) -> dict[str, Array]:
-    """Return the groups or times of rows as `fold_rows` takes them, if they are given.
+    """Return the groups or times of rows, if given, as arguments of `fold_rows`.
 
-    Raises: DataError naming what is wrong with them.
+    Raises: DataError naming the problem of the groups or times.
     """
     given = {"groups": groups, "times": times}
     arrays = {name: np.asarray(with_missing(one)) for name, one in given.items() if one is not None}
@@ -150,9 +150,9 @@ def division(groups: Any, times: Any, rows: int) -> dict[str, Array]:
 
 
 def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
-    """Return what scikit-learn's `validate_data` does.
+    """Return the result of scikit-learn's `validate_data`.
 
-    Raises: DataError naming row and column of a text, or of a number that is not finite.
+    Raises: DataError naming row and column of a text or of a non-finite number.
     """
     name, X, y = type(estimator).__name__, with_missing(X), tuple(map(with_missing, y))
     lengths = [length for data in (X, *y) if (length := _length(data)) is not None]
@@ -176,7 +176,7 @@ def checked_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
 
 
 def _length(data: Any) -> int | None:
-    """Return the number of rows of data, or None of what has none."""
+    """Return the number of rows of data, or None for objects without rows."""
     shape = getattr(data, "shape", None)
     if shape is None and isinstance(data, Sequence) and not isinstance(data, str):
         return len(data)
@@ -184,7 +184,7 @@ def _length(data: Any) -> int | None:
 
 
 def _unusable_cell(name: str, data: Any, text: str) -> str:
-    """Return the place of the first cell that is no finite number, and what to do, or ""."""
+    """Return the place of the first cell that is not a finite number, and advice, or ""."""
     if issparse(data):
         return ""
     cells = np.asarray(data)
@@ -207,14 +207,14 @@ def _unusable_cell(name: str, data: Any, text: str) -> str:
 
 
 def _bounded(weights: Array) -> Array:
-    """Return weights whose sums are finite and above 0: extreme ones times a power of two."""
+    """Return weights with finite sums above 0; extreme weights are scaled by a power of two."""
     exponent = int(np.frexp(weights.max())[1])
     bounded: Array = weights if abs(exponent) < MAX_EXPONENT else np.ldexp(weights, -exponent)
     return bounded
 
 
 def checked_settings(settings: Any, where: str) -> Mapping[str, Any]:
-    """Return further settings by the keys of configs.
+    """Return further settings by config keys.
 
     Raises: UsageError, led by `where`, for keys that estimators do not take.
     """
@@ -228,7 +228,7 @@ def checked_settings(settings: Any, where: str) -> Mapping[str, Any]:
 
 
 class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of classifier and regressor, which differ in the treatment of targets."""
+    """Base of classifier and regressor; they differ in the treatment of targets."""
 
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
@@ -264,45 +264,47 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         verbose: bool = False,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        """Store the parameters, which `fit` checks; None is the default of the recipe `preset`.
+        """Store the parameters; `fit` checks them.  None is the default of the recipe `preset`.
 
-        The defaults are what ``mlpengine init`` proposes for so many rows: the settings of a
-        recipe, folds, and kinds of networks.
+        The defaults are the proposals of ``mlpengine init`` for the number of rows: the settings of
+        a recipe, folds, and ensemble member types.
 
         Args:
             hidden: sizes of the hidden layers; 16 means [16].
-            activation: the activation after every hidden layer, or one for each: a name, a formula
-                of x, or an op.
+            activation: the activation after every hidden layer, or one for each layer: a name, a
+                formula of x, or an op.
             dropout: share of the hidden units that is dropped while training, or one for each
                 layer.
             loss: the name of a loss, a formula of output y and target t, or a `Loss` with options,
                 such as ``Quantile((0.1, 0.5, 0.9))``.
-            class_weight: of a classifier, weights by label, which multiply the weights of the
-                rows, or "balanced" for n_rows / (n_classes * rows of the class).
-            optimizer: its name; another than the recipe's begins with its own settings.
+            class_weight: for a classifier, weights by label that multiply the weights of the rows,
+                or "balanced" for n_rows / (n_classes * rows of the class).
+            optimizer: the name of an optimizer; one that differs from the recipe's has its own
+                default settings.
             lr: the learning rate.
-            weight_decay: the share of the weights that is taken off in a unit of the rate.
+            weight_decay: the share of the weights that is subtracted per unit of learning rate.
             batch_size: rows per step.
-            epochs: passes over the training rows, at most.
-            early_stopping: whether training ends when the loss of rows that do not train stops
+            epochs: maximum number of passes over the training rows.
+            early_stopping: whether training ends when the loss on rows that do not train stops
                 falling; the weights of the best epoch are kept.  Without `folds` these rows are
                 held out.  False trains one network on all rows.
             validation_fraction: share of the rows, of each class in a classifier, that are held
                 out for early stopping.
-            folds: number of networks, each trained without one fold of the rows.  None is eight
-                where `early_stopping` and `warm_start` are not set, of 80 to 100,000 rows; fewer
-                of fewer rows, one network of fewer than 20 and of more than 100,000.
-            kinds: kinds of networks in each fold, one or several of plain, piecewise, periodic
+            folds: number of networks, each trained without one fold of the rows.  If
+                `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
+                rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
+                rows.
+            kinds: ensemble member types in each fold, one or several of plain, piecewise, periodic
                 (with the preset "realmlp") and linear; `shares_` are their weights in the mean.
                 "plain" takes a third of the time of the default.
             preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
-            settings: further settings by the keys of configs, such as
-                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they come last.
-            threads: threads of a fit; scikit-learn runs fits side by side.
+            settings: further settings by config keys, such as
+                ``{"training.clip_norm": 1.0, "schedule.name": "cosine"}``; they override others.
+            threads: number of threads of a fit; scikit-learn runs fits side by side.
             warm_start: whether `fit` continues from the weights, the optimizer, the scaling and
                 the classes of the last fit.
             verbose: whether to print a line for each epoch.
-            random_state: a number is the `seed` of a config, which gives the same bits.
+            random_state: a number has the effect of `seed` in a config and gives the same bits.
         """
         self.hidden, self.activation, self.dropout = hidden, activation, dropout
         self.loss, self.class_weight, self.optimizer = loss, class_weight, optimizer
@@ -317,23 +319,23 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def mlp_(self) -> TabularNetwork:
         """The network, or the first of several.
 
-        It reads features, standardized and clipped where `standardize` is set, and then, where
-        there are piecewise networks, the components of their bins.
+        It reads features, standardized and clipped if `standardize` is set.  If there are piecewise
+        networks, the components of their bins follow.
         """
         return self.mlps_[0]
 
     @property
     def mlps_(self) -> list[TabularNetwork]:
-        """The networks: one for each fold, kind by kind, or one."""
+        """The networks: one for each fold, grouped by type, or a single one."""
         require_fit(self)
         return [member.mlp for member in self._members]
 
     @abstractmethod
     def _task(self) -> Task:
-        """Return how the outputs are read."""
+        """Return the task: the meaning of the outputs."""
 
     def _given_loss(self) -> Loss:
-        """Return the loss that `loss` describes.  Raises: UsageError if it suits another task."""
+        """Return the loss given by `loss`.  Raises: UsageError if it suits another task."""
         *names, formula = losses_of(self._kind)
         loss = self.loss
         if isinstance(loss, str) and loss == "auto":
@@ -356,22 +358,22 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _outputs(self, y: Array, loss: Loss) -> int:
-        """Return how many outputs the network needs."""
+        """Return the number of outputs that the network needs."""
 
     def _classes(self, y: Array) -> Array | None:
-        """Return the class of each row where rows are held out class by class."""
+        """Return the class of each row if rows are held out class by class."""
         return None
 
     def _fit_target(self, y: Array, weights: Array | None) -> None:
         """Fit the scale of targets, or update it."""
 
     def _choose_transform(self, transform: TargetTransform, x: Any, y: Array) -> None:
-        """Decide whether the logarithm of targets is learned.  Raises: UsageError, DataError."""
+        """Choose whether to learn the logarithm of targets.  Raises: UsageError, DataError."""
         if transform == "log":
             raise UsageError("transform_target: log is for numbers (got classes)")
 
     def _labels(self, y: Array) -> Array:
-        """Return encoded targets as a caller gives them."""
+        """Return encoded targets in the caller's form."""
         return y
 
     def _scaled(self, y: Array) -> Array:
@@ -387,7 +389,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on checked features and encoded targets, anew unless `warm_start` is set.
 
-        `divided_by` are the groups or times of rows, as `division` returns them.
+        `divided_by` holds the groups or times of rows, as returned by `division`.
         """
         self._check_parameters()
         weights = self._weights(sample_weight, y)
@@ -427,7 +429,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         training = replace(settings.training, kinds=tuple(kinds))
         task = self._task()
         if not self.verbose:
-            task.headline = ()  # nobody reads more than the loss of an epoch
+            task.headline = ()  # only the loss of an epoch is read
         part = self._part(x, y, weights, train)
         held_out = self._part(x, y, weights, validation) if len(validation) else None
         trainer = Trainer(
@@ -456,7 +458,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             context.call_on_fit_task_end(estimator=self, **data)
 
     def _watched(self, data: dict[str, Any], epochs: int) -> tuple[Any, list[Callback]]:
-        """Return scikit-learn's context of the fit, None without its callbacks, and ours."""
+        """Return scikit-learn's context of the fit, or None, and the callbacks for the loop."""
         callbacks: list[Callback] = [PrintEpochs()] if self.verbose else []
         if not hasattr(self, "set_callbacks"):
             return None, callbacks
@@ -467,7 +469,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return context, [*callbacks, EpochTasks(self, context, data, self._so_far)]
 
     def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
-        """Keep what came of a training."""
+        """Store the results of a training."""
         result = fitted.result
         self._members, self._shares = trainer.members_of(fitted), fitted.mean.shares
         self._residuals, self._sets = fitted.residuals, fitted.sets
@@ -495,11 +497,11 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return [leak_verdict(leak, "leave it out of X", [leak.column]) for leak in leaks]
 
     def _so_far(self) -> dict[str, Any]:
-        """Return the attributes of an estimator that predicts as of now."""
+        """Return the attributes of an estimator that predicts with the present weights."""
         return deepcopy({"_members": self._members})
 
     def _check_parameters(self) -> None:
-        """Raise UsageError, naming the parameter, for one that no setting is made of."""
+        """Raise UsageError, naming the parameter, for wrong parameters that are not settings."""
         where = type(self).__name__
         if self.early_stopping not in (None, True, False):
             value = self.early_stopping
@@ -510,7 +512,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 fitting(f"{where}: {given}", options_of(of)[name].type, value)
 
     def _check_outputs(self, y: Array) -> None:
-        """Check that targets have the outputs of the network.  Raises: DataError."""
+        """Check that targets fit the outputs of the network.  Raises: DataError."""
         outputs, own = self._outputs(y, self._loss), self._n_outputs
         if outputs != own:
             raise DataError(
@@ -521,7 +523,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _held_out(self, rows: int, blocks: int | None = None) -> tuple[int | None, bool]:
         """Return the number of folds, or None, and whether training ends early.
 
-        Raises: UsageError for settings that exclude each other.
+        Raises: UsageError for contradicting settings.
         """
         folds, ends_early = self.folds, self.early_stopping
         if folds is None and ends_early is None and not self.warm_start:
@@ -534,9 +536,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return folds, folds is not None if ends_early is None else ends_early
 
     def _kinds(self, x: Any, *, folded: bool) -> tuple[list[Kind], list[Array]]:
-        """Return the kinds of networks in each fold, none where all are alike, and edges of bins.
+        """Return the ensemble member types in each fold, none if all are alike, and edges of bins.
 
-        Raises: UsageError for `kinds` that cannot be.
+        Raises: UsageError for invalid `kinds`.
         """
         rows, columns = x.shape
         edges: list[Array] = []
@@ -570,7 +572,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return ordered
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
-        """Learn once from each row, in their order, a batch at a time, with every network."""
+        """Learn once from each row, in order, a batch at a time, with every network."""
         self._check_parameters()
         weights = self._weights(sample_weight, y)
         first = not self.__sklearn_is_fitted__()
@@ -601,7 +603,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.loss_curve_.append(total / (len(y) * len(self._members)))
 
     def _drop_schedules(self) -> None:
-        """Leave the recipe's schedules, which end with the epochs of the first `fit`."""
+        """Drop the recipe's schedules, because they end with the epochs of the first `fit`."""
         for member in () if self._has_schedule() else self._members:
             member.drop_schedules()
 
@@ -617,13 +619,13 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(given).randint(2**31 - 1))
 
     def _class_weighted(self, y: Array, weights: Array | None) -> Array | None:
-        """Return the weights of the rows times those of their classes."""
+        """Return the weights of the rows times the weights of their classes."""
         if self.class_weight is None:
             return weights
         raise UsageError("class_weight: only a classifier of single labels has it")
 
     def _weights(self, sample_weight: ArrayLike | None, y: Array) -> Array | None:
-        """Return checked weights of rows times those of their classes.
+        """Return checked weights of the rows times the weights of their classes.
 
         Raises: DataError.
         """
@@ -648,7 +650,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _learned_once(
         self, x: Any, y: Array, weights: Array | None
     ) -> tuple[Any, Array, Array | None, Array | None]:
-        """Return the distinct rows, and what is equal for duplicates that differ in `y`."""
+        """Return the distinct rows, and equal numbers for duplicates that differ in `y`."""
         duplicates = matrix_duplicates(x)
         once = duplicates.learned_once(y, weights)
         if once is None:
@@ -659,14 +661,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _divide(
         self, rows: int, seed: int, duplicates: Array | None, divided_by: Mapping[str, Array]
     ) -> tuple[Array, Array]:
-        """Return the rows that train and those that are held out."""
+        """Return the indices of the rows that train and of the rows that are held out."""
         share = self.validation_fraction
         share = validation_share_for(rows) if share is None else share
         split = split_rows(rows, (1 - share, share), seed=seed, duplicates=duplicates, **divided_by)
         return split.train, split.validation
 
     def _begin(self, x: Any, y: Array) -> None:
-        """Forget what an earlier fit left, and begin with the parameters as they are."""
+        """Remove the results of an earlier fit, and begin with the present parameters."""
         for name in ("best_epochs_", "shares_"):
             self.__dict__.pop(name, None)
         self._loss = self._given_loss()
@@ -697,7 +699,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             self._scaler = updated_scale(self._scaler, dense_rows(x[rows]), weight, "X", start)
 
     def _set_numbers(self) -> None:
-        """Compute features from the scale as it is now, and from the edges of bins."""
+        """Update the computation of features from the present scale and the edges of bins."""
         count = self.n_features_in_
         center, factor = np.zeros(count), np.ones(count)
         if self._scales:
@@ -709,17 +711,17 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     @staticmethod
     def _chunk(x: Any) -> int:
-        """Return how many rows become dense at once: all of an array."""
+        """Return the number of rows that become dense at once: all rows of an array."""
         rows = DENSE // max(1, x.shape[1]) if issparse(x) else x.shape[0]
         return max(1, int(rows))
 
     def _settings(
         self, rows: int, seed: int, *, ends_early: bool | None = None, folds: int | None = None
     ) -> RunSettings:
-        """Return the settings of network and training for so many rows, as given or of the recipe.
+        """Return the settings of network and training for `rows` rows, given or from the recipe.
 
-        Where training may go on later, which it may if `ends_early` is None, the recipe's schedules
-        are left out.  Raises: UsageError for parameters that cannot be.
+        If `ends_early` is None, training may continue later, and the recipe's schedules are left
+        out.  Raises: UsageError for invalid parameters.
         """
         if self.preset not in PRESETS:
             raise UsageError(f"preset: must be one of {', '.join(PRESETS)} (got {self.preset!r})")
@@ -748,7 +750,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return run
 
     def _part(self, x: Any, y: Array, weights: Array | None, rows: Array | slice) -> Split:
-        """Return some rows as the network takes them, their weights 1 on average."""
+        """Return some rows in the form for the network, with weights that are 1 on average."""
         dtype = self._dtype
         target = self._task().learning_target(self._scaled(y[rows]), dtype)
         relative = None if weights is None else weights[rows] / weights[rows].mean()
@@ -761,9 +763,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _features(self, x: Array) -> Array:
-        """Return features as the network reads them.
+        """Return features in the form for the network.
 
-        Raises: DataError for numbers that are too large for it.
+        Raises: DataError for numbers that are too large for the network.
         """
         numbers = self._numbers
         features = np.empty((len(x), numbers.width), self._dtype)
@@ -775,20 +777,20 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return features
 
     def _output(self, x: Any) -> Array:
-        """Return the outputs of the network for features as a caller gives them."""
+        """Return the outputs of the network for features in the caller's form."""
         if not self.__sklearn_is_fitted__():
-            require_fit(self)  # which asks for tags, a tenth of the time of a row
+            require_fit(self)  # this asks for tags: a tenth of the time of a row
         checked = x if self._is_plain(x) else checked_data(self, x, reset=False)
         return self._mean.forward(self._raw(checked))
 
     def _raw(self, x: Any) -> RawRows:
-        """Return the features of a matrix as rows that are computed when they are read."""
+        """Return the features of a matrix as rows that are computed when read."""
         return RawRows(x, self._features, self._numbers.width, self._dtype)
 
     def _is_plain(self, x: Any) -> bool:
-        """Return whether `x` is an array that `validate_data` would return as it is.
+        """Return whether `x` is an array that `validate_data` would return unchanged.
 
-        Those checks take twice as long as all else for one row.
+        The checks of `validate_data` take twice as long as all other work for one row.
         """
         return (
             type(x) is np.ndarray

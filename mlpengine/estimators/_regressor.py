@@ -27,17 +27,17 @@ from mlpengine.settings.recipes import recipe
 
 
 class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
-    """A dense network that predicts one number or several, by mean squared error or another loss.
+    """A dense network that predicts one or several numbers, by mean squared error or another loss.
 
     Attributes:
         n_iter_: number of epochs, or of calls of `partial_fit`.
-        verdicts_: what is wrong with the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
-        loss_curve_, validation_loss_curve_: by epoch, on standardized targets; the latter only
-            where rows do not train.
-        best_epoch_: the epoch whose weights were kept.
-        mlp_, mlps_: the `Mlp`, of several the first; all of them.
+        verdicts_: problems of the fit, as `mlpengine.diagnostics.Verdict`; may be empty.
+        loss_curve_, validation_loss_curve_: loss by epoch, on standardized targets, of training
+            rows and of validation rows; the latter only if some rows do not train.
+        best_epoch_: the epoch that gave the final weights.
+        mlp_, mlps_: the first `Mlp`, and a list of all.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
-        shares_: with `kinds`, the share of each kind of networks in the mean.
+        shares_: with `kinds`, the weight of each ensemble member type in the mean.
     """
 
     _kind = "regression"
@@ -55,8 +55,8 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train anew on features `X` (rows, features) and targets `y` (rows,) or (rows, k).
 
-        Rows of one of the `groups` (rows,) are held out together.  With `times` (rows,), numbers or
-        dates, folds follow each other in time.  None may be missing.
+        Rows of the same group in `groups` (rows,) are held out together.  With `times` (rows,),
+        numbers or dates, folds follow each other in time.  No group or time may be missing.
         """
         X, y = self._checked(X, y, reset=not (self.warm_start and self.__sklearn_is_fitted__()))
         self._fit(X, y, sample_weight, division(groups, times, len(y)))
@@ -64,21 +64,22 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
 
     @rollback_on_error
     def partial_fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn once from each row.  Scaling is fitted to all rows so far."""
+        """Learn once from each row.  The scaling is fitted to all rows so far."""
         X, y = self._checked(X, y, reset=not self.__sklearn_is_fitted__())
         self._partial_fit(X, y, sample_weight)
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return float64 predictions in the targets' own units, in the form that `y` had."""
+        """Return float64 predictions in the units of the targets, with the dimensions of `y`."""
         output = self._output(X)
         predictions = self._task().predict(output)
         return predictions[:, 0] if self._flat else predictions
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Array, Array]:
-        """Return lower and upper ends of the interval that holds this share of new targets.
+        """Return lower and upper ends of intervals that contain a share `level` of new targets.
 
-        They come from the errors out of fold, in the form that `y` had.
+        They come from out-of-fold errors (on rows that a network was not trained on), and have the
+        dimensions of `y`.
         Raises: UsageError for an estimator that was fitted without `folds`.
         """
         require_fit(self)
@@ -91,10 +92,10 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         return (low[:, 0], high[:, 0]) if self._flat else (low, high)
 
     def predict_columns(self, X: Any) -> dict[str, Array]:
-        """Return everything that the loss predicts, by name, in the targets' own units.
+        """Return all predictions of the loss by name, in the units of the targets.
 
-        Such as ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for the loss
-        gaussian_nll; targets of several columns are called ``y0``, ``y1`` and so on.
+        For example, ``y_0.1`` and ``y_0.9`` for two quantiles, or ``y`` and ``y_std`` for the loss
+        gaussian_nll.  Targets with several columns are called ``y0``, ``y1`` and so on.
         """
         output = self._output(X)
         return self._task().columns(output)
@@ -138,7 +139,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
             return
         first = not hasattr(self._target_scaler, "n_samples_seen_")
         self._target_scaler = scaler = updated_scale(self._target_scaler, y, weights, "y")
-        if first and weights is None:  # as configs compute them, to the last bit
+        if first and weights is None:  # computed as in configs, to the last bit
             scaler.mean_ = np.array([float(column.mean()) for column in y.T.copy()])
             scaler.scale_ = np.array([float(column.std()) or 1.0 for column in y.T.copy()])
             scaler.var_ = np.square(scaler.scale_)

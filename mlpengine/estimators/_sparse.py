@@ -1,4 +1,4 @@
-"""Sparse features, which become dense a batch at a time, and statistics of features."""
+"""Sparse features, made dense one batch at a time, and statistics of features."""
 
 from collections.abc import Callable
 from copy import copy
@@ -28,17 +28,17 @@ __all__ = [
 ]
 
 DENSE = 1 << 20
-"""Numbers of a sparse matrix that become dense at once."""
+"""Count of numbers of a sparse matrix that become dense at once."""
 
 
 def dense_rows(x: Any) -> Array:
-    """Return rows of a matrix as an array."""
+    """Return rows of a matrix as a dense array."""
     array: Array = x.toarray() if issparse(x) else x
     return array
 
 
 def matrix_duplicates(x: Any) -> DuplicateRows:
-    """Return the duplicate rows of a matrix; an array and a sparse one have the same hashes."""
+    """Return the duplicate rows of a matrix; dense and sparse matrices have the same hashes."""
     if issparse(x) and not x.has_canonical_format:
         x = x.copy()
         x.sum_duplicates()
@@ -60,21 +60,21 @@ def _row_hashes(x: Any) -> Array:
 
 
 def updated_scale(scaler: Any, x: Array, weights: Array | None, where: str, start: int = 0) -> Any:
-    """Return a copy of a scaler that knows these rows, too, the first of which has number `start`.
+    """Return a copy of a scaler, updated with these rows; the first row has number `start`.
 
-    Raises: DataError for a number whose square overflows.
+    Raises: DataError for a number with a square that overflows.
     """
     _check_size(x, where, start)
-    scaler = copy(scaler)  # whose attributes `partial_fit` replaces
+    scaler = copy(scaler)  # `partial_fit` replaces its attributes
     with np.errstate(invalid="ignore"):  # the variance of very different weights rounds below 0
         scaler.partial_fit(x, sample_weight=weights)
     return scaler
 
 
 def exact_scale(x: Array) -> StandardScaler:
-    """Return a scaler with mean and deviation as the preprocessing of configs computes them.
+    """Return a scaler with the mean and deviation of the preprocessing of configs.
 
-    They are equal to the last bit.  Raises: DataError for a number whose square overflows.
+    They are equal to the last bit.  Raises: DataError for a number with a square that overflows.
     """
     _check_size(x, "X", 0)
     table = Table.from_arrays(x)
@@ -98,9 +98,9 @@ def _check_size(x: Array, where: str, start: int) -> None:
 
 
 def quantile_edges(x: Any) -> list[Array]:
-    """Return the edges of the quantile bins of each feature, as those of configs.
+    """Return the edges of the quantile bins of each feature, as in configs.
 
-    There are none of any feature where a number is too large for such statistics.
+    The list is empty if a number of any feature is too large for such statistics.
     """
     if float(abs(x).max()) > LIMIT:
         return []
@@ -116,7 +116,7 @@ def quantile_edges(x: Any) -> list[Array]:
 class RawRows:
     """The features of the rows of a matrix, dense or sparse, computed when they are read.
 
-    `features` computes `width` of them, of `dtype`.
+    `features` is a function that computes `width` features of type `dtype`.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from mlpengine.optim.grouped import GroupedOptimizer
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
-    """Return the loss of a network, a sum where it has several outputs.
+    """Return the loss of a network: the sum of the losses if it has several outputs.
 
     Raises: UsageError unless `mlp` is a network, and there is a loss for each of its outputs.
     """
@@ -40,9 +40,9 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
-    """Return the optimizer of a network, one for the optimizers of its groups of parameters.
+    """Return the optimizer of a network; optimizers of parameter groups are joined into one.
 
-    Raises: UsageError for what is none, or was made for another network.
+    Raises: UsageError if it is not an optimizer, or was made for another network.
     """
     if isinstance(optimizer, Mapping):
         optimizer = GroupedOptimizer(mlp, optimizer)
@@ -59,9 +59,9 @@ def _check(name: str, value: object, kind: type, text: str) -> None:
 
 
 def backend_of(backend: str) -> tuple[str, str]:
-    """Return what runs the steps, and why it is NumPy if that was not asked for.
+    """Return the backend that runs the steps, and the reason if NumPy replaces the one asked for.
 
-    Raises: UsageError for another name.
+    Raises: UsageError for an unknown name.
     """
     if backend not in get_args(BackendName):
         names = ", ".join(get_args(BackendName))
@@ -74,7 +74,7 @@ def backend_of(backend: str) -> tuple[str, str]:
 
 
 def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
-    """Raise ShapeError unless features and targets have the names of the network's."""
+    """Raise ShapeError unless features and targets have the names that the network uses."""
     targets = loss.targets if isinstance(loss, LossSum) else None
     for name, value, wanted in (("x", x, mlp.in_shape), ("y", y, targets)):
         if isinstance(wanted, dict | list):
@@ -84,9 +84,9 @@ def check_names(mlp: Network, loss: Any, x: Any, y: Any) -> None:
 
 
 def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
-    """Return features of one input or several as rows.
+    """Return the features of one or several inputs as rows.
 
-    Raises: ShapeError for others; DataError for masked entries.
+    Raises: ShapeError if the inputs do not fit; DataError for masked entries.
     """
     check_names(mlp, loss, x, y)
     if isinstance(mlp.in_shape, Mapping):
@@ -116,7 +116,7 @@ def targets_of(loss: Any, y: Any) -> Any:
 
 
 def check_order(order: Any, rows: int, where: str) -> None:
-    """Raise ShapeError, beginning with `where`, unless `order` names batches of so many rows."""
+    """Raise ShapeError, beginning with `where`, unless `order` names batches of `rows` rows."""
     known = isinstance(order, np.ndarray) and order.dtype == np.int64 and order.ndim == 1
     if not known or order.size % rows:
         raise ShapeError(
@@ -126,7 +126,7 @@ def check_order(order: Any, rows: int, where: str) -> None:
 
 
 def too_many_rows(rows: int, batch_size: int) -> str:
-    """Return the message for a batch of no rows, or of more than the batch size."""
+    """Return the message for a batch without rows, or with more rows than the batch size."""
     if not rows:
         return "training step: x needs at least one row (got 0)"
     return (
@@ -136,7 +136,7 @@ def too_many_rows(rows: int, batch_size: int) -> str:
 
 
 def refuse_weights(weight: Array | None) -> NoReturn:
-    """Raise UsageError for sample weights that are missing, or not wanted."""
+    """Raise UsageError for sample weights that are missing or unexpected."""
     if weight is None:
         raise UsageError("training step: made with weighted=True, needs sample_weight")
     raise UsageError(
@@ -146,7 +146,7 @@ def refuse_weights(weight: Array | None) -> NoReturn:
 
 
 def advice_on_x(x: Array, buffer: Array) -> str:
-    """Return what to write in place of features that do not fit, or ""."""
+    """Return advice on features that do not fit the buffer, or ""."""
     if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
         return f"; for these features write Mlp([{x.shape[1]}, ...])"
     if x.shape == buffer.shape and x.dtype.kind not in "biuf":
@@ -155,7 +155,7 @@ def advice_on_x(x: Array, buffer: Array) -> str:
 
 
 def advice_on_y(y: Array, buffer: Array) -> str:
-    """Return what to write in place of targets that do not fit, or ""."""
+    """Return advice on targets that do not fit the buffer, or ""."""
     rows, classes = len(buffer), buffer.dtype.kind == "i"
     if y.shape[:1] != (rows,):
         return f"; write one target for each of {plural(rows, 'row')}"

@@ -1,4 +1,4 @@
-"""The rule of ``auto``: what runs the steps of a run, or of a step of one's own."""
+"""The rule of ``auto``: the choice of a backend for a run, or for a step made by the caller."""
 
 import logging
 from collections.abc import Sequence
@@ -10,12 +10,13 @@ from mlpengine.nn import TabularNetwork
 _log = logging.getLogger("mlpengine")
 
 NUMPY_RUNS = "backend: NumPy runs instead of compiled code (%s)"
-"""The message of a step that is not compiled for the lack of something."""
+"""The message of a step that cannot be compiled because something is missing."""
 
 SAVED_BY_CALLS = 30e-6
-"""Seconds that machine code saves in a step for the calls alone.
+"""Seconds that machine code saves in a step by avoiding Python calls.
 
-This and the next three are of one thread of a Xeon with AVX-512 (``benchmarks/compiling.py``)."""
+This and the next three were measured on one thread of a Xeon with AVX-512
+(``benchmarks/compiling.py``)."""
 
 SAVED_BY_MULTIPLICATION = 7.2e-12
 
@@ -24,7 +25,7 @@ SAVED_BY_PARAMETER = 0.5e-9
 SAVED_BY_DROPPED_UNIT = 2.5e-9
 
 SECONDS_OF_PROGRAM = 0.25
-"""Seconds that the compiler takes for what all programs have.
+"""Seconds that the compiler takes for the code that all programs share.
 
 This and the next three are processor time of GCC 12 on the same machine."""
 
@@ -35,26 +36,26 @@ SECONDS_OF_LEARNED_ACTIVATION = 0.08
 SECONDS_OF_FRONT = 0.4
 
 FORWARD_SHARE = 0.25
-"""Share of that time for the forward pass alone (GCC 12 on an EPYC with AVX-512, November 2026)."""
+"""Share of compile time for the forward pass alone (GCC 12, EPYC with AVX-512, November 2026)."""
 
 MIN_SHARE_SAVED = 0.33
-"""Share of the time to compile that one run must save: later runs of its shapes do not compile."""
+"""Share of the compile time that one run must save; later runs of its shapes do not compile."""
 
 
 def seconds_to_compile(mlp: TabularNetwork) -> float:
-    """Return about how long the compiler takes for a step of the network, from its parts alone.
+    """Estimate the seconds that the compiler takes for a step of the network, from its parts alone.
 
-    Sizes and features do not count: the program has loops over them.
+    Layer sizes and the number of features do not count: the program has loops over them.
     """
     each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * bool(mlp.groups["alphas"])
     return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len({*mlp.dense_sizes})
 
 
 def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
-    """Return the backend that ``auto`` selects for a run of so many steps of this network.
+    """Return the backend that ``auto`` selects for a run of `steps` steps of this network.
 
-    It depends only on its shapes and on whether there is a compiler, not on the contents of the
-    cache, so a config gives the same bits in every run on one machine.
+    The backend depends only on shapes and on whether there is a compiler, not on the contents of
+    the cache, so a config gives the same bits in every run on one machine.
     """
     sizes = mlp.dense_sizes
     weights = sum(in_dim * out_dim for in_dim, out_dim in sizes)
@@ -67,14 +68,14 @@ def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:
 
 
 SAVED_BY_PREDICTED_UNIT = 0.5e-9
-"""Seconds that machine code saves for a unit of a predicted row, by a layer without passes over
-memory for biases and activations (the same machine, one thread)."""
+"""Seconds that machine code saves for one unit of one predicted row, because a layer needs no extra
+passes over memory for biases and activations (the same machine, one thread)."""
 
 
 def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
-    """Return the backend that computes outputs of so many rows: ``compiled`` where it pays.
+    """Return the backend that predicts `rows` rows: ``compiled`` where it pays.
 
-    It depends only on shapes and on whether there is a compiler, as `choose_backend`.
+    Like `choose_backend`, it depends only on shapes and on whether there is a compiler.
     """
     saved = compiling = 0.0
     for mlp in networks:
@@ -86,9 +87,9 @@ def prediction_backend(networks: Sequence[TabularNetwork], rows: int) -> str:
 
 
 def auto_backend() -> tuple[str, str]:
-    """Return the backend of work that is worth a compilation, and why if it is NumPy.
+    """Return the backend for work that is worth a compilation, and the reason if it is NumPy.
 
-    A step of one's own is such work: it is made to be called often.
+    A step made by the caller is such work: it is made to be called often.
     """
     try:
         compiler()

@@ -1,7 +1,7 @@
 """Limits on the threads of BLAS and NumExpr.
 
-The default is one: a second thread makes a large step faster on an idle machine, but on a busy one
-each product takes as long as the slower of the two (docs/background/speed.md).
+The default is one thread.  A second thread makes a large step faster on an idle machine, but on a
+busy machine each product takes as long as the slower thread (docs/background/speed.md).
 """
 
 import sys
@@ -23,16 +23,16 @@ _pinned: ContextVar[int | None] = ContextVar("pinned", default=None)
 
 
 def cores(root: Path = Path("/")) -> int:
-    """Return the number of cores that this process may use, whole ones of a CPU quota."""
+    """Return the number of cores that this process may use; a CPU quota is rounded down."""
     return max(1, int(min(len(usable_cores()), cpu_quota(root))))
 
 
 def cpu_quota(root: Path = Path("/")) -> float:
-    """Return how many cores the control groups of this process allow, as containers set it.
+    """Return the number of cores that the control groups of this process (a container) allow.
 
     It is the smallest quota of its group and of the groups above it: ``cpu.max`` in version 2 of
-    control groups, ``cpu.cfs_quota_us`` divided by ``cpu.cfs_period_us`` in version 1.  A group
-    that the container does not show counts by those above it.  Infinite without a quota.
+    control groups, ``cpu.cfs_quota_us`` divided by ``cpu.cfs_period_us`` in version 1.  If the
+    container hides a group, only the groups above it count.  Infinite without a quota.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -70,9 +70,9 @@ def _quota(group: Path) -> float:
 
 @contextmanager
 def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
-    """Limit BLAS, and NumExpr where it is loaded, to `blas` threads, and predictions to as many.
+    """Limit BLAS, NumExpr if it is loaded, and predictions to `blas` threads.
 
-    Predictions may have `predicting` threads instead, each with BLAS on one.
+    Predictions may have `predicting` threads instead; BLAS then has one thread in each.
     """
     numexpr: Any = sys.modules.get("numexpr")
     before = numexpr.set_num_threads(min(blas, numexpr.MAX_THREADS)) if numexpr else 0
@@ -87,7 +87,7 @@ def pinned(blas: int, predicting: int = 0) -> Iterator[None]:
 
 
 def threads_allowed() -> int:
-    """Return how many threads may predict: all cores, or as many as `pinned` says."""
+    """Return the number of threads that may predict: all cores, or the limit set by `pinned`."""
     return _pinned.get() or cores()
 
 
@@ -97,9 +97,9 @@ def _libraries() -> ThreadpoolController:
 
 @lru_cache(maxsize=1)
 def _libraries_with(modules: int) -> ThreadpoolController:
-    """Return the libraries of a process with so many modules; looking for them is slow.
+    """Return the libraries of a process with `modules` imported modules; the search is slow.
 
-    A library is loaded by a module, so that the last look found all that there are.
+    Importing a module loads a library, so the result holds until the number of modules changes.
     """
     return ThreadpoolController()
 
@@ -130,8 +130,8 @@ _one = _OneBlasThread()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; any number of threads may be in such a block at once."""
-    if _pinned.get() == 1:  # limited already
+    """Limit BLAS to one thread; several threads may enter this context at the same time."""
+    if _pinned.get() == 1:  # already limited
         yield
         return
     _one.enter()
@@ -142,7 +142,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def blas_name() -> str:
-    """Return name and version of each BLAS in use, sorted: processes list them in any order."""
+    """Return name and version of each BLAS in use, sorted, because their order varies."""
     pools = [pool for pool in _libraries().info() if pool["user_api"] == "blas"]
     names = sorted(f"{pool['internal_api']} {pool['version']}" for pool in pools)
     return ", ".join(names) or "unknown"

@@ -10,7 +10,7 @@ from mlpengine.optim.schedules import ScheduleLike
 
 
 def checked_schedule(schedule: ScheduleLike | None) -> ScheduleLike | None:
-    """Return a schedule of dropout.  Raises: UsageError for what is none."""
+    """Return a dropout schedule unchanged.  Raises: UsageError if it is not a schedule."""
     if schedule is None or callable(schedule):
         return schedule
     raise UsageError(
@@ -32,13 +32,13 @@ class DropoutRates:
         self._rng, self._rates, self._schedule = mlp.rng, recording.rates, schedule
 
     def begin(self, steps: int) -> None:
-        """Let the network draw what it draws after that many steps.  Raises: UsageError."""
+        """Set rates and random stream for the step after `steps` steps.  Raises: UsageError."""
         self._rng.step = steps
         if self._schedule is not None:
             self._rng.scale_rates(self._share(steps))
 
     def runs(self, first: int, count: int) -> Iterator[slice]:
-        """Yield the parts, with the same dropout, of `count` steps after the `first` ones."""
+        """Yield the slices with equal dropout rates of `count` steps after the first `first`."""
         if self._schedule is None:
             yield slice(0, count)
             return

@@ -12,7 +12,7 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 
 SHOWN_ROWS = 5
-"""Maximum number of rows that a message lists; it counts the others."""
+"""Maximum number of rows that a message lists; the message counts the others."""
 
 
 def bad_rows(array: Array) -> Array:
@@ -26,7 +26,7 @@ def bad_rows(array: Array) -> Array:
 class Fault(NamedTuple):
     """A number that is not finite: its `place`, in words, and the rows of the batch at fault.
 
-    The `rows` lie in the first array of rows that is not finite.
+    The `rows` are the non-finite rows of the first array of rows that is not finite.
     """
 
     place: str
@@ -77,7 +77,7 @@ def _faults(scratch: Scratch, grads: Gradients, first: int, *, sums: bool) -> It
 
 
 def _first_nonfinite(views: Mapping[str, Array], names: Iterable[str]) -> str:
-    """Return the first of `names` whose view is not finite, or ""."""
+    """Return the first of `names` with a view that is not finite, or ""."""
     return next((n for n in names if not np.isfinite(views[n]).all()), "")
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 WORK_AT_ONCE = 2**28
-"""Parameters times rows of the steps of one call, milliseconds, after which signals are handled and
-checkpoints that are due are written."""
+"""Limit of parameters times rows over the steps of one call.  Such a call takes milliseconds; after
+it, signals are handled and due checkpoints are written."""
 
 ROWS_OF_UPDATE = 8
-"""Number of rows whose arithmetic takes as long as the update of the optimizer."""
+"""Number of rows with as much arithmetic time as the update of the optimizer."""
 
 
 def steps_at_once(parameters: int, batch: int) -> int:
-    """Return how many steps one call may make; 0 where one step takes longer than that."""
+    """Return the number of steps that one call may make; 0 if a single step is too long."""
     return WORK_AT_ONCE // (parameters * (batch + ROWS_OF_UPDATE))
 
 
@@ -46,14 +46,14 @@ class FusedRun:
         norms: Array,
         max_norm: float,
     ) -> tuple[int, int]:
-        """Make a step for each of `losses`; return how many are completed, and how many clipped."""
+        """Make a step for each of `losses`; return the numbers of completed and clipped steps."""
         optimizer, dropout, batch = self.optimizer, self.dropout, self.batch_size
         count, done, clips = len(losses), 0, 0
         rates, decays = optimizer.next_rates(count)
         arrays: Sequence[Array | None] = data
         if not all(rows is None or type(rows) is np.ndarray for rows in data):  # some by name
             arrays = [rows for rows, _ in matched(data, bound.buffers)]
-        if dropout is None:  # a view of each array would take a microsecond of a short call
+        if dropout is None:  # slicing each array would cost a short call a microsecond
             whole = order, losses, norms, rates, decays
             return self._run(fused, arrays, *whole, max_norm), fused.call.clips
         for part in dropout.runs(optimizer.steps, count):
@@ -85,7 +85,7 @@ class FusedRun:
         decays: Array | float,
         max_norm: float,
     ) -> int:
-        """Make a step for each of `losses` with one set of dropout rates; return how many."""
+        """Make a step for each of `losses` with one set of dropout rates; return their number."""
         call, optimizer = fused.call, self.optimizer
         first = call.steps = optimizer.steps
         missing = len(losses) * self.batch_size - len(order)

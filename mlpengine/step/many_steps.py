@@ -1,4 +1,4 @@
-"""The batches of an epoch as steps in machine code, many in one call."""
+"""The batches of an epoch as steps in machine code, with many steps in one call."""
 
 from math import inf
 
@@ -10,19 +10,19 @@ from mlpengine.step.fused_run import steps_at_once
 from mlpengine.step.step import TrainingStep
 
 MIN_STEPS = 4
-"""Number of steps from which one call is faster than a call for each."""
+"""Least number of steps for which one call is faster than a call for each step."""
 
 
 class CompiledSteps:
-    """The batches of a data set as steps in machine code, many in one call.
+    """The batches of a data set as steps in machine code, with many steps in one call.
 
     The results equal gathering and `TrainingStep.run`, bit for bit.
 
     Args:
-        step: a step whose `BoundStep.fused` is not None.
-        data: arrays whose rows fit the step's buffers.
-        order: int64 row numbers, which may be shuffled in place between calls.
-        rows: number of rows of the order in an epoch, whose last batch may be a short one.
+        step: a step with a `BoundStep.fused` that is not None.
+        data: arrays with rows that fit the step's buffers.
+        order: int64 row indices; they may be shuffled in place between calls.
+        rows: number of rows of the order in an epoch; the last batch may be short.
         max_steps: maximum number of steps in one call.
     """
 
@@ -39,9 +39,9 @@ class CompiledSteps:
         self._losses, self._norms = np.zeros(max_steps), np.zeros(max_steps)
 
     def count(self, rows: int) -> int:
-        """Return how many steps one call may make on the last `rows` rows of an epoch.
+        """Return the number of steps that one call may make on the last `rows` rows of an epoch.
 
-        A short batch is one of them where the program of whole batches takes it.
+        A short batch counts as a step if the program of whole batches accepts it.
         """
         whole, short = divmod(rows, self._step.batch_size)
         return min(whole + (self._takes_short and short > 0), self.max_steps)
@@ -49,8 +49,8 @@ class CompiledSteps:
     def make(self, start: int, count: int, norm: float = inf) -> tuple[list[float], list[float]]:
         """Run up to `count` steps, the first on the batch at position `start` of the order.
 
-        Returns the `results` of the completed steps; they end before the first step that fails or
-        whose norm exceeds `norm`.
+        Returns the `results` of the completed steps.  They end before the first step that fails or
+        has a gradient norm above `norm`.
         """
         order = self._order[start : start + count * self._step.batch_size]
         results = self._losses[:count], self._norms[:count]
@@ -58,17 +58,17 @@ class CompiledSteps:
         return self.results(done)
 
     def results(self, made: int) -> tuple[list[float], list[float]]:
-        """Return the losses and gradient norms of the steps that the last call has made."""
+        """Return the losses and gradient norms of the `made` steps of the last call."""
         return self._losses[:made].tolist(), self._norms[:made].tolist()
 
 
 def compiled_steps(
     step: TrainingStep, data: StepData, order: Array, rows: int
 ) -> CompiledSteps | None:
-    """Return the batches of `order` as machine code; an epoch has so many `rows`.
+    """Return the batches of `order` as machine code; an epoch has `rows` rows.
 
     The result is None, and steps must run one by one, if whole steps are not machine code, if the
-    rows do not have the layout of the buffers, or if one call would have fewer than `MIN_STEPS`.
+    rows do not have the layout of the buffers, or if a call would make fewer than `MIN_STEPS`.
     """
     max_steps = min(
         steps_at_once(len(step.mlp.params), step.batch_size), -(-rows // step.batch_size)

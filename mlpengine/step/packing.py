@@ -1,4 +1,4 @@
-"""Nested state as a flat set of named arrays and plain JSON, and files of a training step."""
+"""Nested state as a flat mapping of named arrays and plain JSON; files of a training step."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _ARRAY, _FLOAT = "$array", "$float"
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn the errors that a saved state of another structure causes into a CheckpointError."""
+    """Turn errors caused by a saved state with another structure into a CheckpointError."""
     try:
         yield
     except (CheckpointError, NumericalError):
@@ -54,7 +54,7 @@ def pack(tree: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
-    """Return the tree that was given to `pack`.  Raises: CheckpointError if an array is missing."""
+    """Return the tree passed to `pack`.  Raises: CheckpointError if an array is missing."""
     if isinstance(plain, list):
         return [unpack(arrays, below) for below in plain]
     if not isinstance(plain, dict):
@@ -70,7 +70,7 @@ def unpack(arrays: Mapping[str, Array], plain: Any) -> Any:
 
 
 def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
-    """Raise CheckpointError for what `TrainingStep.state_dict` of parameters does not return."""
+    """Raise CheckpointError unless `state` is a `TrainingStep.state_dict` for these parameters."""
     if "weights" not in state:
         own = state.keys() <= {*params}
         given = "that of a network" if own else f"one with {', '.join(map(repr, state))}"
@@ -89,7 +89,7 @@ def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
 def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
     """Load the state that `save_step` wrote.
 
-    Raises: CheckpointError if the file is damaged, or of another network or optimizer.
+    Raises: CheckpointError if the file is damaged, or belongs to another network or optimizer.
     """
     arrays, header = read_tensors(path)
     if "step" not in header:

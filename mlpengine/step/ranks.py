@@ -24,8 +24,8 @@ class Ranks:
 
     Attributes:
         comm: the communicator.
-        rank, size: number of this process, and of processes.
-        cores: how many threads this rank may have.
+        rank, size: the number of this process, and the count of processes.
+        cores: number of threads that this rank may have.
         ended: whether all ranks know of an error that ends them.
         wants_stop: whether this rank asks all ranks to end training.
         stops: whether all ranks end training after this step.
@@ -56,7 +56,7 @@ class Ranks:
         return self.stops
 
     def difference(self, values: Mapping[str, Any]) -> str:
-        """Return what differs between the `values` of the ranks, or "", on every rank."""
+        """Return, on every rank, a text of the differing `values` of the ranks, or ""."""
         everyone = self.of_all(dict(values))
         for name, value in everyone[0].items():
             for rank, other in enumerate(everyone):
@@ -69,7 +69,7 @@ class Ranks:
         return ""
 
     def share_of_cores(self) -> int:
-        """Return how many of its machine's cores each rank on this machine may use."""
+        """Return the number of cores of this machine that each of its ranks may use."""
         from mpi4py import MPI
 
         here = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -79,12 +79,15 @@ class Ranks:
         return max(1, share)
 
     def share(self, count: int, rank: int | None = None) -> slice:
-        """Return the part of `count` things that a rank, by default this one, works on."""
+        """Return the slice of `count` items that a rank, by default this one, works on."""
         rank = self.rank if rank is None else rank
         return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
     def exchange(self, rows: Array, parts: Sequence[slice]) -> None:
-        """Send this rank's part of `rows` to all ranks, and receive theirs; `parts`, by rank."""
+        """Send this rank's part of `rows` to all ranks, and receive theirs.
+
+        `parts` are the slices of `rows` by rank.
+        """
         from mpi4py import MPI
 
         row_bytes = rows[:1].nbytes
@@ -94,12 +97,12 @@ class Ranks:
         self.comm.Allgatherv(MPI.IN_PLACE, [whole, counts, starts, MPI.BYTE])
 
     def sum(self, vector: Array, tail_bytes: int) -> Call:
-        """Return the call that replaces every rank's `vector` by the sum of all.
+        """Return the call that replaces the `vector` of every rank by the sum of all vectors.
 
         The vectors are the leaves of a binary tree in which neighbors are added first: the sum has
         the same bits however many leaves are on one rank.  Each rank receives its part of all
-        vectors, adds it up, and sends the sum to all.  So it sends and receives two vectors less
-        two parts, however many ranks there are, and adds one.
+        vectors, adds the parts, and sends the sum to all ranks.  So a rank sends and receives two
+        vectors less two parts, and adds one vector, for any number of ranks.
         The last `tail_bytes` are numbers in float64.
         Shapes: vector (n,), a multiple of the ranks; the tail lies in the part of the last rank.
         """

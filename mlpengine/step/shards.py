@@ -1,8 +1,8 @@
-"""The gradient of a batch as the sum of its shards' gradients, in an order that is always the same.
+"""The gradient of a batch as the sum of its shards' gradients, added in a fixed order.
 
-A batch is cut into `shards` parts.  The vectors of their gradients are the leaves of a binary tree,
-in which neighbors are added first; a rank computes the shards below one node of the tree, and ranks
-add up the rest.  So the bits of the sum depend on the number of shards, not on the number of ranks.
+A batch is cut into `shards` parts.  The gradient vectors of the parts are the leaves of a binary
+tree, and neighbors are added first.  A rank computes the shards below one node of the tree, and the
+ranks add the results.  So the bits of the sum depend on the number of shards, not of ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from mlpengine.backends.compiled import Executor
 
 TAIL_BYTES = ALIGNMENT
-"""Bytes of the numbers in float64 that follow a gradient: what else is added over all shards."""
+"""Bytes of the float64 numbers after a gradient: further values that are added over all shards."""
 
 LOSS_PLACE, FAILURES_PLACE, STOPS_PLACE = range(3)
-"""Positions in the tail: the loss, ranks whose shards raised an error, ranks that want to stop."""
+"""Positions in the tail: the loss, the count of ranks with an error, the count of ranks that ask to
+stop."""
 
 
 def shard_rows(rows: int, shards: int) -> list[slice]:
-    """Return the rows of each shard of a batch; the first has one more where they differ.
+    """Return the rows of each shard of a batch; sizes differ by at most one row.
 
     >>> [(s.start, s.stop) for s in shard_rows(5, 4)]
     [(0, 2), (2, 3), (3, 4), (4, 5)]
@@ -48,7 +49,7 @@ def shard_rows(rows: int, shards: int) -> list[slice]:
 
 
 def shards_problem(shards: int, batch_size: int, ranks: int) -> str:
-    """Return why a number of shards cannot be used, or ""."""
+    """Return the reason why a number of shards cannot be used, or ""."""
     if not isinstance(shards, int | np.integer) or shards < 1 or shards & (shards - 1):
         return f"must be a power of two (got {shards!r})"
     if shards > batch_size:
@@ -65,16 +66,17 @@ class Shards:
 
     Args:
         count: number of shards of a batch, over all ranks.
-        make: returns a scratch for that number of rows.
+        make: returns a scratch for a given number of rows.
 
     Attributes:
         total: (parameters,), the gradient of a batch.
-        tail: (TAIL_BYTES / 8,) of float64, what is added over all shards besides the gradients.
-        scratches, grads: of each shard of this rank.  The gradients of number k are in row
-            ``popcount(k)`` of a block of partial sums: two sums are added as soon as both are
+        tail: (TAIL_BYTES / 8,) of float64, further values that are added over all shards.
+        scratches, grads: one of each for each shard of this rank.  The gradients of shard k are in
+            row ``popcount(k)`` of a block of partial sums: two sums are added as soon as both are
             complete, and the total is in row 0.
 
-    Raises: UsageError for a number of shards that is no power of two, or no multiple of the ranks.
+    Raises: UsageError unless the number of shards is a power of two and a multiple of the number
+        of ranks.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Shards:
         self.count, self.ranks = count, ranks
         self._mine = ranks.share(count) if ranks else slice(0, count)
         here, rows = count // size, -(-batch_size // count)
-        # a row is the gradient, zeros, and the tail; each rank adds a part of it, of whole lines
+        # a row: the gradient, zeros, the tail; each rank adds one part of it, in whole cache lines
         line, tail = ALIGNMENT // mlp.dtype.itemsize * size, TAIL_BYTES // mlp.dtype.itemsize
         length = -(-(len(mlp.params) + tail) // line) * line
         self._block = np.zeros((here.bit_length(), length), mlp.dtype)
@@ -158,7 +160,7 @@ class Shards:
         )
 
     def _sums_after(self, k: int) -> Iterator[Call]:
-        """Yield the calls that add the sums that are complete after shard number k."""
+        """Yield the calls that add the partial sums completed by shard k."""
         row = k.bit_count()
         while k & 1:
             for one, other in zip(self._sums[row - 1], self._sums[row], strict=True):
@@ -166,7 +168,7 @@ class Shards:
             k, row = k >> 1, row - 1
 
     def _add_up(self, groups: Sequence[tuple[int, Sequence[Call]]]) -> None:
-        """Compute the sum of this rank's shards, and add up the sums of all ranks.
+        """Compute the sum of this rank's shards, and add the sums of all ranks.
 
         `groups` are the calls for each shard, with the first row of the shard.
         Raises: on every rank, the error of the lowest rank that has one.
@@ -187,7 +189,7 @@ class Shards:
             if error is not None:
                 raise error
             return
-        # an error and a wish to stop travel with the gradients, so that all ranks act alike
+        # errors and requests to stop are sent with the gradients, so that all ranks act alike
         tail[FAILURES_PLACE], tail[STOPS_PLACE] = error is not None, ranks.wants_stop
         self._add_ranks()
         ranks.stops = tail.item(STOPS_PLACE) > 0
@@ -214,13 +216,13 @@ class Shards:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundShards(BoundStep):
-    """The step of a batch in shards; scratch, gradients and loss belong to the first shard.
+    """The step of a batch in shards; `scratch`, gradients and loss belong to the first shard.
 
     After `calls`, ``grads.flat`` is the gradient of the batch on every rank.
 
     Attributes:
         batch: number of rows.
-        parts: the shards of this rank that have rows, by their rows of the batch.
+        parts: the non-empty shards of this rank, each with its rows of the batch.
     """
 
     batch: int
@@ -270,7 +272,7 @@ class BoundShards(BoundStep):
 
 
 Buffers = Shards | tuple[Scratch, Gradients]
-"""The buffers of a training step, with shards or without."""
+"""The buffers of a training step, with or without shards."""
 
 
 def make_buffers(

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from mlpengine.step.step_builder import StepBuilder
 
 _BOUND = ("_bound", "_buffers", "_clip", "_dropout", "_full", "_last", "_many", "_quiet", "_update")
-"""Attributes that a copy makes for itself."""
+"""Attributes that a copy creates anew."""
 
 _STEPS: WeakSet["TrainingStep"] = WeakSet()
 """All steps of this process."""
 
 
 def _free_steps() -> None:
-    """Let a forked child make steps, even those that a thread of its parent was making."""
+    """Free all steps in a forked child, even if a thread of its parent was running them."""
     for step in _STEPS:
         step._quiet, step._busy = quiet_runner(), False
 
@@ -73,38 +73,39 @@ class TrainingStep:
     sum.  Several networks have a step each; `run_together` makes their steps on several threads.
 
     Args:
-        optimizer: made for the network; or one for each of its groups of parameters, ``{"head":
-            Adam(network), "body": Sgd(network)}``, with one schedule.  `step.optimizer` is then
-            both, with the learning rate of the first one, to which the others are in proportion.
-        loss_weights: factors of the losses in that sum; 1 where there is none.
+        optimizer: an optimizer made for the network; or one for each of its groups of parameters,
+            ``{"head": Adam(network), "body": Sgd(network)}``, with one schedule.  `step.optimizer`
+            then joins them and has the learning rate of the first; the other rates keep their
+            ratio to it.
+        loss_weights: factors of the losses in the sum; 1 for an output without a factor.
         clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
             does not clip.
         weighted: whether batches come with sample weights.
-        backend: ``compiled`` for machine code for these shapes, in which NumPy computes what has
-            no compiled rule; ``numpy``; ``numexpr``, whose rules then run where it has some; or
-            ``auto``, which is compiled where there is a compiler and NumPy elsewhere.
-        threads: maximum for a compiled step, which uses fewer where more would not be faster.  The
-            result is the same, bit for bit, for every number of threads.
+        backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
+            rule; ``numpy``; ``numexpr``: NumExpr for ops with such a rule, NumPy for others; or
+            ``auto``: compiled if there is a compiler, else NumPy.
+        threads: maximum for a compiled step.  The step uses fewer threads where more would not be
+            faster.  The result has the same bits for every number of threads.
         rematerialization: as for `Mlp.scratch`.
         dropout_schedule: a function from the number of completed steps to a factor, 0 to 1, of the
             network's dropout rates.
-        shards: number of parts that a batch is cut into, a power of two.  The result depends on
-            it, but not on the number of ranks that compute them.
-        ranks: processes, a divisor of `shards`, that share the work, as in
-            ``Ranks(MPI.COMM_WORLD)``.  All of them make the same calls on whole batches, and each
-            reads its own rows.
+        shards: number of parts of a batch, a power of two.  The result depends on the number of
+            shards, but not on the number of ranks that compute them.
+        ranks: the processes that share the work, as in ``Ranks(MPI.COMM_WORLD)``.  Their number
+            must divide `shards`.  All ranks make the same calls on whole batches, and each reads
+            its own rows.
 
     Attributes:
-        backend: what runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
+        backend: the backend that runs the steps, ``compiled``, ``numpy`` or ``numexpr``; all are
             deterministic.
-        not_compiled: why NumPy runs where compiled code was meant to; empty elsewhere.
+        not_compiled: the reason why NumPy runs in place of compiled code; empty if there is none.
         loss_value: loss of the last step before its update, mean over its rows; NaN at first.
         grad_norm, clipped_norm: global norm of the last gradients before and after clipping.
-        clipped_steps: number of steps of the last call of many whose gradients were clipped.
+        clipped_steps: number of steps with clipped gradients in the last call of many steps.
         bad_rows: rows at fault in the last step that was not finite.
 
-    Raises: NumericalError from a call whose loss or gradient is not finite, on every rank; the
-    parameters and the optimizer are as before that step.
+    Raises: NumericalError, on every rank, from a call with a loss or gradient that is not finite;
+    the parameters and the optimizer are as before that step.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class TrainingStep:
         self.bad_rows: list[int] = []
         self.loss_value = self.grad_norm = self.clipped_norm = nan
         self.clipped_steps = 0
-        self._target: Any = None  # specs of targets of another kind than the usual one
+        self._target: Any = None  # specs of targets, if they are not of the usual kind
         self._checked = False  # whether the first targets were checked
         self._start()
 
@@ -167,35 +168,35 @@ class TrainingStep:
 
     @property
     def threads_used(self) -> int:
-        """Threads that may share a step: `threads`, fewer for small shapes, 1 in NumPy."""
+        """Number of threads that share a step: `threads`, fewer for small shapes, 1 in NumPy."""
         if fused := self._full.fused:
             return fused.source.threads
         return self.threads if self.backend == "compiled" else 1
 
     @property
     def fused(self) -> bool:
-        """Whether a step, update included, is one call into machine code."""
+        """Whether a step, including the update, is one call into machine code."""
         return self._full.fused is not None
 
     @property
     def scratch(self) -> Scratch:
-        """Activations of the last step, or its first shard here; the next one overwrites them."""
+        """Activations of the last step, or of its first shard here; the next overwrites them."""
         return self._last.scratch
 
     @property
     def grads(self) -> Gradients:
         """The gradients of the last step.
 
-        Of several shards they belong to the first one on this rank, but ``grads.flat`` is the
+        With several shards they belong to the first shard on this rank, but ``grads.flat`` is the
         gradient of the batch.
         """
         return self._last.grads
 
     @property
     def losses(self) -> dict[str, float]:
-        """Loss of the last step by output, without weights; of the only output as ``output``.
+        """Loss of the last step by output, without weights; a single output is named ``output``.
 
-        Of several ranks these are the shares of the rows of this one.
+        With several ranks these are the contributions of this rank's rows.
         """
         return self._last.losses(self.loss, self.loss_value)
 
@@ -220,15 +221,15 @@ class TrainingStep:
         return self.run(bound)
 
     def check_target(self, target: Any) -> None:
-        """Raise IndexRangeError for the first targets of the step if they are no probabilities."""
+        """Raise IndexRangeError if the first targets of the step are not probabilities."""
         if not self._checked:
             self.loss.check_target(target)
             self._checked = True
 
     def take_targets_as(self, y: Any) -> bool:
-        """Bind the step anew for targets of the kind of `y`, such as probabilities of classes.
+        """Bind the step anew for targets of the kind of `y`, such as class probabilities.
 
-        Return False if it is bound for such targets already, or the loss does not take them.
+        Return False if the step is already bound for such targets, or the loss does not take them.
         """
         full, rows = self._full, self.batch_size
         try:
@@ -245,9 +246,9 @@ class TrainingStep:
         """Return the step for `rows` rows: `write` or `gather` a batch into it, then `run` it.
 
         Without shards a batch may also be written to its ``scratch.input`` and ``loss.target``.
-        The same backend runs all numbers of rows: if the step for one number cannot be compiled,
-        none is.  Call this for all numbers before training, so that the backend does not change.
-        Raises: ShapeError for no rows, or more than the batch size.
+        One backend runs the steps for all numbers of rows: if one of them cannot be compiled, none
+        is.  Call this for all numbers before training, so that the backend does not change.
+        Raises: ShapeError for no rows, or for more rows than the batch size.
         """
         bound = self._bound.get(rows)
         if bound is None:
@@ -331,8 +332,8 @@ class TrainingStep:
     ) -> tuple[Array, Array]:
         """Run a step for every `batch_size` rows of `order`; return losses and gradient norms.
 
-        Equivalent to a loop that gathers rows and calls `run`; a fused step makes many in a call of
-        milliseconds, after which it answers Ctrl-C.
+        Equivalent to a loop that gathers rows and calls `run`.  A fused step makes many steps in a
+        call of milliseconds, and answers Ctrl-C after each call.
         Shapes: x (rows, in_dim), y (rows, ...), order (steps * batch_size,) of int64.
         Raises: as `run`, from the first step that fails, after the steps before it.
         """
@@ -343,10 +344,10 @@ class TrainingStep:
         return losses, norms
 
     def count_steps(self, data: StepData, order: Array, where: str) -> int:
-        """Return how many full batches `order` names.
+        """Return the number of full batches in `order`.
 
         Raises: ShapeError or DataError, beginning with `where`, unless `make_steps` can make a step
-        on each; IndexRangeError for targets that are no probabilities.
+        on each; IndexRangeError for targets that are not probabilities.
         """
         x, y, _ = data
         target = self._full.loss.target
@@ -362,7 +363,7 @@ class TrainingStep:
         return order.size // self.batch_size
 
     def make_steps(self, data: StepData, order: Array, losses: Array, norms: Array) -> None:
-        """Make the steps of `run_many`, on arguments known to fit, and write the results."""
+        """Make the steps of `run_many`, on checked arguments, and write the results."""
         bound, batch = self._full, self.batch_size
         done, at_once = 0, max(1, steps_at_once(len(self.mlp.params), batch))
         many = bound.fused is not None and order.flags.c_contiguous
@@ -387,8 +388,8 @@ class TrainingStep:
     ) -> int:
         """Run a step for each entry of `losses` in machine code; return how many are completed.
 
-        The last one may have fewer rows, where it shares the program of whole batches.  A step that
-        fails, or whose gradient norm exceeds `max_norm`, updates nothing and is the last one.
+        The last step may have fewer rows if it shares the program of whole batches.  A step that
+        fails, or has a gradient norm above `max_norm`, updates nothing and is the last step.
         """
         if bound.fused is None:
             return 0
@@ -408,7 +409,7 @@ class TrainingStep:
         return done
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next step depends on but the batch; the weights are not copied."""
+        """Return the state that the next step depends on; the weights are not copied."""
         return {
             "weights": dict(self.mlp.params.views),
             "dropout": {"seed": self.mlp.rng.seed},
@@ -438,19 +439,19 @@ class TrainingStep:
             self.mlp.rng.seed = state["dropout"]["seed"]
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a safetensors file, atomically; of several ranks, rank 0 does."""
+        """Write the state to a safetensors file, atomically; with several ranks, rank 0 writes."""
         if self.ranks is None or self.ranks.rank == 0:
             save_step(path, self.mlp, self.state_dict())
 
     def load(self, path: str | Path) -> None:
-        """Continue exactly from what `save` wrote, with a step of the same settings.
+        """Continue exactly from a file of `save`, with a step of the same settings.
 
-        Raises: CheckpointError if the file is damaged, or of another network or optimizer.
+        Raises: CheckpointError if the file is damaged, or belongs to another network or optimizer.
         """
         load_step(path, self.mlp, self.load_state_dict)
 
     def summary(self) -> str:
-        """Return a table of the instructions of a full batch's step, and what computes each.
+        """Return a table of the instructions of a full batch's step, with the backend of each.
 
         NumPy runs between compiled programs where an op has no compiled rule.
         """

@@ -1,4 +1,4 @@
-"""The calls of a training step that is compiled as a whole, in part, or not."""
+"""The calls of a training step that is compiled as a whole, in part, or not at all."""
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ class StepBuilder:
     Attributes:
         weighted: whether batches come with sample weights.
         threads: maximum number of threads of a compiled step.
-        target: the targets of some rows; None for the usual kind of the loss.
+        target: the specs of the targets for a number of rows; None for the loss's usual targets.
     """
 
     loss: Loss
@@ -55,9 +55,9 @@ class StepBuilder:
     def build(
         self, buffers: Buffers, rows: int, whole: BoundStep | None = None, *, compiled: bool
     ) -> tuple[BoundStep, str]:
-        """Return the step for `rows` rows, and why NumPy runs it if it cannot be `compiled`.
+        """Return the step for `rows` rows, and the reason why NumPy runs it instead, if it does.
 
-        `whole` is the step of whole batches on these buffers, whose program takes shorter ones too.
+        `whole` is the step of whole batches on these buffers.  Its program may take shorter ones.
 
         Raises: ShapeError if the buffers have fewer rows.
         """
@@ -97,15 +97,15 @@ class StepBuilder:
         return self._with_calls(parts, compiled=compiled)
 
     def summary(self, bound: BoundStep, *, compiled: bool) -> str:
-        """Return a table of the instructions of a step, and what computes each."""
+        """Return a table of the instructions of a step, with the program or backend of each."""
         lines = [*self._described(bound, compiled=compiled)]
         width = max(len(where) for where, _ in lines)
         return "\n".join(f"{where:<{width}}  {text}" for where, text in lines)
 
     def _described(self, bound: BoundStep, *, compiled: bool) -> Iterator[tuple[str, str]]:
-        """Yield what computes each instruction of a step, and the instruction.
+        """Yield the executor of each instruction of a step, and the instruction, as texts.
 
-        It is the number of a program, or NumPy with the reason.
+        The executor is the number of a program, or NumPy with the reason.
         """
         parts = _StepParts(bound.scratch, bound.grads, self.loss, bound.loss, self.threads)
         whole = bound.fused is not None or bound.program is not None
@@ -189,9 +189,10 @@ def begins(shorter: Sequence[InstructionLike], whole: Sequence[InstructionLike])
 
 
 def _places(instruction: InstructionLike) -> list[tuple[int, ...] | None]:
-    """Return the addresses of an instruction's arrays, and the shapes of rows.
+    """Return the address and the shape of a row for each array of an instruction.
 
-    Of work arrays, in which the rows need not come first, programs use none but arrays of rows.
+    Work arrays give an address only, because their first axis need not be the rows.  Programs use
+    only work arrays of rows.
     """
     arrays = [a for r in instruction.reads for a in (r if isinstance(r, tuple) else (r,))]
     arrays += instruction.writes
@@ -234,7 +235,7 @@ class _StepParts:
         return [*self.scratch.program.instructions, *self.losses, *backward]
 
     def _in_parts(self) -> Iterator[InstructionLike]:
-        """Yield the instructions, and those with sums over all rows as what they consist of."""
+        """Yield the instructions; replace an instruction with sums over all rows by its parts."""
         for instruction in self.instructions:
             parts = parts_of(instruction)
             known = all(part.calls or not self._problem(part) for part in parts)
@@ -242,7 +243,7 @@ class _StepParts:
 
     @property
     def gathered(self) -> list[Array | None]:
-        """The buffers that a program may fill by rows."""
+        """The buffers that a program may fill by gathering rows."""
         loss = self.bound_loss
         return arrays_in(self.scratch.input, loss.target, loss.sample_weight)
 
@@ -257,7 +258,7 @@ class _StepParts:
             return None
 
     def compile(self, instructions: Sequence[InstructionLike], **update: Any) -> Executor:
-        """Return instructions as one program; `update` is as for `compile_program`.
+        """Compile instructions as one program; `update` holds options of `compile_program`.
 
         Raises: UnsupportedError or CompileError.
         """
@@ -301,7 +302,7 @@ class _StepParts:
         yield from self.bound_loss.sums
 
     def split(self) -> Iterator[tuple[Sequence[InstructionLike], str]]:
-        """Yield those instructions together that are one program, and why NumPy runs others."""
+        """Yield groups of instructions: each one program, or run by NumPy for the given reason."""
         instructions = [*self._in_parts()]
         kept = self._kept_for_numpy(instructions)
         group = self._group(kept)
@@ -328,13 +329,13 @@ class _StepParts:
         step, check = program.step, self.bound_loss.forward
 
         def run() -> None:
-            if step() != FINISHED:  # a label is out of range: NumPy's rule says which
+            if step() != FINISHED:  # a label is out of range: NumPy's rule names it
                 replay(check)
 
         return run
 
     def _kept_for_numpy(self, instructions: Sequence[InstructionLike]) -> set[tuple[int, int]]:
-        """Return op and address of what a forward rule keeps for a backward rule in NumPy."""
+        """Return op and address of arrays that forward rules keep for backward rules in NumPy."""
         return {
             (id(instruction.op), address_of(array))
             for instruction in instructions
@@ -348,5 +349,5 @@ class _StepParts:
         return StepGroup(batch, self.scratch.mlp.dtype.itemsize, kept)
 
     def _problem(self, instruction: InstructionLike) -> str:
-        """Return why an instruction cannot be a program, or ""."""
+        """Return the reason why an instruction cannot be compiled, or ""."""
         return self._group().add(instruction)

@@ -1,4 +1,4 @@
-"""Steps of several networks that threads share."""
+"""Steps of several networks, shared among threads."""
 
 import logging
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from mlpengine.step.fused_run import steps_at_once
 from mlpengine.step.step import TrainingStep
 
 SLICE_SECONDS = 0.05
-"""Seconds for which a thread makes steps of one network before it takes the next.
+"""Seconds for which a thread makes steps of one network before it takes the next network.
 
-A network that is new to a core reads its weights and moments from memory."""
+A core that takes a new network must read its weights and moments from memory."""
 
 SHORTEST = 16
-"""A slice has a stretch divided by this, or more."""
+"""Divisor of a stretch that gives the minimum size of a slice."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -31,7 +31,7 @@ class StepsMade(NamedTuple):
     """Results of the steps of several networks.
 
     Shapes: losses and norms (networks, steps) of float64, NaN where no step was made.
-    `failures` has by number the error that stopped a network.
+    `failures` maps the number of a failed network to its error.
     """
 
     losses: Array
@@ -51,9 +51,9 @@ def run_together(
     """Make a step of each network on each `batch_size` rows of its order.
 
     A network has the bits of `TrainingStep.run_many`, whatever the number of threads.  Networks of
-    one shape share a compiled program.  A network whose loss or gradient is not finite stops alone,
-    before that update; a warning is logged.  The call answers Ctrl-C after the steps in hand, at
-    most some 50 milliseconds of work.
+    one shape share a compiled program.  If a loss or gradient is not finite, its network alone
+    stops before the update, and a warning is logged.  The call answers Ctrl-C after the current
+    steps, at most about 50 milliseconds.
 
     Args:
         steps: of different networks.
@@ -61,7 +61,7 @@ def run_together(
         y: (rows, ...), as the loss takes it.
         orders: (networks, steps * batch_size) of int64, or vectors of several lengths.
         sample_weight: (rows,) for all networks, or (networks, rows).
-        threads: maximum of threads that share the networks where steps are compiled as a whole;
+        threads: maximum number of threads that share the networks if steps are compiled as a whole;
             other steps run in the calling thread, one network after the other.
 
     Raises: ShapeError, DataError or UsageError before any step; NumericalError if all networks
@@ -82,11 +82,11 @@ def run_together(
 
 
 class _Work:
-    """The steps of one call, which threads make in slices.
+    """The steps of one call, divided into slices for the threads.
 
-    A thread takes a slice of the steps of the network with the most left.  A slice is one or more
-    calls of a stretch of steps each.  The last slices are short, and the networks end together, so
-    that all threads end at about the same time, though one may be slower than the other.
+    A thread takes a slice of steps from the waiting network with the most steps left.  A slice is
+    one or more calls of a stretch of steps each.  The last slices are short and all networks finish
+    together, so that threads of different speed end at about the same time.
     """
 
     def __init__(self, steps: Sequence[TrainingStep]) -> None:
@@ -126,7 +126,7 @@ class _Work:
         self._waiting = [k for k in range(count) if self._counts[k]]
 
     def run(self, helpers: int) -> None:
-        """Make all steps, in this thread and in so many others."""
+        """Make all steps, in this thread and in `helpers` others."""
         self._threads = 1 + helpers
         if not helpers:
             self._run_slices()
@@ -137,7 +137,7 @@ class _Work:
                 self._run_slices()
                 wait(futures)
             finally:
-                self._ended.set()  # where this thread was interrupted
+                self._ended.set()  # in case this thread was interrupted
         for future in futures:
             future.result()
 
@@ -158,10 +158,10 @@ class _Work:
             raise
 
     def next_slice(self) -> tuple[int, int, int] | None:
-        """Return a network, and the numbers of the first step of its slice and of that after it.
+        """Return the number of a network, and the first and the end step of a slice of its steps.
 
-        Of several threads, one takes a fourth of its share of the steps that wait.  None if no
-        network waits: as many are left as other threads.
+        With several threads, a slice is a fourth of a thread's share of the waiting steps.  None if
+        no network waits: other threads have all that are left.
         """
         with self._lock:
             if not self._waiting:
@@ -175,7 +175,7 @@ class _Work:
             return k, start, start + steps
 
     def _make(self, k: int, start: int, last: int) -> int:
-        """Make a stretch of steps of network k from number `start`; return the number after it."""
+        """Make a stretch of steps of network k from step `start`; return the number of the next."""
         step = self._steps[k]
         stop, batch = min(start + self._stretch, last), step.batch_size
         before = step.optimizer.steps

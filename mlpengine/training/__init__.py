@@ -1,4 +1,4 @@
-"""A training: the trainer, loops, callbacks, checkpoints, run directories."""
+"""Training: the trainer, loops, callbacks, checkpoints, run directories."""
 
 from typing import TYPE_CHECKING
 

@@ -14,7 +14,7 @@ from mlpengine.training.history import EpochRow
 
 
 class Best:
-    """The best epoch so far and its weights; without validation the newest is the best."""
+    """The best epoch so far and its weights; without validation the newest epoch is the best."""
 
     def __init__(self, params: Array, rule: EarlyStopping) -> None:
         self.params, self.weights = params, params.copy()
@@ -25,13 +25,13 @@ class Best:
         self.waited = 0
 
     def value_of(self, validation: Mapping[str, float]) -> float:
-        """Return the monitored metric, lower being better; -inf without validation."""
+        """Return the monitored metric (lower is better); -inf without validation."""
         return self.sign * validation[self.rule.monitor] if validation else -inf
 
     def update(self, epoch: int, validation: Mapping[str, float]) -> None:
         """Compare an epoch with the best so far.
 
-        An epoch whose validation loss or monitored metric is not finite is never the best.
+        An epoch is never the best if its validation loss or monitored metric is not finite.
         """
         value = self.value_of(validation)
         better = not validation or (
@@ -46,11 +46,11 @@ class Best:
             self.waited += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best epoch, its value and its weights, which are not copied."""
+        """Return the best epoch, its value and its weights, without copying the weights."""
         return {name: getattr(self, name) for name in ("weights", "epoch", "value", "waited")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` returned."""
+        """Load a state of `state_dict`."""
         if state["weights"].shape != self.weights.shape:
             raise CheckpointError(f"best: weights of another network ({state['weights'].shape})")
         self.weights[...] = state["weights"]
@@ -61,7 +61,7 @@ class Best:
 def choose_together(group: Sequence[Best], rows: Sequence[EpochRow]) -> None:
     """Compare an epoch of each network with its best so far, by the folds of the other networks.
 
-    Networks whose own measurements are not finite have no share in the mean of others.
+    A network with measurements that are not finite does not count in the mean for the others.
     """
     keys = {"loss", group[0].rule.monitor}
     measured = [row.validation for row in rows]

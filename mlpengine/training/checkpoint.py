@@ -1,6 +1,6 @@
 """Checkpoints of a run; at any moment at least one of them can be read.
 
-What that needs of the disk is in `mlpengine.core.files`.
+`mlpengine.core.files` holds the functions that write files safely.
 """
 
 import logging
@@ -21,7 +21,7 @@ from mlpengine.training.loop import Callback, Loop
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 1
 KEPT_CHECKPOINTS = 2
-"""Number of newest checkpoints that are kept, in addition to the one that `best` names."""
+"""Number of newest checkpoints to keep, in addition to the checkpoint named by `best`."""
 
 COST_SHARE = 0.02
 """Maximum share of the run time that checkpoints at time intervals may take."""
@@ -40,8 +40,8 @@ class Checkpoint(NamedTuple):
 class Checkpoints:
     """The directory of a run's checkpoints.
 
-    `step-<n>.safetensors` are whole states, `last` names the newest of them and `best` the first
-    one that holds the best epoch's weights.  Every file appears whole or not at all.
+    The files `step-<n>.safetensors` are whole states.  `last` names the newest state, and `best`
+    the first state with the best epoch's weights.  Every file is written whole or not at all.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,7 +54,7 @@ class Checkpoints:
     def save(
         self, step: int, state: Mapping[str, Any], header: Mapping[str, Any], *, best: bool
     ) -> Path:
-        """Write a checkpoint, name it in `last` (and `best`), and remove those that are not kept.
+        """Write a checkpoint, name it in `last` (and `best`), and remove old checkpoints.
 
         Raises: RunError naming the file and the cause; earlier checkpoints are unchanged.
         """
@@ -72,7 +72,7 @@ class Checkpoints:
     def newest(self) -> Checkpoint | None:
         """Return the newest intact checkpoint; log a warning for each newer one that is damaged.
 
-        None if there are none.  Raises: CheckpointError if all of them are damaged.
+        None if there are no checkpoints.  Raises: CheckpointError if all of them are damaged.
         """
         paths = self.paths()
         for path in reversed(paths):
@@ -87,7 +87,7 @@ class Checkpoints:
         return None
 
     def remove_after(self, path: Path) -> None:
-        """Remove checkpoints that are newer than `path` (damaged ones), and unfinished files."""
+        """Remove the (damaged) checkpoints that are newer than `path`, and unfinished files."""
         for newer in self.paths():
             if newer > path:
                 remove_unused(newer)
@@ -101,7 +101,7 @@ class Checkpoints:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint.  Raises: CheckpointError if it is damaged or of another format."""
+    """Read one checkpoint.  Raises: CheckpointError if it is damaged or has another format."""
     arrays, header = read_tensors(path)
     if header.get("format") != CHECKPOINT_FORMAT or not isinstance(header.get("state"), dict):
         raise CheckpointError(
@@ -115,11 +115,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
 class Checkpointer(Callback):
     """Saves the state of a loop at intervals and when training ends.
 
-    `header` is stored with each checkpoint.  The time between checkpoints grows if they are slow to
-    write.
+    `header` is stored with each checkpoint.  If checkpoints are slow to write, the time between
+    them grows.
     """
 
-    order = 100  # after the callbacks whose state it saves
+    order = 100  # after the callbacks, because it saves their state
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Checkpointer(Callback):
         self._due = 0.0
 
     def on_train_start(self, loop: Loop) -> None:
-        """Start the clock; the state from which a resumed loop was loaded is not saved again."""
+        """Start the clock; a resumed loop does not save the loaded state again."""
         self._wait(0.0)
         if loop.steps:
             self._saved, self._best = loop.position, loop.best_epoch
@@ -151,7 +151,7 @@ class Checkpointer(Callback):
             self._save(loop)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Skip up to the next step to save; checkpoints by time may be saved later."""
+        """Allow skipping up to the next step to save; checkpoints by time may be late."""
         every = self.every_steps
         return SkipBudget(every - 1 - loop.steps % every) if every else SkipBudget()
 

@@ -1,4 +1,4 @@
-"""Diagnostics of a training run: a callback of the loop, and the file that it writes."""
+"""Diagnostics of a training run: a callback of the loop, and its file."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -38,17 +38,17 @@ from mlpengine.training.loop import Callback, Loop, Result
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
 YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
-"""Shortest run whose rows are compared with simple models, and the share of its time for them."""
+"""Shortest run that is compared with simple models, and the share of its time spent on them."""
 MIN_CLASS_ROWS = 5
-"""Number of rows of a class below which its recall says nothing."""
+"""Minimum number of rows of a class for a meaningful recall."""
 FACT_ROWS, FEATURE_ROWS, RECALL_ROWS = 50_000, 1_000, 5_000
 FACT_VALUES = 1 << 24
-"""Greatest number of values among which the most extreme one is searched, and of outputs that
-recalls are computed from."""
+"""Maximum number of values in a search for the most extreme value, and of outputs used to compute
+recalls."""
 SQUARES = ("mse", "mae", "huber", "log_cosh")
-"""Losses of the distance from a target."""
+"""Losses that depend on the distance from a target."""
 SAMPLES_AT_ONCE = 20
-"""Number of samples that are written in one call."""
+"""Number of samples written in one call."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -62,13 +62,13 @@ class SampleLog(CsvLog):
         self._samples: list[tuple[int, list[float]]] = []
 
     def add(self, step: int, values: list[float]) -> None:
-        """Add a sample; samples are written together, which is faster."""
+        """Add a sample; samples are written in groups to save time."""
         self._samples.append((step, values.copy()))
         if len(self._samples) >= SAMPLES_AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
-        """Write the samples that were added."""
+        """Write the added samples."""
         if not self._samples:
             return
         lines = [
@@ -83,7 +83,7 @@ class SampleLog(CsvLog):
 
 
 class LoopDiagnostics(Callback):
-    """Keeps `Diagnostics` of a run, of several networks of the first, and writes its samples.
+    """Keeps the `Diagnostics` of a run and writes its samples; of several networks, the first.
 
     Args:
         path: path of diagnostics.csv; None writes nothing.
@@ -141,7 +141,7 @@ class LoopDiagnostics(Callback):
             self._log.add(number, core.values)
 
     def skip_budget(self, loop: Loop) -> SkipBudget:
-        """Skip up to the next step that is looked at, or one whose gradient norm is a spike."""
+        """Allow skipping up to the next measured step, or to a spike of the gradient norm."""
         return SkipBudget(self.core.free_until - self._optimizer.steps, self._spikes.limit)
 
     def on_steps_skipped(self, loop: Loop, norms: list[float]) -> None:
@@ -153,7 +153,7 @@ class LoopDiagnostics(Callback):
             core.skip(core.due)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
-        """Add the losses of an epoch, unless the network has ended before."""
+        """Add the losses of an epoch, unless training of the network ended earlier."""
         own = self._learner.history.rows[-1]
         if own.epoch == row.epoch:
             self.core.close_epoch(own.train_loss, own.validation.get("loss", float("nan")))
@@ -170,8 +170,8 @@ class LoopDiagnostics(Callback):
     def verdicts(self, *, measure: bool | None = None) -> list[Verdict]:
         """Return the problems of the run; the list may be empty.
 
-        What simple models reach on the rows is measured once: if `measure` says so or, by default,
-        within `YARDSTICK_SHARE` of the time of a run of a second or more.
+        Simple models are measured on the rows once: if `measure` is True or, by default, if the run
+        took `YARDSTICK_SECONDS` or more, within `YARDSTICK_SHARE` of its time.
         """
         one = self._learner
         self.core.skipped = one.skipped
@@ -194,11 +194,11 @@ class LoopDiagnostics(Callback):
         return without(verdicts(self.core), self._silence)
 
     def table(self) -> str:
-        """Return the last sample as a table, one line for each layer."""
+        """Return the last sample as a table with one line for each layer."""
         return table(self.core)
 
     def _open(self, path: Path) -> SampleLog:
-        """Open the file, to append to the lines that it had when the loaded state was saved."""
+        """Open the file to append; only lines from before the loaded state was saved are kept."""
         rows = self._state["lines"] if self._state else 0
         kept = b""
         if rows and not path.exists():
@@ -231,8 +231,8 @@ class LoopDiagnostics(Callback):
 def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None) -> dict[str, Any]:
     """Return the properties of a run's step and rows, as arguments of `Diagnostics`.
 
-    For large data they are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly spaced rows.
-    Features of several inputs have the input's name before their number.
+    For large data the properties are computed from up to `FACT_ROWS` or `FEATURE_ROWS` evenly
+    spaced rows.  With several inputs, a feature has the input's name before its number.
     """
     loss = step.loss
     parts = [_thinned(part) for part in (train, validation) if part is not None]
@@ -260,7 +260,7 @@ def diagnostic_inputs(step: TrainingStep, train: Split, validation: Split | None
 
 
 def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
-    """Return the most extreme value of features in memory, or of the targets of a regression."""
+    """Return the most extreme value of features in memory, or of regression targets."""
     known, rows = NO_EXTREME, train.x
     if isinstance(rows, np.ndarray | NamedRows) and len(rows) * len(sizes) <= FACT_VALUES:
         known = extreme_feature(_joined(rows), sizes)
@@ -272,9 +272,10 @@ def extreme_value(loss: Loss, train: Split, sizes: Array) -> ExtremeValue:
 def measure_recalls(
     diagnostics: Diagnostics, task: Task, train: Split, validation: Split | None
 ) -> None:
-    """Set the training rows of each class, its recall, and its name if it has one.
+    """Set the number of training rows of each class, its recall, and its name if it has one.
 
-    That is on validation rows or, where there are fewer than 5 of the class, on training rows too.
+    Recalls are measured on validation rows and, for a class with fewer than 5 of them, on training
+    rows, too.
     """
     if validation is None or not isinstance(task, Classification):
         return
@@ -289,9 +290,9 @@ def measure_recalls(
 
 
 def _hits(diagnostics: Diagnostics, task: Task, part: Split, classes: int) -> tuple[Array, Array]:
-    """Return the rows of each class, and those predicted as such, of up to `RECALL_ROWS` rows.
+    """Count the rows, and the correctly predicted rows, of each class in up to `RECALL_ROWS` rows.
 
-    Of many classes they are fewer: the outputs are at most `FACT_VALUES`.
+    With many classes fewer rows are used: the number of outputs is at most about `FACT_VALUES`.
     """
     stride = -(-len(part) // min(RECALL_ROWS, FACT_VALUES // classes + 1))
     truth = part.truth[::stride]
@@ -310,17 +311,17 @@ def measure_baselines(
     seconds: float | None = None,
     predict: Callable[[Array], Array] | None = None,
 ) -> None:
-    """Set what simple models reach on a sample of the rows: those `used`, or all.
+    """Measure simple models on a sample of the rows `used`, or of all rows, and set the results.
 
-    The sample is so small that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
-    `predict` returns the outputs of the network for features; by default its own method does.
+    The sample is small enough that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
+    `predict` returns the outputs of the network for features; the default is the network's method.
     """
     if not isinstance(task, Classification | Regression):
         return
     limit = MAX_ROWS
     if seconds is not None:
         values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
-        values += min(task.outputs, MAX_ROWS)  # of classes those that the sample has
+        values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
         limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, values))
     if limit < MIN_BASELINE_ROWS:
         return
@@ -337,12 +338,12 @@ def measure_baselines(
 
 
 def _joined(x: Any) -> Array:
-    """Return features (rows, features), several inputs side by side."""
+    """Return features (rows, features), with several inputs side by side."""
     each = [flat_rows(np.asarray(array)) for array in arrays_in(x)]
     return each[0] if len(each) == 1 else np.concatenate(each, axis=1)
 
 
 def _thinned(part: Split) -> tuple[Any, Array | None]:
-    """Return targets and weights of up to `FACT_ROWS` rows, evenly spread."""
+    """Return targets and weights of up to `FACT_ROWS` evenly spaced rows."""
     stride = -(-len(part) // FACT_ROWS)
     return part.y[::stride], None if part.weights is None else part.weights[::stride]

@@ -1,4 +1,4 @@
-"""Reading the files of diagnostics of a run, finished or not."""
+"""Readers for the diagnostics files of a run, finished or not."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ Quantities = dict[tuple[str, str], float]
 
 
 def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
-    """Yield step and quantities of each sample of a diagnostics.csv; incomplete lines are ignored.
+    """Yield step and quantities of each sample in a diagnostics.csv; skip incomplete lines.
 
     Raises: DataError naming file and line for a line that cannot be read.
     """
@@ -28,7 +28,7 @@ def read_samples(path: Path) -> Iterator[tuple[int, Quantities]]:
 
 
 def read_series(path: Path) -> Series:
-    """Return the samples of a diagnostics.csv, thinned as `Diagnostics` does.
+    """Return the samples of a diagnostics.csv, thinned as by `Diagnostics`.
 
     Raises: DataError naming file and line for a line that cannot be read.
     """
@@ -42,7 +42,7 @@ def read_series(path: Path) -> Series:
 
 
 def read_epochs(path: Path) -> list[tuple[float, float]]:
-    """Return training and validation loss of each epoch of a metrics.csv; NaN where there is none.
+    """Return training and validation loss of each epoch in a metrics.csv; NaN for a missing loss.
 
     Raises: DataError for a file that cannot be read.
     """
@@ -60,10 +60,10 @@ def read_epochs(path: Path) -> list[tuple[float, float]]:
 def read_diagnostics(
     directory: Path, mlp: Network, known: Mapping[str, Any], rows: int
 ) -> Diagnostics:
-    """Return the diagnostics of a run as its files describe them.
+    """Return the diagnostics of a run from its files.
 
-    `known` is what `diagnostic_inputs` returns, and `rows` the number of training rows.
-    Raises: DataError if the run has no diagnostics.csv, or a file is damaged or of other rows.
+    `known` is the result of `diagnostic_inputs`, and `rows` the number of training rows.
+    Raises: DataError if there is no diagnostics.csv, or a file is damaged or belongs to other rows.
     """
     path = directory / DIAGNOSTICS_FILE
     if not path.is_file():

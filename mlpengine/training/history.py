@@ -20,7 +20,7 @@ METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
 
 SHOWN_EPOCHS = 10
-"""Epochs that a notebook shows, the last ones."""
+"""Number of last epochs that a notebook shows."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -29,9 +29,9 @@ _log = logging.getLogger("mlpengine")
 class EpochRow:
     """One epoch.
 
-    `train_loss` is the mean over the rows, each before its update; `validation` holds loss and
-    metrics over the whole split, empty without one; `gradient_norm` is the mean over the steps,
-    before clipping; `lr` is the rate of the last step.
+    `train_loss` is the mean over the rows, each measured before its update.  `validation` holds
+    loss and metrics over the whole validation split, and is empty without one.  `gradient_norm` is
+    the mean over the steps, before clipping.  `lr` is the learning rate of the last step.
     Units: `seconds` of training, without validation.
     """
 
@@ -45,7 +45,7 @@ class EpochRow:
     samples_per_second: float
 
     def values(self) -> list[int | float]:
-        """Return the columns of metrics.csv, without times: the same seed reproduces them."""
+        """Return the values for metrics.csv, without times: the same seed reproduces them."""
         plain = [self.epoch, self.steps, self.lr, self.gradient_norm, self.train_loss]
         return [*plain, *self.validation.values()]
 
@@ -94,7 +94,7 @@ class History:
         return {"rows": np.array(rows, np.float64).reshape(len(rows), len(self.columns) + 2)}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Load what `state_dict` returned.  Raises: CheckpointError for rows of other metrics."""
+        """Load a state of `state_dict`.  Raises: CheckpointError if its metrics are others."""
         rows = state["rows"]
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) + 2:
             raise CheckpointError(f"history: was saved with other metrics ({rows.shape})")
@@ -107,11 +107,11 @@ class History:
 
 
 class CsvLog:
-    """A CSV file that grows by whole lines; floats are written so that reading is exact.
+    """A CSV file that grows by whole lines; floats are written in a form that reads back exactly.
 
     Args:
-        kept: bytes at the start of the file that are kept, header included; the others are removed.
-        rows: lines in `kept`, without the header.
+        kept: bytes to keep at the start of the file, including the header; the rest is removed.
+        rows: number of lines in `kept`, without the header.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class CsvLog:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the bytes written so far, as hex."""
+        """Hexadecimal SHA-256 of the bytes written so far."""
         return self._hash.hexdigest()
 
     def append(self, values: Sequence[Any]) -> None:
@@ -171,9 +171,9 @@ class CsvLog:
 
 
 def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
-    """Return the header and the first `rows` lines of a log, as they were when `digest` was taken.
+    """Return the header and the first `rows` lines of a log, and check them against `digest`.
 
-    Raises: RunError if they have changed since.
+    Raises: RunError if they have changed since the digest was computed.
     """
     kept = b"".join(read_file(path).splitlines(keepends=True)[: rows + 1])
     if digest is not None and sha256(kept).hexdigest() != digest:

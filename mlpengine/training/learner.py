@@ -1,4 +1,4 @@
-"""One of the networks that a loop trains: its batches, epochs and best weights."""
+"""One network of a loop: its batches, epochs and best weights."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ from mlpengine.training.best import Best
 from mlpengine.training.history import EpochRow, History
 
 CHECKED_ROWS = 512
-"""Training rows for which the outputs of the final weights must be finite."""
+"""Number of training rows on which the outputs of the final weights must be finite."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -53,23 +53,24 @@ class Learner(Uncopyable):
 
     Args:
         rows: indices of the training rows to learn from; None for all.
-        seed: of the order of the rows.
-        on_nonfinite: what to do at a step whose loss or gradient is not finite: ``stop``, or
-            ``skip`` up to `nonfinite_limit` of them.  Such a step updates nothing.
+        seed: seed for the order of the rows.
+        on_nonfinite: action at a step with a loss or gradient that is not finite: ``stop``, or
+            ``skip`` up to `nonfinite_limit` such steps.  Such a step updates nothing.
 
     Attributes:
         step: the training step, with the buffers, the loss and the norms of the last step.
         history: one row for each whole epoch.
         best: the best epoch so far.
-        chooses: whether its own validation part chooses the best epoch; else its loop does.
+        chooses: whether the network's own validation part chooses the best epoch; else the loop
+            does.
         fused_steps: runs many steps in one call; None if steps run one by one.
         epoch: number of the current epoch, from 1.
         batch_rows: indices, in the training part, of the rows of the last batch.
         skipped: number of steps that were skipped because they were not finite.
         stops: whether training ends after the current step.
-        may_skip: whether steps may run in one call, as far as callbacks allow.
-        after_step, after_many, budgets: what callbacks do after a step and after many, and how many
-            they do without.
+        may_skip: whether several steps may run in one call, if the callbacks allow it.
+        after_step, after_many: hooks of callbacks after a step, and after several skipped steps.
+        budgets: functions of callbacks that return a `SkipBudget`.
     """
 
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
@@ -105,7 +106,7 @@ class Learner(Uncopyable):
         weights = train.weights if step.weighted else None
         count = self.batches.n_rows
         if short := count % step.batch_size:
-            step.bound(short)  # bound here, so that no epoch includes the time of binding
+            step.bound(short)  # bind now, so that no epoch includes the time of binding
         self.fused_steps = compiled_steps(
             step, (train.x, train.y, weights), self.batches.order, count
         )
@@ -113,7 +114,7 @@ class Learner(Uncopyable):
         self.best = Best(step.mlp.params.flat, early_stopping or EarlyStopping())
         self._sums = [0.0] * 4  # loss times rows, gradient norm, rows, steps of this epoch
         self._odd_validation = ""
-        self._last: Flat | None = None  # weights of the last step, while the best take their place
+        self._last: Flat | None = None  # weights of the last step, while the network has the best
         self.stops, self.may_skip = False, True
         self.after_step: list[Callable[[], None]] = []
         self.after_many: list[Callable[[list[float]], None]] = []
@@ -126,7 +127,7 @@ class Learner(Uncopyable):
 
     @property
     def seconds(self) -> float:
-        """Seconds of its epochs, without validation."""
+        """Seconds spent on epochs, without validation."""
         return sum(row.seconds for row in self.history.rows)
 
     @property
@@ -136,37 +137,37 @@ class Learner(Uncopyable):
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Steps, epochs and place in the epoch, different for different states."""
+        """Steps, epochs and place in the epoch; they differ between different states."""
         return self.steps, len(self.history.rows), self.batches.cursor
 
     @property
     def within_epoch(self) -> bool:
-        """Whether batches of the current epoch are left."""
+        """Whether the current epoch has batches left."""
         return not self.batches.is_done
 
     @property
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
         flat = self.step.mlp.params.flat
-        if np.vdot(flat, flat) < inf:  # half the time, and enough unless the sum overflows
+        if np.vdot(flat, flat) < inf:  # half the time of the full check; fails if the sum overflows
             return True
         return bool(np.isfinite(flat).all())
 
     def ending(self, epochs: int) -> Ending | None:
-        """Return why no epoch of so many is left to make; None while one is."""
+        """Return the reason why training ends by `epochs` epochs; None if an epoch is left."""
         if self.early_stopping and self.best.waited >= self.early_stopping.patience:
             return "early"
         return "epochs" if len(self.history.rows) >= epochs else None
 
     def begin(self) -> None:
-        """Go on with the weights of the last step."""
+        """Continue with the weights of the last step."""
         self.step.mlp.params.flat[...] = self._last_weights().flat
         self._last = None
 
     def run_epoch(self) -> bool:
-        """Make the next epoch, or the remaining steps of one; return whether it is complete.
+        """Run the next epoch, or the rest of the current one; return whether it is complete.
 
-        Raises: NumericalError for a step, or weights, that are not finite.
+        Raises: NumericalError if a step or the weights are not finite.
         """
         began = perf_counter()
         if not self._train_epoch():
@@ -189,7 +190,7 @@ class Learner(Uncopyable):
         fused = self.fused_steps if self.may_skip else None
         ranks = step.ranks
         self.epoch = len(self.history.rows) + 1
-        if not (self.batches.is_done and sums[3]):  # else only the end of the epoch is left
+        if not (self.batches.is_done and sums[3]):  # else all steps of the epoch are made
             self.batches.begin()
         if fused is not None:
             self._skip_ahead(fused)
@@ -228,7 +229,7 @@ class Learner(Uncopyable):
         before = self.steps
         try:
             fused.make(start, int(count), limit)
-        finally:  # some are made before a KeyboardInterrupt
+        finally:  # some steps are made before a KeyboardInterrupt
             made = self.steps - before
             losses, norms = fused.results(made)
             if made:
@@ -243,7 +244,7 @@ class Learner(Uncopyable):
             call(norms)
 
     def _failed(self, error: NumericalError, indices: Array) -> None:
-        """Count a step that is not finite; raise the error that ends the run, and go back."""
+        """Count a step that is not finite if it may be skipped; else go back and raise an error."""
         text, bad = str(error), indices[self.step.bad_rows]
         if bad.size:
             places = self.train.places
@@ -285,7 +286,7 @@ class Learner(Uncopyable):
             schedule.observe(value if validation else row.train_loss)
 
     def _validate(self, part: Split) -> dict[str, float]:
-        """Return loss and metrics; warn the first time that the loss is not finite."""
+        """Return loss and metrics; warn once if the loss is not finite."""
         measured = self.evaluator.run(part)
         if not self._odd_validation and not isfinite(measured["loss"]):
             reason = odd_value(part, self.evaluator.output)
@@ -296,7 +297,7 @@ class Learner(Uncopyable):
     def finish(self, ending: Ending) -> None:
         """Give the network its best weights, and check its outputs.
 
-        Raises: NumericalError for outputs that are not finite, or where no epoch can be the best.
+        Raises: NumericalError if outputs are not finite, or if no epoch can be the best.
         """
         if self.best.epoch:
             params = self.step.mlp.params
@@ -316,7 +317,7 @@ class Learner(Uncopyable):
             raise NumericalError(f"no epoch can be the best: {self._odd_validation}")
 
     def _last_weights(self) -> Flat:
-        """Return the weights of the last step, unless others were given to the network since."""
+        """Return the weights of the last step, or weights that the network was given since."""
         params = self.step.mlp.params
         if self._last is not None and np.array_equal(params.flat, self.best.weights):
             return self._last
@@ -325,7 +326,7 @@ class Learner(Uncopyable):
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps; weights and order are not copied.
 
-        After training it has the weights of the last step, from which more epochs go on.
+        After training it has the weights of the last step, so that more epochs can follow.
         """
         return {
             **self.step.state_dict(),
@@ -338,7 +339,7 @@ class Learner(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`; an error leaves a part of it loaded.
+        """Continue exactly from `state_dict`; after an error a part of the state is loaded.
 
         Raises: CheckpointError if the state belongs to another network, optimizer or data set.
         """
@@ -355,7 +356,7 @@ class Learner(Uncopyable):
             self.skipped = state["skipped"]
 
     def remembered(self) -> Callable[[], None]:
-        """Return a call that puts the present state back; it has copies."""
+        """Return a function that restores the present state from copies."""
         weights = self.step.mlp.params.flat.copy()
         return partial(self._put_back, deepcopy(self.state_dict()), self._last, weights)
 

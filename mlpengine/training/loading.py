@@ -1,4 +1,4 @@
-"""The model of a run directory, of a checkpoint, or of a file."""
+"""Loading of models from a run directory, a checkpoint or a file."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpoints
 
 
 def load(run: str | Path) -> Model:
-    """Return the model of a run directory, or of a model file.
+    """Return the model of a run directory or of a model file.
 
-    A run that was killed has the best weights of its newest checkpoint.
-    Raises: RunError if there is no model; CheckpointError if it is damaged; UsageError for what is
+    The model of a killed run has the best weights in its newest checkpoint.
+    Raises: RunError if there is no model; CheckpointError if it is damaged; UsageError if `run` is
     not a run.
     """
     run = checked_path(run, "load")
@@ -58,9 +58,9 @@ def _best_so_far(checkpoint: Checkpoint) -> Model:
 
 
 def restored_model(checkpoint: Checkpoint) -> Model:
-    """Return the model of a checkpoint, with the weights that were trained last.
+    """Return the model of a checkpoint, with the weights of the last step.
 
-    Raises: CheckpointError if the checkpoint is not one of a run.
+    Raises: CheckpointError if the checkpoint does not belong to a run.
     """
     try:
         weights = [member["weights"] for member in checkpoint.state["members"]]

@@ -1,4 +1,4 @@
-"""The training loop of one network or several: epochs, early stopping, callbacks, state."""
+"""The training loop of one or several networks: epochs, early stopping, callbacks, state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -31,7 +31,8 @@ from mlpengine.training.loop_arguments import check_fit, check_stopping, checked
 class Result:
     """The outcome of a run.
 
-    A network holds the weights of its best epoch; of several `best_epoch` is the last.
+    Each network holds the weights of its best epoch.  With several networks `best_epoch` is the
+    last of their best epochs.
     """
 
     ending: Ending
@@ -42,7 +43,7 @@ class Result:
     history: History
 
     def _repr_html_(self) -> str:
-        """Return how the run ended, and its last epochs, as tables, for notebooks."""
+        """Return the outcome of the run and its last epochs as tables, for notebooks."""
         ended = [("ended", self.ending), ("epochs", f"{self.epochs:,}")]
         ended += [("best epoch", f"{self.best_epoch:,}"), ("seconds", f"{self.seconds:.3g}")]
         return html_table([], ended) + self.history._repr_html_()
@@ -51,18 +52,18 @@ class Result:
 class Callback:
     """Base class of the callbacks of a `Loop`.  A hook that is not overridden takes no time.
 
-    The hooks are named as in PyTorch Lightning.  `on_train_start` is called first; in each epoch
-    `on_train_batch_end` after each step and `on_train_epoch_end` after validation; then
-    `on_train_end`, and last `on_fit_end`, or `on_exception` if the run failed.
+    The hooks are named as in PyTorch Lightning.  `on_train_start` is called first.  In each epoch,
+    `on_train_batch_end` is called after each step and `on_train_epoch_end` after validation.  Then
+    follows `on_train_end`, and last `on_fit_end`, or `on_exception` if the run failed.
 
     If a callback overrides `state_dict` and `load_state_dict`, checkpoints store its state under
     its `name`; the state is loaded before `on_train_start`.
 
     Attributes:
         name: key of the state in checkpoints; by default the name of the class.
-        order: callbacks with a lower number are called first, equal numbers in the order given.
-        watches_first: of several networks, whether the hooks of steps are called for the first one,
-            perhaps in another thread; else they are not called.
+        order: callbacks with a lower number are called first; equal numbers keep the given order.
+        watches_first: whether, with several networks, the hooks of steps are called for the first
+            network, perhaps in another thread.  If not, they are not called.
 
     Raises: UsageError if a subclass defines a method ``on_...`` that is not a hook.
     """
@@ -79,13 +80,13 @@ class Callback:
                 raise UsageError(f"{cls.__name__}: Callback has no hook {attribute!r}{near}")
 
     def on_train_start(self, loop: "Loop") -> None:
-        """Called once, after a state was loaded and before the first step."""
+        """Called once, after any state is loaded and before the first step."""
 
     def on_train_batch_end(self, loop: "Loop") -> None:
         """Called after each step that is not skipped by `skip_budget`."""
 
     def on_steps_skipped(self, loop: "Loop", norms: list[float]) -> None:
-        """Called after steps without `on_train_batch_end`, with their gradient norms."""
+        """Called after steps that skip `on_train_batch_end`, with their gradient norms."""
 
     def on_train_epoch_end(self, loop: "Loop", row: EpochRow) -> None:
         """Called after each whole epoch and its validation; `row` holds the measurements."""
@@ -100,71 +101,71 @@ class Callback:
         """Called last; networks hold the best weights."""
 
     def skip_budget(self, loop: "Loop") -> SkipBudget:
-        """Return how many of the next steps need no `on_train_batch_end`.
+        """Return the number of next steps that need no `on_train_batch_end`.
 
-        If the step is compiled, these steps run in a single call, which is faster.  Without an
-        override, a callback that overrides `on_train_batch_end` is called after each step.
+        If the step is compiled, these steps run in a single, faster call.  If a callback overrides
+        `on_train_batch_end` but not this method, it is called after each step.
         """
         return SkipBudget(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs, as `pack` takes it."""
+        """Return the state that a resumed run needs, as a tree for `pack`."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` returned."""
+        """Load a state of `state_dict`."""
 
 
 HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class Loop(Uncopyable):
-    """Trains one network or several, and leaves each with its best weights.
+    """Trains one or several networks, and leaves each with its best weights.
 
-    The best epoch is the one with the best monitored metric on the validation part, whether or
-    not `early_stopping` ends training before `epochs`; without a validation part, the last.
+    The best epoch has the best monitored metric on the validation part, whether or not
+    `early_stopping` ends training before `epochs`.  Without a validation part it is the last epoch.
 
     The task of a network with several outputs is `LossOnly()`, or tasks by output, such as
     ``{"price": Regression(target), "class": Classification(3)}``: validation measures the metrics
     of each, named as in ``accuracy of class``.
 
-    Several networks train epoch by epoch; each makes the steps of a loop of its own, with the same
-    bits.  Where their steps are compiled as a whole, threads take whole networks, so that no thread
-    waits for another within an epoch.  With `folds` network k learns from the rows outside fold
-    ``k % folds`` and is validated on that fold.  Networks that cover all folds once are a group:
-    the mean over the folds of the *other* networks of its group chooses a network's best epoch, so
-    that its score on its own fold is that on new rows; a group ends when all of it would stop
-    early.  Without folds each network's own validation chooses its epoch and ends its training.
+    Several networks train epoch by epoch.  Each has the same bits as in a loop of its own.  If
+    their steps are compiled as a whole, threads take whole networks, so that no thread waits for
+    another within an epoch.  With `folds` network k learns from the rows outside fold ``k % folds``
+    and is validated on that fold.  Networks that cover all folds once are a group.  The mean over
+    the folds of the *other* networks of its group chooses a network's best epoch, so its score on
+    its own fold is a score on new rows.  A group ends when all its networks would stop early.
+    Without folds each network's own validation chooses its epoch and ends its training.
 
-    `callbacks` are called in ascending `order`; they may read the attributes below.  Those of
-    several networks are called after the epochs of all that still train, with the mean of their
+    `callbacks` are called in ascending `order`; they may read the attributes below.  With several
+    networks they are called after the epochs of all networks that still train, with the mean of the
     measurements.
 
-    Where a step has several ranks, all of them make the same loop, each with callbacks of its own;
-    a callback that stops the loop within an epoch ends it one step later.  Several networks are
-    shared by the `ranks` given here, which tell each other their states after each epoch.
+    If a step has several ranks, each rank runs the same loop with callbacks of its own; a callback
+    that stops the loop within an epoch ends it one step later.  The `ranks` given here share
+    several networks, and exchange the states of the networks after each epoch.
 
     Args:
-        steps: the step of the network, or a step for each of several.
+        steps: the step of the network, or a step for each of several networks.
         folds: the fold of each training row, from 0.
-        seed: of the order of rows: a number, to which several networks add theirs, from 0; or one
-            for each.
-        on_nonfinite: what to do at a step with a loss or gradient that is not finite, after which
-            nothing is updated: ``stop``, or ``skip`` up to `nonfinite_limit` of them.
+        seed: seed for the order of rows.  Network k of several, from 0, uses seed + k.  Or one seed
+            for each network.
+        on_nonfinite: action at a step with a loss or gradient that is not finite: ``stop``, or
+            ``skip`` up to `nonfinite_limit` such steps.  Such a step updates nothing.
         drop_last: leave out the rows of an epoch that do not fill a batch.
-        threads: maximum number of threads, of each rank, that share several networks.
+        threads: maximum number of threads in each rank that share several networks.
 
     Attributes:
         members: a `Learner` for each network.
         step: the training step of the first network, with the loss and the norms of its last step.
-        history: one row for each whole epoch; of several networks the mean over those that made it,
-            where `steps` is the sum over all.
+        history: one row for each whole epoch; with several networks the mean over the networks that
+            trained in it, except that `steps` is the sum over all networks.
 
-    `state_dict` holds everything that later steps depend on: a loop with the same settings that
-    loads it continues with the same bits.
+    `state_dict` holds everything that later steps depend on.  A loop with the same settings that
+    loads the state continues with the same bits.
 
-    Raises: NumericalError, from `run`, for a step that is not finite unless it may be skipped; of
-    several networks it names the first that fails, and the others stop, too.
+    Raises: NumericalError, from `run`, for a step that is not finite, unless it may be skipped.
+    With several networks the error names the first that fails, and the others stop, too.
     """
 
     _instead = "is bound to its buffers; copy the step, and make a loop that loads `state_dict`"
@@ -247,7 +248,7 @@ class Loop(Uncopyable):
         self._watch(first, [one for one in self.callbacks if one.watches_first or not several])
 
     def _watch(self, member: Learner, callbacks: Sequence[Callback]) -> None:
-        """Let callbacks see the steps of a network."""
+        """Connect the hooks of callbacks to the steps of a network."""
 
         def bound(hook: str) -> list[Callable[..., Any]]:
             return [partial(getattr(one, hook), self) for one in callbacks if _overrides(one, hook)]
@@ -272,7 +273,7 @@ class Loop(Uncopyable):
 
     @property
     def best_epochs(self) -> list[int]:
-        """The best epoch of each network so far, 0 where it has none."""
+        """The best epoch of each network so far, 0 if it has none."""
         return [member.best.epoch for member in self.members]
 
     @property
@@ -282,7 +283,7 @@ class Loop(Uncopyable):
 
     @property
     def seconds(self) -> float:
-        """Seconds that epochs have taken."""
+        """Seconds spent on epochs."""
         return sum(row.seconds for row in self.history.rows)
 
     @property
@@ -292,12 +293,12 @@ class Loop(Uncopyable):
 
     @property
     def position(self) -> tuple[int, ...]:
-        """Steps, epochs and place in the epoch of each, different for different states."""
+        """Steps, epochs and place in the epoch of each network; they differ between states."""
         return tuple(n for member in self.members for n in member.position)
 
     @property
     def within_epoch(self) -> bool:
-        """Whether a network has begun an epoch that it has not ended."""
+        """Whether a network is within an epoch."""
         return any(member.within_epoch for member in self.members)
 
     @property
@@ -312,21 +313,21 @@ class Loop(Uncopyable):
 
     @property
     def ending(self) -> Ending | None:
-        """Why no epoch is left to make; None while one is."""
+        """The reason why training ends; None if an epoch is left."""
         if self._running():
             return None
         early = any(member.ending(self.epochs) == "early" for member in self.members)
         return "early" if early else "epochs"
 
     def callback(self, name: str) -> Any:
-        """Return the callback of that name that has a state, or None."""
+        """Return the callback with this name if it has a state, or None."""
         return self._states.get(name)
 
     def stop(self) -> None:
         """End training after the current steps, or the current calls of many steps.
 
-        Either takes milliseconds.  A signal handler or another thread may call it, and any rank.
-        It ends one `run`, the next one if none is under way; a later one goes on with the next row.
+        Either takes milliseconds.  A signal handler, another thread or any rank may call this.
+        It ends the current `run`, or else the next one.  A later `run` continues with the next row.
         """
         self._want_stop(True)
 
@@ -338,7 +339,7 @@ class Loop(Uncopyable):
             member.stops = wanted
 
     def run(self) -> Result:
-        """Train until no epoch is left, or `stop` is called."""
+        """Train until no epoch is left or `stop` is called."""
         for member in self.members:
             member.begin()
         self._call("on_train_start")
@@ -371,7 +372,7 @@ class Loop(Uncopyable):
         return [*enumerate(self.members, start=1)]
 
     def _running(self) -> list[tuple[int, Learner]]:
-        """Return the members of groups that have not ended, with their numbers."""
+        """Return the members of groups that still train, with their numbers."""
         ended = [all(m.ending(self.epochs) for m in group) for group in self._groups for _ in group]
         return [one for one, over in zip(self._numbered(), ended, strict=True) if not over]
 
@@ -399,7 +400,7 @@ class Loop(Uncopyable):
     def _agreed(self, work: Callable[[], None]) -> None:
         """Do the work of this rank.
 
-        Raises: NumericalError on every rank, the error of the lowest rank that has one.
+        Raises: on every rank, the NumericalError of the lowest rank that has one.
         """
         error = None
         try:
@@ -412,7 +413,7 @@ class Loop(Uncopyable):
             raise first
 
     def _exchange(self, own: Mapping[int, Learner]) -> None:
-        """Give all ranks the states of this rank's networks, and load the states of theirs."""
+        """Send the states of this rank's networks to all ranks, and load the states of theirs."""
         if self._shares is None:
             return
         for states in self._shares.of_all({k: member.state_dict() for k, member in own.items()}):
@@ -422,9 +423,9 @@ class Loop(Uncopyable):
     def _make_epoch(
         self, members: Sequence[tuple[int, Learner]], pool: ThreadPoolExecutor | None, workers: int
     ) -> None:
-        """Make the next epoch of each of these networks.
+        """Run the next epoch of each of these networks.
 
-        Raises: NumericalError of the first that fails, after the others have stopped.
+        Raises: the NumericalError of the first network that fails, after the others have stopped.
         """
         remaining = iter(members)
         if pool is None:
@@ -441,7 +442,7 @@ class Loop(Uncopyable):
             future.result()
 
     def _run_each(self, remaining: Iterator[tuple[int, Learner]]) -> None:
-        """Make an epoch of each network that no other thread takes before."""
+        """Run an epoch of each network that no other thread has taken."""
         for number, member in remaining:
             if self._stop and self.step.ranks is None:  # ranks stop at the same step
                 return
@@ -452,7 +453,7 @@ class Loop(Uncopyable):
                 raise
 
     def _named(self, number: int, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what `work` returns; of several networks, add the number to its error."""
+        """Return the result of `work`; with several networks, add the number to its error."""
         try:
             return work(*arguments)
         except NumericalError as error:
@@ -479,7 +480,7 @@ class Loop(Uncopyable):
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two steps; weights and orders are not copied.
 
-        After `run` it has the weights of the last step, from which a loop of more epochs goes on.
+        After `run` it has the weights of the last step, so that a loop of more epochs can continue.
         """
         return {
             "members": [member.state_dict() for member in self.members],
@@ -515,7 +516,7 @@ class Loop(Uncopyable):
 def _seeds(
     seed: int | np.random.Generator | Sequence[int | np.random.Generator], count: int
 ) -> Sequence[int | np.random.Generator]:
-    """Return the seed of each network.  Raises: UsageError for other seeds, or too few."""
+    """Return the seed of each network.  Raises: UsageError for invalid or too few seeds."""
     each = [*seed] if isinstance(seed, Sequence) else [seed]
     if isinstance(seed, int | np.integer):
         each = [int(seed) + k for k in range(count)]
@@ -534,7 +535,7 @@ def _overrides(callback: Callback, name: str) -> bool:
 
 
 def in_order(callbacks: object) -> list[Callback]:
-    """Return callbacks in the order of their calls.  Raises: UsageError for others."""
+    """Return callbacks in calling order.  Raises: UsageError for objects that are not callbacks."""
     given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
     for one in given:
         if not isinstance(one, Callback):
@@ -547,7 +548,7 @@ def in_order(callbacks: object) -> list[Callback]:
 
 
 def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
-    """Return the callbacks that keep a state.  Raises: UsageError for two of one name."""
+    """Return the callbacks with a state, by name.  Raises: UsageError if two share a name."""
     states: dict[str, Callback] = {}
     for callback in callbacks:
         if _overrides(callback, "state_dict"):
@@ -559,7 +560,7 @@ def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
 
 
 def _advice_on(given: object) -> str:
-    """Return what to write in place of a callback that is none, or ""."""
+    """Return advice on an object that is not a callback, or ""."""
     if isinstance(given, EarlyStopping):
         return (
             "; write early_stopping=EarlyStopping(patience=20) for a Loop, "

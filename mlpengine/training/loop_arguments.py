@@ -14,9 +14,9 @@ from mlpengine.step.step import TrainingStep
 
 
 def checked_task(step: TrainingStep, task: Any) -> Task:
-    """Return the task of a step, tasks by output as one.
+    """Return the task of a step; tasks by output are joined into one.
 
-    Raises: UsageError for what is no task, or other outputs.
+    Raises: UsageError if `task` is not a task, or has other outputs.
     """
     if isinstance(task, Mapping):
         return _by_output(step, task)
@@ -29,9 +29,9 @@ def checked_task(step: TrainingStep, task: Any) -> Task:
 
 
 def check_stopping(step: TrainingStep, task: Task, stopping: Any, *, validated: bool) -> None:
-    """Let the task measure what early stopping monitors, where there are validation rows.
+    """Make the task measure the metric of early stopping, if there are validation rows.
 
-    Raises: UsageError for an unknown metric, or what is no `EarlyStopping`.
+    Raises: UsageError for an unknown metric, or if `stopping` is not an `EarlyStopping`.
     """
     if not isinstance(stopping, EarlyStopping | None):
         text = f"loop: early_stopping must be an EarlyStopping (got {quoted(stopping)})"
@@ -68,7 +68,7 @@ def check_fit(step: TrainingStep, task: Task, train: Split, validation: Split | 
 
 
 def _by_output(step: TrainingStep, tasks: Mapping[str, Task]) -> OutputTasks:
-    """Return tasks by output as one.  Raises: UsageError unless the network has such outputs."""
+    """Join tasks by output into one.  Raises: UsageError unless the network has these outputs."""
     outputs = step.mlp.outputs
     if isinstance(outputs, int):
         raise UsageError(

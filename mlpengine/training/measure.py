@@ -1,4 +1,4 @@
-"""The metrics of a trained network or several, by part, and how far they can be trusted."""
+"""The metrics of one or several trained networks, by part, and their uncertainty."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ OUT_OF_FOLD = "out_of_fold"
 """The name of the training rows, each predicted by the network that did not train on it."""
 
 ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
-"""The titles of spreads: the mean over networks; a standard deviation or standard error; and the
-score out of fold as the score of the mean of all networks."""
+"""The titles of spreads: the mean over networks; a standard deviation or standard error; and an
+out-of-fold estimate of the score of the mean of all networks."""
 
 TEACHER, DIRECT = "teacher", "direct"
-"""The titles of what a student is compared with: its teacher, and a network trained directly."""
+"""The titles of the models compared with a student: its teacher, and a network trained directly."""
 
 Metrics = dict[str, float]
 
@@ -32,11 +32,11 @@ Metrics = dict[str, float]
 class Measured:
     """Loss and headline metrics by part.
 
-    `spreads` hold further metrics by part and title: out of fold the standard error and an estimate
-    of the mean of all networks (of classes the loss alone); with several seeds mean and deviation;
-    of a student the metrics of its teacher and of a network that was trained directly.
-    `calibration_error` is that of probabilities out of fold.  `last` is name, rows and outputs of
-    the last part.
+    `spreads` hold further metrics by part and title: with folds, the out-of-fold standard error and
+    an estimate for the mean of all networks (for classes the loss alone); with several seeds, mean
+    and deviation; for a student, the metrics of its teacher and of a network trained directly.
+    `calibration_error` is the calibration error of out-of-fold probabilities.  `last` holds name,
+    rows and outputs of the last part.
     """
 
     metrics: dict[str, Metrics] = field(default_factory=dict)
@@ -52,12 +52,12 @@ def measure(
     blocks: Array | None = None,
     beside: Mapping[str, Mapping[str, Array]] | None = None,
 ) -> Measured:
-    """Measure trained networks on each part; on the training part out of fold, if there are folds.
+    """Measure trained networks on each part; with folds, the training part is out-of-fold.
 
-    The loss is the loss of training or, of calibrated probabilities, the loss of evaluation.
+    The loss is the training loss or, for calibrated probabilities, the evaluation loss.
 
-    `blocks` are numbers of training rows, equal where rows depend on each other; `beside` are
-    outputs of other models, by part and title, which are measured, too.
+    `blocks` gives each training row a number; rows with equal numbers depend on each other.
+    `beside` holds outputs of other models by part and title, to be measured, too.
     """
     measured, mean, loss = Measured(), fitted.mean, fitted.scored_loss
     task, networks, evaluator = mean.task, mean.networks, fitted.evaluator
@@ -92,7 +92,7 @@ def measure(
 def outputs(
     mean: NetworkMean, parts: Mapping[str, Split], folds: Array | None
 ) -> Iterator[tuple[str, Split, Array]]:
-    """Yield name, rows and outputs of each part; of training rows the outputs out of fold."""
+    """Yield name, rows and outputs of each part; training rows have out-of-fold outputs."""
     for name, part in parts.items():
         if name == "train" and folds is not None:
             yield OUT_OF_FOLD, part, mean.out_of_fold(part.x, folds)
@@ -103,10 +103,11 @@ def outputs(
 def explained_rows(
     mean: NetworkMean, parts: Mapping[str, Split], folds: Array | None, limit: int
 ) -> tuple[str, Split, Callable[[Array], Array]]:
-    """Return at most `limit` rows that did not train the networks, and what predicts them.
+    """Return name, at most `limit` evenly spaced rows, and a function that predicts these rows.
 
-    They are evenly spaced rows out of fold, or of the test, validation or training part.  What
-    predicts them takes their features, once or several times below each other.
+    With folds they are training rows, predicted out-of-fold; else rows of the test, validation or
+    training part, the first that exists.  The function takes the features of the rows, once or
+    repeated several times below each other.
     """
     first = "train" if folds is not None else "test"
     name = next(n for n in (first, "validation", "train") if n in parts)
@@ -129,10 +130,10 @@ def _over_networks(
 
 
 def _of_mean(fitted: Fitted, scorer: Scorer, output: Array, part: Split) -> Metrics:
-    """Return the metrics of the mean of all networks on new rows, as far as they are known.
+    """Return the known metrics of the mean of all networks on new rows.
 
-    Of numbers those out of fold with smaller errors, unless outputs are something else than the
-    numbers; of classes the loss.
+    For numbers they are out-of-fold metrics with reduced errors, if outputs are the numbers
+    themselves; for classes, the loss.
     """
     share, task = fitted.mean_error, fitted.mean.task
     if share is None:

@@ -1,4 +1,4 @@
-"""Networks from settings, and the shapes of their parameters without making them."""
+"""Networks made from settings, and the shapes of their parameters without making networks."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,9 +18,10 @@ from mlpengine.settings.network import OWN_OPTIONS
 def front_of(
     network: NetworkSettings, numbers: Numbers | None = None, *, masked: bool = False
 ) -> Front | None:
-    """Return what computes the first layer's input; None for the features themselves.
+    """Return the input layer (embedding); None if networks read the features themselves.
 
-    It embeds the `numbers` among the features, or all; `masked` lets networks read some inputs.
+    It embeds the `numbers` among the features, or all features.  With `masked` a network may read
+    only some inputs.
     """
     front = network.front
     if front.embedding != "none" and numbers is not None:
@@ -37,7 +38,7 @@ def make_network(
     dtype: Any,
     front: Front | None,
 ) -> TabularNetwork:
-    """Return a network between `ends`, its features and outputs.  Raises: UsageError."""
+    """Return a network; `ends` are its numbers of features and outputs.  Raises: UsageError."""
     layers, activation, dropout = len(network.hidden), network.activation, network.dropout
     own = {name: getattr(network, name) for name in OWN_OPTIONS[network.network]}
     sizes = own.pop("hidden", ())
@@ -56,7 +57,7 @@ def make_network(
 def network_specs(
     network: NetworkSettings, ends: tuple[int, int], front: Front | None, dtype: DTypeLike
 ) -> dict[str, Spec]:
-    """Return the specs of the parameters of `make_network` by name, without making it."""
+    """Return the specs of the parameters of `make_network` by name, without making the network."""
     kind = np.dtype(dtype)
     if network.network == "residual":
         shapes = residual_shapes(

@@ -1,4 +1,4 @@
-"""The directory of one run, created by one process and locked while it is open."""
+"""The directory of a run, created by one process and locked while it is open."""
 
 import json
 import os
@@ -18,22 +18,22 @@ from mlpengine.core.files import is_run, missing, not_a_run, write_atomically, w
 from mlpengine.step.blas_threads import blas_name, cores
 
 GIVEN_CONFIG, RESOLVED = "config.yaml", "config.resolved.yaml"
-"""The config of a run as it was given, and with every default and override in it."""
+"""The config of a run as given, and the config with all defaults and overrides."""
 
 RESULT_FILE, ENVIRONMENT_FILE = "result.json", "environment.json"
 LOCK_FILE = "run.lock"
 PACKAGES = ("numexpr", "numpy", "pyarrow", "safetensors", "threadpoolctl")
-"""Packages that compute, read tables and write weights, beside the processor's libraries."""
+"""Packages that compute, read tables and write weights, apart from libraries of the processor."""
 
 MAX_TRIES = 10_000
 
 
 class RunDirectory:
-    """The directory of one run, used by one process while it is open.
+    """The directory of a run, used by one process while it is open.
 
     Processes that create the same name at the same time get different directories: a directory
-    belongs to the process that creates its lock file.  The lock is an advisory lock of the system,
-    which releases it when the process ends.
+    belongs to the process that creates its lock file.  The lock is an advisory lock, and the system
+    releases it when the process ends.
     """
 
     def __init__(self, path: Path, lock: int | None = None) -> None:
@@ -67,7 +67,7 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """Open the directory of an earlier run, to resume it.
 
-        Raises: UsageError if it is not one; RunError if another process uses it.
+        Raises: UsageError if `path` is not a run; RunError if another process uses it.
         """
         path = path.absolute()
         if not path.exists():
@@ -123,8 +123,8 @@ class RunDirectory:
 def environment(threads: int, backend: str) -> dict[str, Any]:
     """Return the versions and settings that, with the config, determine the bits of a result.
 
-    The version of a package that is not installed is None, and so are target and compiler of an
-    backend that is not compiled, and the name of a processor that is unknown.
+    The value is None for the version of a package that is not installed, for target and compiler of
+    a backend that is not compiled, and for an unknown processor.
     """
     target = chosen_target() if "compiled" in backend else None
     return {
@@ -143,7 +143,7 @@ def environment(threads: int, backend: str) -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """Return the version of a package that may be installed and not loaded yet."""
+    """Return the version of a package, loaded or not; None if it is not installed."""
     version: str | None = getattr(sys.modules.get(package), "__version__", None)
     if version is None:
         from importlib import metadata  # slow
@@ -154,14 +154,14 @@ def _version(package: str) -> str | None:
 
 
 def _platform() -> str:
-    """Return `platform.platform()` without the processor, for which that starts a process."""
+    """Return `platform.platform()` without the processor, because finding it starts a process."""
     system, library = platform.uname(), "".join(platform.libc_ver())
     parts = [system.system, system.release, system.machine]
     return "-".join([*parts, "with", library] if library else parts)
 
 
 def _locked(lock: int) -> bool:
-    """Take the lock unless another process holds it; return whether this process may continue."""
+    """Take the lock, unless another process holds it; return whether this process may continue."""
     with suppress(OSError):  # a file system without locks
         if not system.lock(lock, wait=False):
             os.close(lock)

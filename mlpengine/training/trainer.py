@@ -1,14 +1,14 @@
 """The training of networks from settings and rows, for every caller.
 
 Configs, `mlpengine.fit`, trials of a sweep and estimators read rows and settings, call `Trainer`,
-and keep or write what comes out. In the order of a training it decides
+and keep or write the results.  `Trainer` decides, in the order of a training:
 
 - folds and seeds: `Trainer.rows`, and `seeds_of`;
-- networks, and which inputs each kind reads: `Trainer._make_networks`;
-- rows of a step, threads, what runs it: `step_rows`, `_allowed_threads`, `_chosen_backend`;
-- optimizers, schedules and steps: `Trainer._member`, which makes a `Member`;
+- networks, and the inputs that each ensemble member type reads: `Trainer._make_networks`;
+- rows of a step, threads, backend: `step_rows`, `_allowed_threads`, `_chosen_backend`;
+- optimizers, schedules and steps: `Trainer._member` makes a `Member`;
 - loops: `Trainer.loop`;
-- shares of kinds, temperature, residuals, sets: `Trainer.finish`, which makes a `Fitted`.
+- ensemble weights, temperature, residuals, prediction sets: `Trainer.finish` makes a `Fitted`.
 """
 
 import logging
@@ -58,19 +58,19 @@ from mlpengine.training.transfer import HeldRows
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
-"""Share of folds in time, the newest, whose errors make intervals."""
+"""Share of the folds in time that give errors for intervals: the newest folds."""
 
 SMALL_STEP = 2**20
-"""Parameters times rows of a batch below which two ranks are no faster than one."""
+"""Least product of parameters and rows of a batch for which two ranks are faster than one."""
 
 SEED_STRIDE = 1_000
-"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that no two runs share one."""
+"""Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that runs share no seeds."""
 
 _log = logging.getLogger("mlpengine")
 
 
 class Member:
-    """A network with its optimizer and its steps, which are bound when they are first needed.
+    """A network with its optimizer and its steps; a step is bound when it is first needed.
 
     A copy or pickle has a network and an optimizer of its own, and binds its steps anew.
 
@@ -91,7 +91,7 @@ class Member:
         self._steps: dict[bool, TrainingStep] = {}
 
     def step(self, *, weighted: bool) -> TrainingStep:
-        """Return the bound step with or without sample weights; both train the one network."""
+        """Return the bound step with or without sample weights; both train the same network."""
         if weighted not in self._steps:
             self._steps[weighted] = TrainingStep(
                 self.mlp,
@@ -104,7 +104,7 @@ class Member:
         return self._steps[weighted]
 
     def learn_once(self, part: Split) -> float:
-        """Make a step on each batch of a part, in order; return the sum of its rows' losses."""
+        """Make a step on each batch of a part, in order; return the sum of the rows' losses."""
         step, total = self.step(weighted=part.weights is not None), 0.0
         for start in range(0, len(part), step.batch_size):
             rows = slice(start, min(start + step.batch_size, len(part)))
@@ -113,10 +113,10 @@ class Member:
         return total
 
     def drop_schedules(self) -> None:
-        """Go on with a constant learning rate and decay, which schedules may have ended at 0."""
+        """Continue with constant learning rate and decay; schedules may have ended them at 0."""
         if self.optimizer.schedule is not None or self.optimizer.decay_schedule is not None:
             self.optimizer.schedule = self.optimizer.decay_schedule = None
-            self._steps.clear()  # which are bound to schedules
+            self._steps.clear()  # these are bound to schedules
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_steps": {}}
@@ -124,20 +124,20 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Trained networks, and what rows that did not train them say about them.
+    """Trained networks, with measurements on rows that did not train them.
 
     Attributes:
-        loss: of the training.
-        mean: the networks, whose mean is the prediction.
-        result: of the loop.
-        best_epochs: of each network that was trained.
-        shares: share of each kind of networks in the mean, also 0; empty for one.
+        loss: the training loss.
+        mean: the networks; the mean of their outputs is the prediction.
+        result: the result of the loop.
+        best_epochs: the best epoch of each network that was trained.
+        shares: ensemble weight of each ensemble member type, may be 0; empty for a single type.
         temperature: number by which the logits were divided.
-        mean_error: error of the mean as a share of one network's (`error_of_mean`).
-        residuals: errors of numbers out of fold.
-        sets: probabilities of the true classes out of fold.
-        evaluator: measures a single network, by all ranks; None for several.
-        diagnostics: of the first network, unless they are switched off.
+        mean_error: error of the mean as a share of the error of one network (`error_of_mean`).
+        residuals: out-of-fold errors of numbers (on rows that a network was not trained on).
+        sets: out-of-fold probabilities of the true classes.
+        evaluator: measures a single network, on all ranks; None for several networks.
+        diagnostics: the diagnostics of the first network, unless they are switched off.
     """
 
     loss: Loss
@@ -153,16 +153,16 @@ class Fitted:
     diagnostics: LoopDiagnostics | None = None
 
     def verdicts(self) -> list[Verdict]:
-        """Return what is wrong with the training; the list may be empty."""
+        """Return the problems of the training; the list may be empty."""
         return self.diagnostics.verdicts() if self.diagnostics else []
 
     @property
     def scored_loss(self) -> Loss:
-        """The loss of scores: of training or, for calibrated outputs, of evaluation."""
+        """The loss for scores: the training or, for calibrated outputs, the evaluation loss."""
         return self.loss if self.temperature == 1 else self.loss.plain()
 
     def model(self, preprocessor: Preprocessor) -> Model:
-        """Return the model that reads rows by a preprocessor, with these networks."""
+        """Return the model with these networks, reading rows through a preprocessor."""
         model = _model(self.loss, self.mean, preprocessor)
         return replace(model, residuals=self.residuals, sets=self.sets)
 
@@ -170,31 +170,32 @@ class Fitted:
 class Trainer:
     """Networks with their optimizers and steps, ready to learn from rows.
 
-    Of several networks, each trains without one of the `folds`, which then chooses its epoch, or
-    they differ in their seeds; of several kinds of networks there is one of each kind in each fold.
+    With folds, each network trains without one of the `folds`, and that fold chooses its epoch.
+    Without folds, several networks differ in their seeds.  With several ensemble member types there
+    is one network of each type in each fold.
 
     Args:
-        settings: of the network, the training and the seed.
-        task: how outputs are read.
-        train, validation: the rows; validation is None for none, and where there are folds.
-        folds: the fold of each training row, as many as `settings.training.folds` says.
+        settings: settings of the network, the training and the seed.
+        task: the meaning of the outputs.
+        train, validation: the rows; validation is None without a validation part, and with folds.
+        folds: the fold of each training row; `settings.training.folds` is the number of folds.
         in_time: whether folds follow each other in time.
-        numbers: which of the features are numbers and which are components of their bins, by which
-            kinds of networks differ.
-        ranks: share the batches of one network, or several networks.
-        start: networks whose weights training starts from.
-        members, shares: of an earlier training that goes on.
-        more_rows: whether other rows follow these, so that batches may be larger and weights do
-            not start from these rows.
-        held: made rows that calibrate a student; `train` are the others, as its teacher labels
-            them.
+        numbers: the features that are numbers, and those that are components of their bins;
+            ensemble member types read different ones.
+        ranks: processes that share the batches of one network, or several networks.
+        start: networks that give the initial weights (warm start).
+        members, shares: members and ensemble weights of an earlier training to continue.
+        more_rows: whether other rows follow these, so that batches may be larger and initial
+            weights do not depend on these rows.
+        held: the calibration set of a student, synthetic rows; `train` are then the other rows,
+            labeled by the teacher.
 
     Attributes:
-        networks: kind by kind, in the order of folds or seeds.
+        networks: the networks, grouped by type, in the order of folds or seeds.
         members: the networks with their optimizers, in the same order.
-        seeds: of each network, for its weights and the order of its rows.
-        shares: of kinds in the mean of the networks as they are.
-        threads: maximum for a step, or of networks that train at the same time.
+        seeds: the seed of each network, for its weights and the order of its rows.
+        shares: ensemble weights of the types for the networks in their present state.
+        threads: maximum number for a step, or of networks that train at the same time.
 
     Raises: UsageError, with the setting at fault, for settings that do not fit rows or each other.
     """
@@ -253,12 +254,12 @@ class Trainer:
         return self.steps[0]
 
     def row_count(self, k: int) -> int:
-        """Return how many rows a network learns from."""
+        """Return the number of rows that a network learns from."""
         if self.folds is None:
             return len(self.train)
         return int(np.count_nonzero(self.folds != k % (int(self.folds.max()) + 1)))
 
-    # networks: kinds, folds and seeds
+    # networks: member types, folds and seeds
 
     def _make_networks(self, *, from_rows: bool) -> Sequence[TabularNetwork]:
         """Return the networks; `from_rows` says whether initial weights may depend on rows."""
@@ -275,7 +276,7 @@ class Trainer:
             first.freeze(training.freeze)
         if LINEAR in training.fold_kinds:
             with at_setting("training", "kinds"):
-                first.like_linear()  # whose activations must be element-wise
+                first.like_linear()  # this needs element-wise activations
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
             if kinds and numbers is not None:
@@ -292,7 +293,7 @@ class Trainer:
     # threads, backends, optimizers, steps
 
     def _allowed_threads(self) -> int:
-        """Return the threads that the settings and the ranks allow."""
+        """Return the number of threads that the settings and the ranks allow."""
         given, ranks, networks = self.settings.training.threads, self.ranks, len(self.seeds)
         threads = cores() if given == "auto" else given
         if given == "auto" and networks > 1:
@@ -307,7 +308,7 @@ class Trainer:
         return min(threads, ranks.cores)
 
     def _chosen_backend(self) -> str:
-        """Return what runs the steps of all networks."""
+        """Return the backend for the steps of all networks."""
         training, size = self.settings.training, self.batch_size
         if training.backend != "auto":
             return training.backend
@@ -322,11 +323,11 @@ class Trainer:
             whole, short = divmod(self.row_count(k), self.batch_size)
             if whole and short and not self.settings.training.drop_last:
                 step.bound(short)  # from here on `step.backend` does not change
-            self.backend = step.backend  # what cannot be compiled is reported once
+            self.backend = step.backend  # a failure to compile is reported once
             yield member
 
     def _member(self, mlp: TabularNetwork, rows: int, *, linear: bool = False) -> Member:
-        """Return a network with its optimizer, to learn from so many rows."""
+        """Return a network with its optimizer, to learn from `rows` rows."""
         training, alone = self.settings.training, len(self.seeds) == 1
         ranks = self.ranks if alone else None
         with at_setting("training", "shards"):
@@ -397,23 +398,23 @@ class Trainer:
     def pinned(self) -> AbstractContextManager[None]:
         """Limit BLAS and predictions to the threads of the settings.
 
-        BLAS has one beside a compiled step or several networks, which have threads of their own.
+        BLAS has one thread beside a compiled step or several networks: they have their own threads.
         """
         alone = self.step.backend != "compiled" and len(self.members) == 1
         return pinned(self.threads if alone else 1, self.threads)
 
     def diagnostics(self, path: Path | None = None) -> LoopDiagnostics | None:
-        """Return what measures a run, and writes its samples to `path`; None if switched off."""
+        """Return the callback that measures a run and writes to `path`; None if switched off."""
         settings = self.settings.diagnostics
         if settings is None:
             return None
         every = None if settings.every == "auto" else settings.every
         return LoopDiagnostics(path, every=every, silence=settings.silence)
 
-    # results: the mean of kinds, calibration, residuals, sets
+    # results: the mean over member types, calibration, residuals, prediction sets
 
     def fit(self, callbacks: Sequence[Callback] = ()) -> Fitted:
-        """Train to the end of the loop, and return what comes of it.
+        """Train to the end of the loop, and return the trained networks.
 
         Raises: NumericalError if training fails.
         """
@@ -424,21 +425,22 @@ class Trainer:
 
     @property
     def mean(self) -> NetworkMean:
-        """The mean of the networks as they are, to which kinds contribute equally."""
+        """The mean of the networks in their present state, with equal weights for member types."""
         return NetworkMean(self.networks, self.task, self.shares)
 
     def model(self, preprocessor: Preprocessor) -> Model:
-        """Return the model of the networks as they are."""
+        """Return the model of the networks in their present state."""
         return _model(self.loss, self.mean, preprocessor)
 
     def finish(self, result: Result) -> Fitted:
-        """Return the trained networks with what rows tell that did not train them.
+        """Return the trained networks, with measurements on rows that did not train them.
 
-        With folds these are the best shares of several kinds of networks, linear ones too, and the
-        residuals of numbers or the probabilities of true classes. Where folds follow each other in
-        time, residuals come from the newest, without a gain by averaging: networks that saw
-        later rows, too, err less on earlier ones. If the settings ask for it, the last layers are
-        divided by a temperature of classes, which rows out of fold or the validation part choose.
+        With folds the measurements are the best ensemble weights of several member types, including
+        linear networks, and the residuals of numbers or the probabilities of true classes.  If
+        folds follow each other in time, residuals come from the newest folds, without a gain by
+        averaging: networks that were also trained on later rows have smaller errors on earlier
+        rows.  If the settings ask for it, the last layers of a classifier are divided by a
+        temperature.  Out-of-fold rows or the validation part choose the temperature.
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
@@ -484,7 +486,7 @@ class Trainer:
     def _calibrated(
         self, fitted: Fitted, rows: Split | None, forward: Callable[[Array], Array]
     ) -> Fitted:
-        """Divide the last layers by the best temperature of the outputs for `rows`, if wanted."""
+        """Divide the last layers by the best temperature for `rows`, if the settings ask for it."""
         wanted = self.settings.training.calibration != "none"
         if rows is None or not wanted or isinstance(self.task, Regression):
             return fitted
@@ -492,9 +494,9 @@ class Trainer:
         return replace(fitted, temperature=temperature)
 
     def members_of(self, fitted: Fitted) -> tuple[Member, ...]:
-        """Return the networks of a mean with the optimizers by which they may go on to learn.
+        """Return the networks of a mean with optimizers to continue training.
 
-        Linear ones, which no steps have trained, get optimizers that keep them linear.
+        Linear networks have not been trained by steps.  They get optimizers that keep them linear.
         """
         known, rows = {id(member.mlp): member for member in self.members}, self.row_count(0)
         return tuple(
@@ -504,7 +506,7 @@ class Trainer:
 
 
 def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
-    """Return the model of these networks, or of copies where several are no population."""
+    """Return the model of these networks; several that are not a population are copied."""
     options, networks = loss.measured_options, mean.networks
     members = networks if isinstance(networks, Population) else None
     model = Model(networks[0], preprocessor, loss.name, options, members, shares=mean.shares)
@@ -512,11 +514,11 @@ def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
 
 
 def seeds_of(seed: int, networks: int) -> list[int]:
-    """Return the seeds of the networks of a run: its own for one, others for several."""
+    """Return the seeds of the networks of a run: its seed, or derived ones for several."""
     return [SEED_STRIDE * seed + k for k in range(networks)] if networks > 1 else [seed]
 
 
 def step_rows(batch_size: int, rows: int, folds: Array | None = None) -> int:
-    """Return the rows of a step, as many as a network has that trains without a fold."""
+    """Return the number of rows of a step, limited by the rows left without the largest fold."""
     left_out = 0 if folds is None else int(np.bincount(folds).max())
     return min(batch_size, rows - left_out)

@@ -1,4 +1,4 @@
-"""Rows that a teacher labels, and from which a student learns in place of the training rows."""
+"""Rows labeled by a teacher; a student learns from them in place of the training rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,28 +19,29 @@ from mlpengine.models.task import BinaryClassification, Classification, Regressi
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
 
 TRANSFER_FILE = "transfer.safetensors"
-"""The name of a transfer set in the directory of a run."""
+"""The file name of a transfer set in the directory of a run."""
 
 BESIDE = "beside"
-"""How the names of outputs of other models in the file begin."""
+"""The prefix of the names of other models' outputs in the file."""
 
 HELD_ROWS = 4_096
-"""Made rows that do not train the student, by which it is compared with its teacher."""
+"""Number of synthetic rows that do not train the student, but compare it with its teacher."""
 
 SMALLEST_CHANCE = 1e-9
-"""Bound of probabilities before their logarithm is taken."""
+"""Lower bound of probabilities before taking their logarithm."""
 
 Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
-"""Returns what is learned of made rows, or for None of training rows, and what is predicted."""
+"""Returns targets to learn and predictions, for synthetic rows or, if None, for training rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeldRows:
-    """Made rows that do not train the student, with what the teacher predicts for them.
+    """The calibration set of a student: synthetic rows, labeled by the teacher, that do not train.
 
-    `drawn` are targets that new rows may have: of numbers the teacher's prediction and one of its
-    errors out of fold; of classes the number of a class, drawn from the predicted probabilities,
-    and one of the probabilities that the teacher gave to true classes out of fold.
+    `taught` are the teacher's predictions.  `drawn` are random targets of new rows: for numbers the
+    teacher's prediction plus one of its out-of-fold errors; for classes the number of a class,
+    drawn from the predicted probabilities, and one of the out-of-fold probabilities that the
+    teacher gave to true classes.
 
     Shapes: x (rows, in_dim); taught (rows, targets or classes); drawn (rows, targets) or (rows, 2).
     """
@@ -50,10 +51,10 @@ class HeldRows:
     drawn: Array
 
     def calibrate(self, task: Task, forward: Callable[[Array], Array]) -> dict[str, Any]:
-        """Return residuals or sets of a student, which errs as its teacher does, and differs.
+        """Return the residuals or prediction sets of a student.
 
-        They are the teacher's on new rows, with the difference between student and teacher
-        on these rows added.
+        They combine the teacher's errors on new rows with the difference between student and
+        teacher on these rows.
         """
         if isinstance(task, Regression):
             predicted = task.predict(forward(self.x))
@@ -67,13 +68,14 @@ class HeldRows:
 
 @dataclass(frozen=True, eq=False)
 class TransferSet:
-    """Predictions of a teacher for the training rows, and for rows made of them.
+    """Predictions of a teacher for the training rows and for synthetic rows made from them.
 
-    The rows of `mixed` that have no targets are held, with `taught` and `drawn` as in `HeldRows`.
+    The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
+    `HeldRows`.
 
-    Shapes: targets (training rows and made rows, targets or classes): probabilities, or numbers in
-        the units of the table; `checksum` is taken of the training rows; `beside` holds outputs
-        (rows, out_dim) of other models by part and title.
+    Shapes: targets (training rows and synthetic rows, targets or classes): probabilities, or
+        numbers in the units of the table; `checksum` is the checksum of the training rows; `beside`
+        holds outputs (rows, out_dim) of other models by part and title.
     Source: Hinton, Vinyals and Dean 2015, "Distilling the knowledge in a neural network", section
         2, for the name and for probabilities as targets.
     """
@@ -96,9 +98,9 @@ class TransferSet:
         seed: int,
         errors: Residuals | ClassSets | None = None,
     ) -> "TransferSet":
-        """Have so many rows that are made of training rows labeled, and the training rows.
+        """Label the training rows and `made` synthetic rows made from them.
 
-        `errors` are the teacher's on new rows, if they are known.
+        `errors` are the teacher's errors on new rows, if they are known.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
         held = 0 if errors is None else HELD_ROWS
@@ -117,7 +119,7 @@ class TransferSet:
         return cls(mixed, targets, taught, drawn, _checksum(train))
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the set to a file, whole or not at all."""
         arrays = {
             "base": self.mixed.base,
             "other": self.mixed.other,
@@ -133,7 +135,7 @@ class TransferSet:
 
     @classmethod
     def load(cls, path: Path) -> "TransferSet":
-        """Read what `save` wrote.  Raises: CheckpointError if it is something else, or damaged."""
+        """Read a file of `save`.  Raises: CheckpointError if it is another file, or damaged."""
         arrays, header = read_tensors(path)
         try:
             columns = tuple(map(str, header["transfer"]["columns"]))
@@ -156,9 +158,9 @@ class TransferSet:
     def rows(
         self, table: Table, fitted: Preprocessor, task: Task, train: Split
     ) -> tuple[Split, HeldRows | None]:
-        """Return the rows that train a student, and those that are held, if any.
+        """Return the rows that train a student, and its calibration set, if there is one.
 
-        `table` holds the training rows, which are `train`.
+        `table` holds the training rows, and `train` the same rows as features and targets.
 
         Raises: UsageError if these are not the rows that the teacher labeled.
         """
@@ -188,7 +190,7 @@ class TransferSet:
 
 
 def _learned(targets: Array, fitted: Preprocessor, task: Task) -> Array:
-    """Return probabilities, or numbers in the units of the table, as the loss takes them."""
+    """Convert probabilities, or numbers in the units of the table, to targets of the loss."""
     if isinstance(fitted.target, NumberTarget):
         return fitted.target.scaled(targets)
     return targets[:, 1:] if isinstance(task, BinaryClassification) else targets

@@ -13,9 +13,9 @@ _log = logging.getLogger("mlpengine")
 
 
 def copy_weights(starts: Iterable[TabularNetwork], networks: Sequence[TabularNetwork]) -> None:
-    """Copy the weights of trained networks into those that read the same inputs.
+    """Copy the weights of trained networks into networks that read the same inputs.
 
-    Raises: UsageError, with the setting, for networks of another architecture.
+    Raises: UsageError, with the setting, if the architectures differ.
     """
     starts = [one for one in starts if not one.is_linear]
     if not starts:
@@ -33,7 +33,7 @@ def copy_weights(starts: Iterable[TabularNetwork], networks: Sequence[TabularNet
 
 
 def _mask(mlp: TabularNetwork) -> Array:
-    """Return which inputs of layer 0 a network reads, as 0 and 1; (0,) if it reads all."""
+    """Return the mask of 0 and 1 of the inputs that a network reads; empty if it reads all."""
     return mlp.params.views.get("front.mask", np.zeros(0))
 
 
@@ -44,7 +44,7 @@ def _copy_weights(start: TabularNetwork, mlp: TabularNetwork) -> None:
     added = start.groups[group]
     if not own.get(option) and all((views[name] == neutral).all() for name in added):
         for known in (theirs, own):
-            known.pop(option, None)  # in a model that has linear networks, too
+            known.pop(option, None)  # networks in a model with linear ones have this option
         views = {name: view for name, view in views.items() if name not in added}
     names = {"sizes": "hidden", "activations": "activation"}
     for key in theirs | own:
@@ -55,4 +55,4 @@ def _copy_weights(start: TabularNetwork, mlp: TabularNetwork) -> None:
                 text = f"must be as in the model that training starts from ({pair[0]}, {pair[1]})"
                 raise UsageError(f"{setting}: {text}")
     for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
-        view[...] = weights  # names depend on dropout
+        view[...] = weights  # in order, because names depend on dropout
