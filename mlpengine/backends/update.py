@@ -53,13 +53,13 @@ class Update(NamedTuple):
         carried_values: their values, for step t in row ``t % 2``.
         weight_decay: the weight decay of a step, if no schedule changes it.
         is_scheduled: whether a schedule changes the weight decay.
-        runs: of the parameters that are updated, in order; the others are frozen.
+        ranges: ranges of the parameters that are updated, in order; other parameters are frozen.
         flush_every: steps between two flushes of entries near zero.
         floors: the minimum of the moments that are squares; in other moments, entries smaller than
             `threshold` become zero.
         parts: the updates of several optimizers, each of its own ranges; `hyper`, `carried`,
-            `carried_values`, `ranges` and `flush_every` are then joined over all parts, and so are
-            `moments`, in the order of the parts.
+            `carried_values`, `ranges` and `flush_every` then cover all parts, and so do `moments`,
+            in the order of the parts.
         prefix: the prefix of the names of a part's moments.
         first_hyper, first_carried: the place of a part's first entry in `hyper` and `carried`.
     """
