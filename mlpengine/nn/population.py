@@ -93,7 +93,9 @@ class Population(Sequence[N]):
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copy in the parameters that `state_dict` of a like population returned, all or none.
+        """Copy the parameters from `state`, all or none.
+
+        `state` is the result of `state_dict` of a population of this size and shape.
 
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """
