@@ -1,4 +1,4 @@
-"""The backends by name: what runs a training step, and the rules of tape programs."""
+"""The backends by name: they run training steps, and have the rules of tape programs."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from mlpengine.backends.backend import NUMPY, Backend, Rule
 
 BackendName = Literal["auto", "numpy", "numexpr", "compiled"]
-"""What may run a training step.
+"""Name of a backend that may run a training step.
 
 ``auto`` is the compiled step where there is a compiler and the work is worth a compilation, and
-NumPy elsewhere.  It never takes NumExpr, which was not faster anywhere in
+NumPy elsewhere.  It never selects NumExpr: NumExpr was not faster in any case of
 ``benchmarks/backends.py``."""
 
 __all__ = ["NUMPY", "Backend", "BackendName", "Rule", "find_backend"]

@@ -33,7 +33,7 @@ class VectorRule:
         return VectorRule(self.given, {n: f for n, f in self.outputs.items() if n in names})
 
     def steps(self, names: Mapping[str, str], prefix: str = "") -> list[tuple[str, Expr]]:
-        """Return the steps that define the outputs (see `in_steps`); `names` are those of values.
+        """Return the steps that define the outputs (see `in_steps`); `names` are names of values.
 
         Other names begin with `prefix`, by default the first output and ``_t``.
         """

@@ -42,25 +42,26 @@ class Update(NamedTuple):
     """The result of `Optimizer.describe_update`.
 
     Attributes:
-        numbers: of a step, by name, as formulas of ``lr``, ``t``, `hyper` and `carried`.
-        outputs: new moments and ``p`` by name, as formulas of the old ones, ``g``, `hyper` and
-            `numbers`.
+        numbers: the numbers of a step, by name, as formulas of ``lr``, ``t``, `hyper` and
+            `carried`.
+        outputs: the new moments and ``p``, by name, as formulas of the old moments and ``p``,
+            ``g``, `hyper` and `numbers`.
         params: the flat vector.
         moments: flat vectors by name.
         hyper: hyper-parameters by name.
         carried: names of the numbers that a step reads from the previous step.
         carried_values: their values, for step t in row ``t % 2``.
-        weight_decay: of a step without a schedule of it.
+        weight_decay: the weight decay of a step, if no schedule changes it.
         is_scheduled: whether a schedule changes the weight decay.
-        runs: of the parameters that are updated, in order; the others are frozen.
+        ranges: ranges of the parameters that are updated, in order; other parameters are frozen.
         flush_every: steps between two flushes of entries near zero.
-        floors: the minimum of the moments that are squares; in the others, entries smaller than
+        floors: the minimum of the moments that are squares; in other moments, entries smaller than
             `threshold` become zero.
         parts: the updates of several optimizers, each of its own ranges; `hyper`, `carried`,
-            `carried_values`, `ranges` and `flush_every` are then of all, and so are `moments`, in
-            the order of the parts.
-        prefix: of the names of a part's moments.
-        first_hyper, first_carried: places of a part's first among all.
+            `carried_values`, `ranges` and `flush_every` then cover all parts, and so do `moments`,
+            in the order of the parts.
+        prefix: the prefix of the names of a part's moments.
+        first_hyper, first_carried: the place of a part's first entry in `hyper` and `carried`.
     """
 
     numbers: Mapping[str, Expr]
@@ -93,7 +94,7 @@ class Update(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether all parameters have one learning rate, and those that decay one weight decay."""
+        """Whether all parameters have one learning rate, and decaying ones one weight decay."""
         factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
         return factors and not (self.is_scheduled or self.parts)
 
@@ -106,7 +107,7 @@ def largest_factor(ranges: Sequence[ParameterRange]) -> float:
 def largest_update(dtype: "np.dtype[np.floating]", ranges: Sequence[ParameterRange]) -> float:
     """Return the largest product of learning rate and gradient norm of a step in that dtype.
 
-    A step beyond it is refused: weights, or momentum that grows a hundredfold, would overflow.
-    The learning rate is the step's, before the factors of `ranges`.
+    A step with a larger product is refused: weights, or momentum that grows a hundredfold, would
+    overflow.  The learning rate is the rate of the step, before the factors of `ranges`.
     """
     return float(np.finfo(dtype).max) / 1024 / largest_factor(ranges)

@@ -31,8 +31,8 @@ class Batch(NamedTuple):
 
     Attributes:
         rows: number of rows.
-        gathered: the buffers of the batch, from which all other values of its rows follow; or none
-            of them if they are not known.
+        gathered: the buffers of the batch; all other values of its rows follow from them.  Empty if
+            the buffers are not known.
         parameters: the flat vector of all parameters.
     """
 
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     parameters: Array | None = None
 
     def kind_of(self, leaf: Array) -> Origin:
-        """Return what an array follows from that the program does not write."""
+        """Return the origin of an array that the program does not write."""
         given = [array for array in self.gathered if array is not None]
         if given:
             return "rows" if address_of(leaf) in map(address_of, given) else "parameters"
@@ -62,7 +62,7 @@ class MatrixValue:
     `written` tells whether a kernel computes it, `final` whether it must be in `array` after the
     replay.  A `mask` belongs to a dropout with random bytes in memory.  `padded` values are
     stored in the program's workspace, with rows padded to whole vectors; the others in `array`
-    itself.  `kind` tells what it follows from.
+    itself.  `kind` is the origin of the value.
     """
 
     name: str
@@ -109,8 +109,8 @@ class Values:
 
     Attributes:
         batch: the rows that the program is for; None if it does not matter which ones they are.
-        reshaped: pairs of a value and the same numbers in another shape, in which an instruction
-            reads them; the instruction before has left them there.
+        reshaped: pairs of a value and the same numbers in the other shape that an instruction
+            reads; the instruction before has left the numbers there.
     """
 
     names: Mapping[int, str]
@@ -120,7 +120,7 @@ class Values:
     _current: list[MatrixValue] = field(default_factory=list)
 
     def read(self, array: Array) -> MatrixValue:
-        """Return the value that `array` holds now; of one axis, it may be a column of rows.
+        """Return the value that `array` holds now; a value of one axis may be a column of rows.
 
         Raises: UnsupportedError if it holds parts of several, or is not contiguous.
         """
@@ -187,7 +187,7 @@ class Values:
             value.final = output is None or value.address == address_of(output)
 
     def is_current(self, value: MatrixValue) -> bool:
-        """Return whether `current` has a value; fast for one that was written of late."""
+        """Return whether `current` has a value; fast for a value written recently."""
         held = any(other is value for other in reversed(self._current))
         return held and all(copy is not value for _, copy in self.reshaped)
 

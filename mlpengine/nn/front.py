@@ -21,7 +21,7 @@ EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
 
 @dataclass(frozen=True)
 class Front:
-    """Learned functions of the features, which a network's first layer reads in their place.
+    """Learned functions of the features; a network's first layer reads them in their place.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
     """
@@ -118,7 +118,7 @@ class Front:
                     view[...] = 1
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record the front on `tape`, over parameters of its names; return what layer 0 reads."""
+        """Record the front on `tape`, over parameters of its names; return the input of layer 0."""
         nodes = {name: tape.parameter(name) for name in self.specs(x.spec.shape[1], x.spec.dtype)}
         factors = [nodes.pop(name) for name in (SCALE, MASK) if name in nodes]
         if nodes:

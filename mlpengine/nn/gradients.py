@@ -1,4 +1,4 @@
-"""Gradients of a network: a flat vector laid out like the parameters, and those of activations."""
+"""Gradients of a network: of its parameters, in one flat vector, and of its activations."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -27,8 +27,8 @@ class GradientMemory:
     """Memory for gradients, shared by all batch sizes.
 
     Shapes: d_output (batch, out_dim); d_input (batch, in_dim) or None, for the largest batch.
-    `arena` holds the hidden gradients; None before the first backward, whose places, `storages`,
-    shorter batches use.
+    `arena` holds the hidden gradients; None before the first backward.  Shorter batches use the
+    places of that backward, `storages`.
     """
 
     params: Flat
@@ -50,7 +50,7 @@ class GradientMemory:
 class Gradients:
     """Buffers that `Network.backward` overwrites; make it with `Network.gradients`.
 
-    A copy has buffers of its own with the same contents, except for `d_hidden`, which needs a
+    A copy has buffers of its own with the same contents, except for `d_hidden`: the copy needs a
     backward first.  Where outputs or inputs have names, `d_output` and `d_input` are `NamedRows`.
 
     Attributes:

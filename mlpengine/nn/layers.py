@@ -81,7 +81,7 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
     """Return the activation that `activation_to_dict` returned.
 
     Raises: UsageError for an op that is unknown or no activation; CheckpointError for options
-        that are not those of the op.
+        that the op does not have.
     """
     options = dict(description)
     name = options.pop("name", None)

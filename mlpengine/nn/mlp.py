@@ -50,15 +50,16 @@ class Mlp(TabularNetwork):
         dtype: float32 or float64, of everything.
         front: computes the first layer's input from the features.
         learned_activation: whether hidden activations f become x + alpha (f(x) - x) with one
-            learned alpha for each unit, which starts at 1.
+            learned alpha for each unit; alpha starts at 1.
         parametrization: ``neural_tangent`` divides products with weights by the root of in_dim,
             and weights start with variance 1 unless an initializer is given.
 
     Attributes:
         layers: in order.
-        front: what computes the first layer's input from the features, or None.
-        params: all parameters; names are those of a PyTorch ``nn.Sequential`` of the same net,
-            those of the front begin with "front.", those of learned activations are "1.alpha" etc.
+        front: the part that computes the first layer's input from the features, or None.
+        params: all parameters; they have the names in a PyTorch ``nn.Sequential`` of the same net.
+            Names of the front's parameters begin with "front."; parameters of learned activations
+            are "1.alpha" etc.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
@@ -175,7 +176,7 @@ class Mlp(TabularNetwork):
 
     @property
     def is_linear(self) -> bool:
-        """Whether all activations are learned ones that are left out: all alphas are 0."""
+        """Whether all activations are learned ones without effect: all alphas are 0."""
         alphas = [self.params.views[name] for name in self.groups["alphas"]]
         return bool(alphas) and not any(alpha.any() for alpha in alphas)
 
@@ -184,7 +185,7 @@ class Mlp(TabularNetwork):
 
         Layer by layer, on up to 2,048 of the rows, evenly spaced, and in float64.  Each bias then
         becomes minus a random convex mixture of five rows of its pre-activation, drawn with `seed`.
-        Units whose pre-activation is constant keep their weights.
+        Units with a constant pre-activation keep their weights.
 
         Raises: ShapeError or DtypeError if `x` does not fit, or has no rows.
         """
@@ -260,9 +261,9 @@ class Mlp(TabularNetwork):
     def linear(self, projection: Array, weight: Array, bias: Array) -> "Mlp":
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 
-        A projection that picks columns of x is the numbers of these, (columns,), in place of a
-        matrix (in_dim, columns).  Activations are learned ones with an alpha of 0.  A hidden layer
-        that is narrower than the output has the best approximation of so low a rank.
+        `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
+        Activations are learned ones with an alpha of 0.  If a hidden layer is narrower than the
+        output, the network computes the best approximation of the rank of that layer.
 
         Raises: UsageError for an activation that is not element-wise.
         """
@@ -331,7 +332,7 @@ class Mlp(TabularNetwork):
 
 KEYS = ("sizes", "activations", "dropout", "dtype")
 LATER_KEYS = ("front", "learned_activation", "parametrization")
-"""Keys of a description that every network has, and those that it may leave out."""
+"""Keys of a description that every network has, and keys that a description may leave out."""
 
 
 def _described_parts(description: Mapping[str, Any]) -> dict[str, Any]:

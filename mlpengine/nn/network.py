@@ -1,4 +1,4 @@
-"""Networks: parameters and their recording, and what computes outputs and gradients."""
+"""Networks: parameters, their recording, and the computation of outputs and gradients."""
 
 from copy import copy
 from threading import local
@@ -28,8 +28,8 @@ PREDICT_ROWS = 256
 class Network(Recordable):
     """Named parameters in one flat vector, and how outputs are computed from them.
 
-    `Mlp` is the ready-made one.  One's own is a subclass that gives its parameters to this
-    constructor and overrides `record`, which `TrainingStep` and `Loop` then train:
+    `Mlp` is the ready-made network.  To define another one, write a subclass that gives its
+    parameters to this constructor and overrides `record`; `TrainingStep` and `Loop` then train it:
 
     >>> from mlpengine import Adam, MeanSquaredError, TrainingStep
     >>> from mlpengine.nn import Network
@@ -55,11 +55,11 @@ class Network(Recordable):
     Args:
         in_shape: shape of a row of the input, or its number of features; of several inputs, by
             name.
-        parameters: shapes by name, or arrays with the initial values.  Of those given by shape,
-            matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and vectors are
-            zeros.
-        buffers: likewise, of what is kept and saved with the parameters and never trained: the
-            running statistics of ``tape.batch_norm``.
+        parameters: shapes by name, or arrays with the initial values.  Of the parameters given by
+            shape, matrices are drawn by the `initializer`, as weights (out_dim, in_dim), and
+            vectors are zeros.
+        buffers: shapes or arrays by name, of values that are saved with the parameters and never
+            trained: the running statistics of ``tape.batch_norm``.
         initializer: one of `mlpengine.nn.INITIALIZERS`; by default Glorot's, uniform.
         groups: names of parameters by group, for an optimizer's `groups`, beside the groups
             ``weights`` (with two or more axes) and ``biases`` (all others).
@@ -70,7 +70,7 @@ class Network(Recordable):
         params: all parameters.
         rng: the generator that dropout draws from; `TrainingStep` sets its step.
 
-    Raises: UsageError for parameters, names or a seed that cannot be; DtypeError.
+    Raises: UsageError for invalid parameters, names or seed; DtypeError.
     """
 
     def scratch(
@@ -135,7 +135,10 @@ class Network(Recordable):
         return scratch.output
 
     def __call__(self, *args: Any, **named: Any) -> NoReturn:
-        """Refuse, and say what computes outputs.  Raises: UsageError."""
+        """Refuse the call; the message names the methods that compute outputs.
+
+        Raises: UsageError.
+        """
         raise UsageError(
             f"{self._where}: a network is not called; write mlp.predict(x) for outputs, or mlp."
             "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
@@ -159,10 +162,10 @@ class Network(Recordable):
 
         Inputs and outputs that have names are arrays by name.
 
-        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again: how BLAS
-        rounds depends on the number of rows, so that a row has the same bits in any two calls of
-        at least that many (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe to call
-        from several threads.  Raises: ShapeError or DtypeError.
+        The last of several passes takes a full `PREDICT_ROWS` rows, some of them again.  BLAS
+        rounds by the number of rows; with full passes a row has the same bits in any two calls of
+        at least `PREDICT_ROWS` rows (OpenBLAS's AVX2 kernels round by a row's place as well).  Safe
+        to call from several threads.  Raises: ShapeError or DtypeError.
         """
         rows = self._rows(x)
         if not hasattr(self._thread, "scratch"):
@@ -196,10 +199,10 @@ class Network(Recordable):
         return rows
 
     def without_dropout(self, dtype: DTypeLike | None = None) -> Self:
-        """Return a copy with parameters of its own, which leaves dropout out in training, too.
+        """Return a copy with parameters of its own that leaves dropout out in training, too.
 
-        Samples are then their means, and batch norm takes its running averages.  `dtype` is that of
-        the parameters, by default that of these.
+        Samples are then their means, and batch norm takes its running averages.  `dtype` is the
+        dtype of the copy's parameters, by default the dtype of this network.
         """
         kind, other = self.dtype if dtype is None else np.dtype(dtype), copy(self)
         params = Flat({n: Spec(s.shape, kind) for n, s in self.params.specs.items()})
@@ -209,7 +212,7 @@ class Network(Recordable):
 
     @cached_property
     def _thread(self) -> local:
-        """Its ``scratch`` is that of `predict` in this thread."""
+        """Its ``scratch`` is the scratch of `predict` in this thread."""
         return local()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -19,10 +19,11 @@ N = TypeVar("N", bound=Network)
 class Population(Sequence[N]):
     """Networks of the class and settings of `mlp`, with their parameters in one block.
 
-    Member k has the bits of ``Mlp(..., seed=seeds[k])``, or of another class, made with the options
-    of `mlp`, whose own parameters are not used.  The parameters of ``members[k]`` lie in the block:
-    what is written to either is in both.  Iteration yields the members.  ``copy.copy`` shares the
-    parameters; a deep or pickled copy has its own.
+    Member k has the same bits as a network of the class and options of `mlp` with the seed
+    ``seeds[k]``, such as ``Mlp(..., seed=seeds[k])``.  The parameters of `mlp` itself are not used.
+    ``members[k]`` has views of the block as parameters, so a write to either changes both.
+    Iteration yields the members.  ``copy.copy`` shares the parameters; a deep or pickled copy has
+    its own.
 
     Args:
         count: number of members.
@@ -47,7 +48,7 @@ class Population(Sequence[N]):
         self._place()
 
     def _place(self) -> None:
-        """Move all parameters into a new block, whose rows are whole cache lines apart."""
+        """Move all parameters into a new block with rows that are whole cache lines apart."""
         line = ALIGNMENT // self[0].dtype.itemsize
         length = -(-len(self[0].params) // line) * line
         self._block = zeros(Spec((len(self), length), self[0].dtype))
@@ -92,7 +93,9 @@ class Population(Sequence[N]):
         return {name: np.stack([m.params.views[name] for m in self]) for name in names}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copy in what `state_dict` of a population of this size and shape returned, all or none.
+        """Copy the parameters from `state`, all or none.
+
+        `state` is the result of `state_dict` of a population of this size and shape.
 
         Raises: CheckpointError listing every missing, unknown or misshapen name.
         """

@@ -1,4 +1,4 @@
-"""What trains: named parameters in one flat vector, and the recording of an output from them."""
+"""Trainable networks: named parameters in one flat vector, and the recording of an output."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ SHOWN_PARAMETERS = 20
 
 
 class Recording(NamedTuple):
-    """A network on a tape: its inputs and outputs by name, and its layers, which end with these.
+    """A network on a tape: its inputs and outputs by name, and its layers up to the outputs.
 
     The only input or output has the empty name.
     """
@@ -56,7 +56,7 @@ class Recording(NamedTuple):
 
     @property
     def predicts(self) -> bool:
-        """Whether it has one input and one output, which predictions compute alike but dropout."""
+        """Whether it has one input and one output, and predictions change nothing but dropout."""
         plain = "" in self.inputs and "" in self.outputs
         return plain and not any(isinstance(r.op, Normal | BatchNorm) for r in self.tape.records)
 
@@ -73,10 +73,10 @@ class Recording(NamedTuple):
 
     @property
     def traced(self) -> list[Value]:
-        """The values whose gradients a backward keeps.
+        """The values for which a backward keeps the gradients.
 
-        The pre-activations of the layers and, unless a layer names its own, what ops compute from
-        rows and parameters, of which the gradients of single rows are made.
+        They are the pre-activations of the layers and, unless a layer names its own, the values
+        that ops compute from rows and parameters.  The gradients of single rows are made from them.
         """
         ends: list[Value] = [layer.pre_activation for layer in self.layers]
         if any(layer.pre_activation is not layer.output for layer in self.layers):
@@ -156,17 +156,17 @@ class Recordable(Saved):
         """Record the network on `tape` and return its output (rows, outputs), or several by name.
 
         ``tape.parameter(name)`` is a parameter, ``tape.dropout(h, rate)`` dropout, and
-        ``tape.layer(name, h)`` gives what was computed a name for messages.  The `inputs` (rows,
+        ``tape.layer(name, h)`` gives the nodes up to h a name for messages.  The `inputs` (rows,
         ...) are in the order of `in_shape`, `x` alone if it is one shape.  It is called once for
-        each number of rows, so each row must depend on its own input alone, but
-        for ``tape.batch_norm``.
+        each number of rows, so each row must depend on its own input alone, except through
+        ``tape.batch_norm``.
         """
         raise UsageError(f"{self._where}: record must be overridden, to return an output")
 
     def recorded(self, batch_size: int, *, training: bool) -> Recording:
         """Return the recording for a number of rows, without dropout unless `training`.
 
-        Raises: UsageError for what cannot be trained.
+        Raises: UsageError for a recording that cannot be trained.
         """
         tape = Tape.over(self.params, self.rng if training else None)
         inputs = {
@@ -235,7 +235,7 @@ class Recordable(Saved):
 
     @property
     def _where(self) -> str:
-        """How messages begin."""
+        """The text with which messages begin."""
         return type(self).__name__
 
     @property
@@ -263,7 +263,7 @@ class Recordable(Saved):
         return {name: node.spec.shape[1] for name, node in outputs.items()}
 
     def empty_outputs(self, rows: int) -> Any:
-        """Return new zeros for the outputs of so many rows, `NamedRows` if they have names."""
+        """Return new zeros for the outputs of `rows` rows, `NamedRows` if outputs have names."""
         sizes = self.out_sizes
         return one_or_named({name: zeros(Spec((rows, n), self.dtype)) for name, n in sizes.items()})
 
@@ -278,12 +278,12 @@ class Recordable(Saved):
     def freeze(self, names: Iterable[str]) -> None:
         """Keep parameters of these names as they are, and train all others.
 
-        ``"block"`` names all parameters whose name begins with ``"block."``; an empty list
-        unfreezes all.  No backend computes the gradients of frozen parameters, which are zero, and
-        no optimizer moves or decays them.  Call this before making gradients, optimizer and
-        training step.
+        ``"block"`` names all parameters with a name that begins with ``"block."``; an empty list
+        unfreezes all.  No backend computes the gradients of frozen parameters; they are zero.  No
+        optimizer moves or decays frozen parameters.  Call this before making gradients, optimizer
+        and training step.
 
-        Raises: UsageError for a name that there is not, or if no parameter is left to train.
+        Raises: UsageError for an unknown name, or if no parameter is left to train.
         """
         frozen = set(self._fixed)
         for name in names:
@@ -306,7 +306,7 @@ class Recordable(Saved):
 
     @property
     def _fixed(self) -> frozenset[str]:
-        """The names of what is never trained."""
+        """The names of the buffers: they are never trained."""
         return self._buffers
 
     def state_dict(self) -> dict[str, Array]:
@@ -329,7 +329,7 @@ class Recordable(Saved):
             self.params.views[name][...] = array
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description as JSON-able data; `TrainingStep.load` knows the network by it."""
+        """Return a description as JSON-able data; `TrainingStep.load` compares it with a file's."""
         shapes = self.in_shapes
         return {
             "network": type(self).__name__,
@@ -347,7 +347,7 @@ class Recordable(Saved):
 
 
 def _advice_on_names(own: Sequence[str], given: Sequence[str]) -> str:
-    """Return what to write for arrays of which none has the name of a parameter, or ""."""
+    """Return advice for arrays if none of them has the name of a parameter, else ""."""
     if len(own) != len(given) or {*own} & {*given}:
         return ""
     text = f"must be called {', '.join(own[:4])}, ... (got {', '.join(given[:4])}, ...)"
@@ -391,7 +391,7 @@ def check_arrays(specs: Mapping[str, Spec], arrays: Mapping[str, Array]) -> None
 
 
 def _shape(shape: ShapeLike | Array, where: str) -> tuple[int, ...]:
-    """Return the shape of an array, or a shape, which is a vector's if it is a number."""
+    """Return the shape of an array, or `shape` as a tuple; a number is the shape of a vector."""
     given = shape.shape if isinstance(shape, np.ndarray) else shape
     sizes = tuple(given) if isinstance(given, Sequence) else (given,)
     if not all(isinstance(n, int | np.integer) and n >= 1 for n in sizes):

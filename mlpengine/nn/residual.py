@@ -24,7 +24,7 @@ MAX_BLOCKS = 1_000
 
 
 class Residual(TabularNetwork):
-    """Blocks of layer norm and two dense layers, each added to what it reads.
+    """Blocks of layer norm and two dense layers, each added to its input.
 
     A block is h + dropout(down(dropout(activation(up(norm(h)))))); a dense layer comes before the
     blocks, and norm, activation and a dense layer after them.
@@ -38,17 +38,17 @@ class Residual(TabularNetwork):
         in_dim: number of features.
         outputs: number of outputs.
         blocks: number of blocks.
-        width: size of what blocks read and add to.
+        width: size of the vector that blocks read and add to.
         expansion: size between the two layers of a block, as a multiple of `width`.
-        activation: in blocks and before the last layer; its shape is that of what it reads.
+        activation: in blocks and before the last layer; it must keep the shape of its input.
         dropout: share of units that is dropped within blocks while training.
-        residual_dropout: share that is dropped of what blocks add.
+        residual_dropout: share of the units of a block's output that is dropped.
         initializer: of the weights, one of `INITIALIZERS` but unit_variance; by default the one
             that suits the activation.
         seed: of the initial weights and of dropout.
         dtype: float32 or float64, of everything.
         front: computes the first layer's input from the features.
-        linear: whether a linear function of what the first layer reads is added to the output; its
+        linear: whether a linear function of the first layer's input is added to the output; its
             weights start at 0.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
@@ -168,7 +168,7 @@ class Residual(TabularNetwork):
 
     @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """The names of the parameters by layer: the first, those of each block, the last."""
+        """The names of the parameters by layer: the first layer, each block, the last layer."""
         blocks = [
             tuple(
                 f"blocks.{k}.{part}.{of}" for part in ("up", "norm", "down") for of in WEIGHT_BIAS
@@ -262,7 +262,7 @@ WEIGHT_BIAS = ("weight", "bias")
 def residual_shapes(
     in_dim: int, outputs: int, *, blocks: int, width: int, expansion: int, linear: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the parameters by name; `in_dim` is what the first layer reads."""
+    """Return the shapes of the parameters by name; `in_dim` is the first layer's input size."""
     inner = width * expansion
 
     def dense(name: str, size: int, units: int) -> dict[str, tuple[int, ...]]:

@@ -84,7 +84,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def _of_pytorch(path: Path) -> str:
-    """Return what to write for a file that PyTorch saved, a pickle alone or in a ZIP, or ""."""
+    """Return advice for a file that PyTorch saved, a pickle alone or in a ZIP, else ""."""
     with suppress(OSError):
         with path.open("rb") as file:
             start = file.read(200)
@@ -103,7 +103,7 @@ def check_finite(
     where: str | Path,
     error: type[MlpEngineError] = CheckpointError,
 ) -> None:
-    """Check that arrays hold finite numbers.  Raises: `error`, which names the first other one."""
+    """Check that arrays hold finite numbers.  Raises: `error`, naming the first other number."""
     for name, array in arrays.items():
         wrong = ~np.isfinite(array)
         if wrong.any():

@@ -19,11 +19,11 @@ from mlpengine.tape.flat import Flat
 _log = logging.getLogger("mlpengine")
 
 _REFUSALS = (MlpEngineError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
-"""What a constructor may raise for settings that it does not take."""
+"""Errors that a constructor may raise for settings that it does not take."""
 
 
 class _Unsaved(NamedTuple):
-    """What stands for an argument that no file can hold."""
+    """A placeholder for an argument that no file can hold."""
 
     text: str
 
@@ -38,19 +38,19 @@ class Saved:
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
-    """The same as a file has it, copied when the network was made."""
+    """The arguments in the form of a file, copied when the network was made."""
     _expected: Mapping[str, Array] | None = None
-    """Arrays that a file has for the parameters, which are compared before memory is allocated."""
+    """A file's arrays for the parameters; they are compared before memory is allocated."""
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Return the network that ``__init__`` makes; it knows what it was made with."""
+        """Return the network that ``__init__`` makes; the network keeps its arguments."""
         network = super().__new__(cls)
         network._made_with = args, named
         network._arguments = _plain(args), _plain(named)
         return network
 
     def like(self, **changes: Any) -> Self:
-        """Return a new network that is made as this one was, but for `changes`.
+        """Return a new network made with the arguments of this one, except for `changes`.
 
         Its parameters are drawn anew, and the same ones are frozen.
         Raises: UsageError for an argument that the class does not take.
@@ -74,9 +74,9 @@ class Saved:
         return network
 
     def describe(self) -> Mapping[str, Any]:
-        """Return class and settings as JSON-able data, which `restored` reads.
+        """Return class and settings as JSON-able data; `restored` reads them.
 
-        Settings are the arguments of the constructor, those with their defaults too.
+        Settings are the arguments of the constructor, including the defaults.
         Raises: UsageError for an argument that no file can hold.
         """
         name, (args, named) = type(self).__name__, self._arguments
@@ -146,9 +146,9 @@ class Saved:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the network that `save` wrote, or that of a model, without its preprocessing.
+        """Return the network that `save` wrote, or the network of a model without preprocessing.
 
-        The file has the name of the class and what its constructor was given, no code.
+        The file has the name of the class and the arguments of its constructor, no code.
         Raises: CheckpointError for another class, other settings or shapes, or a damaged file.
         """
         arrays, header = read_tensors(path)
@@ -178,7 +178,7 @@ class Saved:
 
 
 def _reader(header: Mapping[str, Any]) -> str:
-    """Return what reads a file of another network, or ""."""
+    """Return the call that reads a file of another network, or ""."""
     described = header.get("network")
     name = described.get("name") if isinstance(described, dict) else None
     name = "Mlp" if "mlp" in header else name
@@ -186,7 +186,7 @@ def _reader(header: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy of a value as JSON has it; `_Unsaved` for what it has not."""
+    """Return a copy of a value as JSON data; `_Unsaved` stands for a part that JSON cannot hold."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.dtype) or value is float:

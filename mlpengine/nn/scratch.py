@@ -22,7 +22,7 @@ class Scratch:
     Args:
         input: the buffer to read; by default it is allocated.
         arena: memory for the activations; by default it is allocated.
-        like: the storages of a larger batch in that memory, whose places are used.
+        like: the storages of a larger batch in that memory; their places are used.
 
     Where inputs or outputs have names, `input` and `output` are `NamedRows`.
 
@@ -73,7 +73,7 @@ class Scratch:
 
     @property
     def first(self) -> Array:
-        """What layer 0 of an `Mlp` reads: the input, or what the front computes from it.
+        """The input of layer 0 of an `Mlp`: the network's input, or the output of the front.
 
         Raises: TapeError as `activations`.
         """
@@ -95,7 +95,7 @@ class Scratch:
         return self.program.plan.nbytes
 
     def for_rows(self, rows: int) -> "Scratch":
-        """Return the scratch for a shorter batch, which is created once.
+        """Return the scratch for a shorter batch; it is created once.
 
         Its arrays are the first rows of these; with balanced rematerialization they may lie
         elsewhere in the same memory.

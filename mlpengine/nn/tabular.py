@@ -1,4 +1,4 @@
-"""What networks have in common that configs and models may have: a front, layers, linear twins."""
+"""The base of networks that configs and models may have: a front, layers, linear counterparts."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from mlpengine.nn.network import Network
 
 
 class LinearOption(NamedTuple):
-    """The option with which a network can hold a linear model.
+    """An option of a network; with it, the network can hold a linear model.
 
     Attributes:
         name: of the option, False by default.
         group: of the parameters that it adds.
-        neutral: their initial value, with which the network computes what it does without them.
+        neutral: their initial value; with it they do not change the outputs of the network.
     """
 
     name: str
@@ -28,12 +28,12 @@ class LinearOption(NamedTuple):
 
 
 class TabularNetwork(Network):
-    """A network between the features and the outputs of a table, which configs and models have.
+    """A network between the features and the outputs of a table, for configs and models.
 
     Attributes:
         sizes: in_dim, the sizes of the layers' outputs, and out_dim.
-        front: what computes the first layer's input from the features, or None.
-        initializer: of the weights, or None for those that suit the activations.
+        front: the part that computes the first layer's input from the features, or None.
+        initializer: of the weights, or None for the initializers that suit the activations.
     """
 
     linear_option: ClassVar[LinearOption]
@@ -45,12 +45,12 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def options(self) -> dict[str, Any]:
-        """The arguments of the constructor that make such a network, but for the seed."""
+        """The arguments of the constructor that make such a network, except the seed."""
 
     @property
     @abstractmethod
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """The names of the parameters by layer, without those of the front.
+        """The names of the parameters by layer, without the parameters of the front.
 
         The first is the weight that reads the front.
         """
@@ -73,19 +73,18 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def activations(self) -> Mapping[str, str]:
-        """The names of the activations, by the weight of the layer before."""
+        """The names of the activations, by the name of the weight of the layer before."""
 
     @property
     @abstractmethod
     def is_linear(self) -> bool:
-        """Whether it holds a linear model, which training keeps linear."""
+        """Whether it holds a linear model; training keeps it linear."""
 
     @abstractmethod
     def linear(self, projection: Array, weight: Array, bias: Array) -> Self:
         """Return a network like this one that computes x @ projection @ weight.T + bias.
 
-        A projection that picks columns of x is the numbers of these, (columns,), in place of a
-        matrix (in_dim, columns).
+        `projection` is a matrix (in_dim, columns), or the indices (columns,) of columns of x.
         """
 
     def _of_features(self, weight: Array, projection: Array) -> Array:
@@ -109,20 +108,20 @@ class TabularNetwork(Network):
 
     @property
     def can_be_linear(self) -> bool:
-        """Whether it has the option by which it may hold a linear model."""
+        """Whether it has the option to hold a linear model."""
         return bool(self.options[self.linear_option.name])
 
     def like(self, **changes: Any) -> Self:
-        """Return a new network of this architecture and these options, but for `changes`.
+        """Return a new network of this architecture and these options, except for `changes`.
 
-        Its weights are drawn anew, as those of a new network; the same layers are frozen.
+        Its weights are drawn anew, as for a new network; the same layers are frozen.
         """
         network = type(self)(**self.options | changes)
         network.freeze(self.frozen)
         return network
 
     def like_linear(self, **changes: Any) -> Self:
-        """Return a network as `like` does, which may hold a linear model.
+        """Return a network as `like` does; the network may hold a linear model.
 
         Raises: UsageError for an activation that is not element-wise, of an `Mlp`.
         """
@@ -132,9 +131,9 @@ class TabularNetwork(Network):
         """Keep the parameters of these layers as they are, and train all others.
 
         Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
-        unfreezes all.  No backend computes the gradients of frozen layers, which are zero, and no
-        optimizer moves or decays them.  Call this before making gradients, optimizer and training
-        step.
+        unfreezes all.  No backend computes the gradients of frozen layers; they are zero.  No
+        optimizer moves or decays frozen layers.  Call this before making gradients, optimizer and
+        training step.
 
         >>> from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
         >>> mlp = Mlp([4, 8, 8, 1])
@@ -175,9 +174,9 @@ class TabularNetwork(Network):
         }
 
     def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read the numbers of the front where `kept` (numbers,) is true, and no others.
+        """Let layer 0 read only the numbers of the front where `kept` (numbers,) is true.
 
-        The weights of layer 0, which must be new, are rescaled to as many inputs.
+        The weights of layer 0 must be new; they are rescaled to the number of inputs that are kept.
 
         Raises: UsageError if the front has no mask, or no number is kept; ShapeError.
         """
@@ -191,10 +190,10 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """How many numbers the first layer reads: the features, or what the front makes of them."""
+        """Number of inputs of the first layer: the features, or the outputs of the front."""
         return self.front.out_dim(self.in_dim) if self.front else self.in_dim
 
     def divide_outputs(self, number: float) -> None:
-        """Divide what the network computes by a number."""
+        """Divide the outputs of the network by a number."""
         for name in self.output_names:
             self.params.views[name][...] /= number

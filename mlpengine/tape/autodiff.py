@@ -144,7 +144,7 @@ def _leaf(inner: Array | QuantizedArray, wants_grad: bool) -> Tensor:
 
 
 def from_inner(array: ArrayLike | QuantizedArray) -> Tensor:
-    """Return an untracked tensor of an array, which is copied only if it is not contiguous.
+    """Return an untracked tensor of an array; the array is copied only if it is not contiguous.
 
     Raises: DtypeError unless it holds numbers.
     """
@@ -177,7 +177,7 @@ def backward(root: Tensor, *, retain_graph: bool = False) -> "EagerGradients":
 
 
 class EagerGradients(Uncopyable):
-    """The gradients of one `backward`: those of tracked leaves and of retained results.
+    """The gradients of tracked leaves and of retained results from one `backward`.
 
     It holds arrays and no graph.
     """
@@ -223,7 +223,7 @@ class GradientAccumulator(Uncopyable):
         self._sums: dict[int, Array] = {}
 
     def accumulate(self, grads: EagerGradients) -> None:
-        """Add the gradients of one pass, which are not changed."""
+        """Add the gradients of one pass; `grads` is not changed."""
         for index, gradient in grads._arrays.items():
             if index in self._sums:
                 np.add(self._sums[index], gradient, self._sums[index])

@@ -87,7 +87,7 @@ class BackwardPlan:
                 self.gradients[node.index] = seed
 
     def _gradient_of(self, node: Value) -> Buffer:
-        """Return a new buffer for the gradient of `node`, which its first consumer writes."""
+        """Return a new buffer for the gradient of `node`; its first consumer writes it."""
         label = f"d_{node.name}"
         buffer = Buffer(label, node.spec) if node.is_leaf else self._new(label, node.spec)
         if node.index in self._retained:
@@ -162,7 +162,7 @@ class BackwardPlan:
     def _residuals(
         self, record: Record, dy: Buffer | tuple[Slot, ...]
     ) -> tuple[Slot | tuple[Slot, ...], ...]:
-        """Return what the backward rule reads, in its order; values may be recomputed."""
+        """Return the operands of the backward rule, in its order; values may be recomputed."""
         values = {**record.named_operands, "y": record.outputs}
         reads: list[Slot | tuple[Slot, ...]] = [dy]
         for name in record.op.signature.residuals[1:]:
@@ -203,8 +203,7 @@ class BackwardPlan:
         shared = set(names) & set(record.op.signature.work["forward"])
         saved = self.forward.saved.get(record.key, {})
         if shared - set(saved) and record.key not in self._recomputed_work:
-            # Forward did not keep what it computed for backward, as the cut of rematerialization
-            # decided.
+            # By the cut of rematerialization, forward did not keep its work buffers.
             self._recompute(record)  # fills the work buffers too
         available = {**self._recomputed_work.get(record.key, {}), **saved}
         own = self._new_work(record, [name for name in names if name not in shared])

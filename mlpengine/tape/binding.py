@@ -164,8 +164,8 @@ class Forward(Uncopyable):
 class Backward(Uncopyable):
     """A backward plan bound to memory, for one `Forward`.
 
-    `gradients` maps the indices of leaves to the caller's arrays for their gradients, `seeds` those
-    of outputs.
+    `gradients` maps the indices of leaves to the caller's arrays for their gradients; `seeds` maps
+    the indices of outputs likewise.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ def _checked_backward(
 ) -> Calls:
     """Yield the calls of a backward replay; a check of its dy precedes each op.
 
-    `gradients` are the names and gradients of the leaves, which are checked last.
+    `gradients` are the names and gradients of the leaves; they are checked last.
     """
     for step in instructions:
         if step.kind == "backward":

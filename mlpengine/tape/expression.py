@@ -19,11 +19,11 @@ IntOrPair = int | tuple[int, int]
 class Expression(Operand):
     """Python operators and NumPy-like methods: ``((x @ w + b).tanh() ** 2).mean(axis=1)``.
 
-    Every op is a method under its registry name, where x is the value itself; only `cat` takes a
-    list, and is a function.  A Python
-    number takes the dtype of the expression; arrays keep theirs and become constants.  In element-
-    wise ops a scalar, such as a loss (float64) or a mean (as its operand), takes the dtype of the
-    arrays that it meets, and scalars alone take the widest of theirs; `cast` converts all else.
+    Every op is a method under its registry name, and x is the value itself.  Only `cat` takes a
+    list, and is a function.  A Python number takes the dtype of the expression; arrays keep their
+    dtype and become constants.  In element-wise ops a scalar, such as a loss (float64) or a mean
+    (with the dtype of its operand), takes the dtype of the arrays that it is combined with.
+    Scalars alone take the widest of their dtypes; `cast` converts all else.
     """
 
     def __neg__(self) -> Any:

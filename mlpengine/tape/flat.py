@@ -18,8 +18,8 @@ class Flat:
 
     Shapes: `flat` (total,); each of `views` has the shape of its spec and shares the vector's
     memory, in the order of `specs`, without gaps.
-    Dtype: that of the specs, which must agree.
-    `frozen` are the names whose gradients are not computed and which no optimizer changes.
+    Dtype: the dtype of the specs; all specs must have the same one.
+    `frozen` are the names of the views that have no gradient and that no optimizer changes.
     Raises: DtypeError if the specs disagree on the dtype; UsageError beyond the address space.
     """
 
@@ -40,14 +40,14 @@ class Flat:
     def move_to(self, block: Array, row: int) -> None:
         """Move the vector into that row of `block`, (rows, total or more), before it is bound.
 
-        A deep or pickled copy holds the whole block, which other copies made with it share.
+        A deep or pickled copy holds the whole block; other copies made with it share the block.
         """
         values = self.flat
         self._view(block, row)
         self.flat[...] = values
 
     def _view(self, memory: Array, row: int | None = None) -> None:
-        """Set the vector, which is `memory` or the start of a row of it, and the views of it."""
+        """Set the vector to `memory`, or to the start of one of its rows, and set the views."""
         self._memory, self._row = memory, row
         total = sum(spec.size for spec in self.specs.values())
         self.flat = flat = memory if row is None else memory[row, :total]

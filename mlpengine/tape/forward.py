@@ -63,13 +63,13 @@ class ForwardPlan:
         return value.is_leaf or self._root(value) in self._kept
 
     def _root(self, value: Value) -> int:
-        """Return the index of the value whose bytes `value` shares, or its own."""
+        """Return the index of the value that owns the bytes of `value`."""
         return self._alias.get(value.index, value.index)
 
     def _keep_for_backward(self, rematerialization: Rematerialization) -> None:
         records = [r for r in self.records if any(y.wants_grad for y in r.outputs)]
-        # Only what a backward rule names outlives forward: an operand that no rule reads may be
-        # overwritten, even where the gradient flows through its op.
+        # Only values that a backward rule names outlive forward: an operand that no rule reads may
+        # be overwritten, even where the gradient flows through its op.
         read = [x for r in records for x in r.residuals if not x.is_leaf]
         needed = {("value", self._root(x)) for x in read}
         needed |= {("work", r.key) for r in records if shared_work(r)}
@@ -123,7 +123,7 @@ class ForwardPlan:
         return storage if same_size and last_use and storage not in others else None
 
     def _work(self, time: int, record: Record) -> dict[str, Buffer]:
-        """Plan the work buffers of forward; those in `_kept_work` are saved for backward."""
+        """Plan the work buffers of forward; the buffers in `_kept_work` are saved for backward."""
         saved = set(shared_work(record)) if record.key in self._kept_work else set()
         names = record.op.signature.work["forward"]
         specs = record.work_specs if names else {}

@@ -1,4 +1,4 @@
-"""The ops whose first operand may be a plain array, or a list; all others are methods."""
+"""Ops that accept a plain array, or a list, as first operand; all other ops are methods."""
 
 from collections.abc import Sequence
 from typing import Any

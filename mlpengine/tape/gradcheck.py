@@ -24,14 +24,14 @@ def gradcheck(
     """Check that gradients are the derivatives of the values, and return the largest error.
 
     With random weights u for the outputs and, for one leaf at a time, a random direction v, the
-    number <v, gradient> must equal d/dt <u, f(x + t v)>.  That takes two forward passes for each
-    leaf, independent of its size, and a failure names the leaf.
+    number <v, gradient> must equal d/dt <u, f(x + t v)>.  The check takes two forward passes for
+    each leaf, independent of its size, and a failure names the leaf.
 
     Args:
         subject: an op, checked on `operands`; or a program, checked at the present values of its
             leaves.
-        operands: float64 arrays, or integer and bool ones, which have no gradient; None for an
-            operand that is left out.
+        operands: float64 arrays, or integer and bool arrays without a gradient; None for an operand
+            that is left out.
         step: the half-width t of the difference.
         rtol: largest error allowed, relative to the larger of 1 and the two numbers.
         seed: of the generator that draws u and v.
@@ -39,7 +39,7 @@ def gradcheck(
             generators and arrays that are attributes are always restored.
 
     Raises:
-        GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves, whose
+        GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves: their
             rounding would hide the difference.
     """
     program = subject if isinstance(subject, Program) else _program_of(subject, operands)

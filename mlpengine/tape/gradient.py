@@ -1,4 +1,4 @@
-"""Gradients as recorded nodes, which a loss may contain and which have gradients themselves."""
+"""Gradients as recorded nodes: a loss may contain them, and they have gradients themselves."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -63,7 +63,7 @@ def _whole(slope: Any, x: Any) -> Any:
 
 
 def _slopes(record: Record, known: dict[int, Any], wanted: Sequence[bool]) -> Slopes:
-    """Record the gradients of a record's operands, from those of its outputs."""
+    """Record the gradients of a record's operands, from the gradients of its outputs."""
     op, y = record.op, record.outputs[0]
     dys = [known.get(out.index) for out in record.outputs]
     rule = next((GRADIENT_RULES[kind] for kind in type(op).__mro__ if kind in GRADIENT_RULES), None)
@@ -94,7 +94,7 @@ def _turned(x: Any) -> Any:
 
 
 def _times(dy: Any, w: Any) -> Any:
-    """Record dy @ w: of one row as a sum, which compiled steps make once for all rows."""
+    """Record dy @ w; for one row as a sum, because compiled steps compute it once for all rows."""
     one = dy.ndim == w.ndim == 2 and dy.shape[0] == 1
     return (dy.T * w).sum(axis=0, keepdims=True) if one else dy @ w
 
@@ -119,7 +119,7 @@ def _transpose(op: ops.Transpose, dy: Any, y: Any, x: Any) -> Slopes:
 
 
 def _kept(op: Reduction, value: Any, x: Any) -> Any:
-    """Record what was reduced with axes of length 1."""
+    """Record the result of a reduction with its reduced axes kept as axes of length 1."""
     axes = op.axes(x.spec)
     return value.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -224,5 +224,7 @@ GRADIENT_RULES: dict[type[ops.GradOp], Callable[..., Slopes]] = {
     ops.Transpose: _transpose,
     ops.Var: _var,
 }
-"""What records the gradients of an op's operands, given the op, the gradient of its output (of
-several, a list), the output and the operands."""
+"""Functions that record the gradients of an op's operands, by the type of the op.
+
+Arguments: the op, the gradient of its output (a list if the op has several outputs), the output and
+the operands."""

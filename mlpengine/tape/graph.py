@@ -1,6 +1,6 @@
 """The graph behind eager tensors: the ops that ran, what they saved for backward, and backward.
 
-Like a program, it uses a `BackwardPlan` over the records, whose steps are bound and run one by one.
+Like a program, it uses a `BackwardPlan` over the records; the steps are bound and run one by one.
 Memory is freed after the last step that reads it.
 """
 
@@ -30,7 +30,8 @@ _numbers = count()
 class Computation:
     """A record that ran.  It refers to the computations of its operands, never to later ones.
 
-    `arrays` are the values that its backward reads, by index; `work` is what its forward saved.
+    `arrays` are the values that its backward reads, by index; `work` holds the buffers that its
+    forward saved.
     """
 
     record: Record
@@ -56,7 +57,7 @@ def new_value(spec: Spec, name: str, kind: ValueKind, *, wants_grad: bool) -> Va
 def run_forward(
     op: GradOp, arrays: Sequence[Array | None], specs: Sequence[Spec]
 ) -> tuple[tuple[Array, ...], dict[str, Array]]:
-    """Run an op whose outputs have `specs`; return the outputs and its work, all of it new."""
+    """Run an op with outputs of `specs`; return the outputs and the work, all in new arrays."""
     outputs = tuple(np.empty(y.shape, y.dtype) for y in specs)
     names = op.signature.work["forward"]
     needed = op.work(*(None if x is None else Spec.of(x) for x in arrays)) if names else {}
@@ -163,7 +164,7 @@ class _Memory:
             self._ends[storage.last].append(storage)
 
     def resolve(self, buffer: Buffer) -> Array:
-        """Return the array of a buffer: that of the trace, or one in separate memory."""
+        """Return the array of a buffer: the array of the trace, or one in separate memory."""
         if buffer.storage is None:
             return self._arrays[buffer]
         arena = self._arenas.get(buffer.storage)
@@ -172,6 +173,6 @@ class _Memory:
         return arena.array(buffer)
 
     def release(self, time: int) -> None:
-        """Free the memory whose last reader is the step at `time`."""
+        """Free the memory that the step at `time` is the last to read."""
         for storage in self._ends.pop(time, ()):
             self._arenas.pop(storage, None)

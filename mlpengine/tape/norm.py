@@ -54,7 +54,7 @@ class GlobalNorm:
         self._min_sum = float(info.tiny) * CHUNK / float(info.eps)
 
     def __call__(self) -> float:
-        """Return the norm of what the vector holds now."""
+        """Return the norm of the current contents of the vector."""
         if self._single is not None:
             total = float(self._single())
             if self._min_sum < total < inf:
@@ -73,7 +73,7 @@ class GlobalNorm:
         return GlobalNorm, (self._flat,)
 
     def _from_doubtful_sums(self, sums: list[float]) -> float:
-        """Return the norm from the chunks' sums of squares; recompute those out of range."""
+        """Return the norm from the chunks' sums of squares; recompute sums out of range."""
         norm = 0.0
         for total, chunk in zip(sums, self._chunks, strict=True):
             part = sqrt(total) if self._min_sum < total < inf else self._scaled_norm(chunk)

@@ -20,7 +20,7 @@ REFLECTED = {
 """Methods of the right operand that compute NumPy's functions of two operands."""
 
 CONDITIONS = "for a condition write mask.where(a, b), the mask being an input of 0 and 1"
-"""What a message says where operands are compared."""
+"""Advice in the message for a comparison of operands."""
 
 
 class Operand:
@@ -81,7 +81,7 @@ def numeric(value: ArrayLike, where: str) -> Array:
 
 
 def apply(op: GradOp, *operands: Any) -> Any:
-    """Apply `op` to operands of which at least one is a node or a tensor.
+    """Apply `op` to operands; at least one must be a node or a tensor.
 
     Arrays and numbers become constants; a number takes the dtype of the first floating operand.
     Returns the output, or a tuple of them where the op has several.
@@ -98,7 +98,7 @@ def apply(op: GradOp, *operands: Any) -> Any:
 def cast_scalars(op: GradOp, operands: Sequence[Any]) -> Sequence[Any]:
     """Return the operands of an element-wise op with its scalars cast to one dtype.
 
-    It is that of the arrays among them or, if all are scalars, the widest.
+    It is the dtype of the arrays among them or, if all are scalars, the widest dtype.
     """
     if not isinstance(op, Elementwise | Where):
         return operands

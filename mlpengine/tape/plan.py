@@ -2,7 +2,7 @@
 
 A plan consists of `Buffer`s and `PlannedCall`s and allocates no memory.  Time is the position in
 the list of steps; a buffer lives from the step that writes it to the last that reads it, and
-storages whose lifetimes do not overlap share bytes.
+storages share bytes if their lifetimes do not overlap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ class Computed(Protocol):
 
     @property
     def outputs(self) -> Sequence[Value]:
-        """The values whose gradients are given."""
+        """The values with given gradients."""
 
     @property
     def records(self) -> Sequence[Record]:

@@ -29,11 +29,11 @@ class Program:
         tape: the recording; several programs of one tape share its parameters.
         outputs: the nodes to compute; by default the last one recorded.
         batch_size: replaces the leading axis of every input.
-        backend: whose rules compute it, numpy or numexpr.
+        backend: the backend that computes it, numpy or numexpr.
         rematerialization: keep, or balanced to save memory by computing cheap values twice.
         differentiable: False shares more memory, and `backward` is not available.
-        keep: further nodes whose values must outlive a replay.
-        retain: nodes inside the tape whose gradients must outlive a replay.
+        keep: further nodes; their values must outlive a replay.
+        retain: nodes inside the tape; their gradients must outlive a replay.
         inputs: the caller's arrays to read from, by input name; the other inputs are allocated.
         gradients: the caller's arrays to write into, by leaf name; the others are allocated.
         check_finite: raise NumericalError where a value, or the gradient that reaches an op, is
@@ -114,7 +114,7 @@ class Program:
         self._missing = {name for name, n in taking.items() if n.index in read - given.keys()}
 
     def _own(self, tape: Tape, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return the nodes of this program's tape, which may be `tape` at another batch size."""
+        """Return the nodes of this program's tape; it may be `tape` at another batch size."""
         nodes = tuple(nodes)
         if any(getattr(n, "tape", None) is not tape for n in nodes):
             raise TapeError(f"program: nodes must be on the program's tape (got {nodes})")
@@ -201,7 +201,7 @@ class Program:
         return self._values if len(self._values) > 1 else self._values[0]
 
     def backward(self, seed: ArrayLike | Sequence[ArrayLike | None] | None = None) -> None:
-        """Replay backward from the gradients of the outputs: ones, or what `seed` gives.
+        """Replay backward from the gradients of the outputs: ones, or `seed`.
 
         Several outputs take a sequence of seeds, None for ones.  Every gradient is overwritten.
         Raises: TapeError before the first forward; ShapeError or DtypeError for a seed that does

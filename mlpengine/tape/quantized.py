@@ -16,7 +16,7 @@ class QuantizedArray:
 
     Shapes: `values` (...); `scale` and `zero_point` are 0-D, or have the shape of `values` with
     length 1 on all axes but `axis`.
-    Dtype: `scale` is that of the floats; `values` and `zero_point` are int8.
+    Dtype: `scale` has the dtype of the floats; `values` and `zero_point` are int8.
     """
 
     values: Array

@@ -40,7 +40,7 @@ class Record:
 
     @property
     def key(self) -> int:
-        """The index of the first output, which is unique to the record."""
+        """The index of the first output; it is unique to the record."""
         return self.outputs[0].index
 
     @property
@@ -95,7 +95,7 @@ def needed_records(records: Sequence[Record], outputs: Sequence[Value]) -> list[
 
 
 def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
-    """Return the indices of `values` and of all that a gradient of them flows through."""
+    """Return the indices of `values`, and of all results through which their gradients flow."""
     indices = {x.index for x in values}
     for record in records:
         if any(x is not None and x.index in indices for x in record.operands):
@@ -104,7 +104,7 @@ def dependents(records: Sequence[Record], values: Iterable[Value]) -> set[int]:
 
 
 def viewed(record: Record) -> Value | None:
-    """Return the operand whose bytes the output shares; None if it has its own."""
+    """Return the operand that shares its bytes with the output; None if there is none."""
     if not record.op.view or len(record.outputs) > 1:
         return None
     x, y = record.operands[0], record.outputs[0]
@@ -113,7 +113,7 @@ def viewed(record: Record) -> Value | None:
 
 
 def aliases(records: Sequence[Record]) -> dict[int, int]:
-    """Return, for each output, the index of the value whose bytes it shares, or its own."""
+    """Return, for each output, the index of the value that owns the output's bytes."""
     alias: dict[int, int] = {}
     for record in records:
         x = viewed(record)

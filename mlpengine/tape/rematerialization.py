@@ -1,8 +1,8 @@
 """Rematerialization: which values outlive forward, and which backward computes again.
 
-What backward reads is either kept or recomputed by cheap ops.  The fewest bytes to keep are a
-minimum s-t cut: the source is connected to the results of expensive ops, the sink to what backward
-reads, edges follow the cheap ops, and the capacity of an item is its size in bytes.
+Values that backward reads are either kept or recomputed by cheap ops.  The fewest bytes to keep are
+a minimum s-t cut: the source is connected to the results of expensive ops, the sink to the values
+that backward reads, edges follow the cheap ops, and the capacity of an item is its size in bytes.
 """
 
 from collections import defaultdict, deque
@@ -14,7 +14,9 @@ from mlpengine.core.spec import Spec
 from mlpengine.tape.record import Record
 
 Rematerialization = Literal["keep", "balanced"]
-"""What outlives forward: all that backward reads, or the fewest bytes to recompute it from."""
+"""The values that outlive forward.
+
+``keep``: all values that backward reads.  ``balanced``: the fewest bytes to recompute them from."""
 
 StoredItem = tuple[str, int]
 """A run of bytes: ("value", index), or ("work", key) for what a record's forward saves."""
@@ -44,7 +46,7 @@ def items_to_keep(
 ) -> set[StoredItem]:
     """Return the items that must outlive forward so that backward can have all `needed`.
 
-    Items in `free` outlive it in any case.  `alias` maps a value to the one whose bytes it shares.
+    Items in `free` outlive it in any case.  `alias` maps a value to the owner of its bytes.
     A chain of cheap ops that is recomputed takes memory too, so the items that backward needs from
     a chain are kept if the chain is too long to save memory.
     """
@@ -65,17 +67,17 @@ def items_to_keep(
     chains = [(total(chain), chain) for chain in _connected(steps, sink_side - kept)]
     costs = {limit: limit + total(kept | needed_of_longer(limit)) for limit, _ in chains}
     costs[0] = total(set(needed).difference(free))
-    # Of limits that cost about as little the lowest one, which recomputes least.
+    # Several limits may cost about the same: the lowest of them recomputes least.
     limit = min(n for n, cost in costs.items() if cost <= MIN_GAIN * min(costs.values()))
     longer = needed_of_longer(limit)
     if not longer:
         return kept
-    # What is kept now cuts other chains, too, so that the rest is decided anew.
+    # The items kept now cut other chains, too, so the rest is decided again.
     return longer | items_to_keep(records, set(needed) - longer, {*free, *longer}, alias)
 
 
 class _Step(NamedTuple):
-    """The items that a record reads, and the bytes of those that it writes."""
+    """The items that a record reads, and the items that it writes with their bytes."""
 
     sources: set[StoredItem]
     made: dict[StoredItem, int]
@@ -97,7 +99,8 @@ def _minimum_cut(
 ) -> tuple[set[StoredItem], set[StoredItem]]:
     """Return the items to keep, and the union of these and all items recomputed from them.
 
-    Of all sets with the fewest bytes this is the one nearest to backward, which recomputes least.
+    Several sets may have the fewest bytes.  The set nearest to backward recomputes least; it is the
+    one returned.
     """
     network = _FlowNetwork()
     for step in steps:

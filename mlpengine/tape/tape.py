@@ -51,7 +51,7 @@ class Node(Value, Expression):
 class RecordedLayer(NamedTuple):
     """A part of a recording that has a name: its value, and the names of its parameters.
 
-    `pre_activation` is the node whose gradient is kept after a backward, `output` or one before it.
+    The gradient of `pre_activation` is kept after a backward; it is `output` or a node before it.
     """
 
     name: str
@@ -73,8 +73,8 @@ class Tape:
         (32, 2)
 
     Attributes:
-        rng: the generator of `dropout`, which is left out where it is None.
-        layers: what `layer` has named, in order.
+        rng: the generator of `dropout`; without one, dropout is left out.
+        layers: the layers that `layer` has named, in order.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Tape:
         name: str | None = None,
         wants_grad: bool = False,
     ) -> Node:
-        """Record external data.  The leading axis is the batch, which a program may resize."""
+        """Record external data.  The leading axis is the batch; a program may resize it."""
         if not np.iterable(shape) or isinstance(shape, str):
             right = "(32, 4)" if isinstance(shape, str) else f"({shape},)"
             raise ShapeError(f"input: shape must be a tuple, such as {right} (got {shape!r})")
@@ -108,12 +108,12 @@ class Tape:
         return self._leaf("input", spec, name, wants_grad=wants_grad)
 
     def parameter(self, array: ArrayLike | str, *, name: str | None = None) -> Node:
-        """Record a trainable array, a copy of which goes into the tape's flat vector `params`.
+        """Record a trainable array and copy it into the tape's flat vector `params`.
 
         On a tape made by `over` it is the view of that name, and the array is not read; the name
         alone returns its node, each time the same.
         Raises: DtypeError unless it is float32 or float64; TapeError once `params` is in use, or
-        for a name that they do not have; ShapeError for another shape than that of the view.
+        for a name that they do not have; ShapeError for a shape that differs from the view's.
         """
         if isinstance(array, str):
             return self._parameter_of(array)
@@ -142,14 +142,14 @@ class Tape:
         return self._leaves.get(name) or self._leaf("parameter", specs[name], name, wants_grad=True)
 
     def dropout(self, x: Node, rate: float) -> Node:
-        """Record dropout that draws from `rng`; return `x` where that is None, or the rate is 0."""
+        """Record dropout that draws from `rng`; return `x` if `rng` is None, or the rate is 0."""
         if self.rng is None or not rate:
             return x
         y: Node = self.apply(Dropout(rate, self.rng, self._draws), x)
         return y
 
     def normal(self, mean: Node, deviation: Node) -> Node:
-        """Record a sample of a normal distribution by `rng`; return `mean` where that is None."""
+        """Record a sample of a normal distribution by `rng`; return `mean` if `rng` is None."""
         if self.rng is None:
             return mean
         y: Node = self.apply(Normal(self.rng, self._draws), mean, deviation)
@@ -165,10 +165,10 @@ class Tape:
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Node:
-        """Record batch norm: by the rows of the batch, and where `rng` is None by running averages.
+        """Record batch norm by the statistics of the batch or, if `rng` is None, running averages.
 
-        These are the buffers of a `Network` that `running` names, with ``.mean`` and ``.variance``
-        after it; training moves them by the share `momentum`.
+        The running averages are buffers of a `Network`: `running` followed by ``.mean`` and by
+        ``.variance``.  Training moves them by the share `momentum`.
         """
         parts = [self.parameter(f"{running}.{part}") for part in ("mean", "variance")]
         mean, variance = (self.params.views[node.name] for node in parts)
@@ -194,10 +194,11 @@ class Tape:
     def layer(
         self, name: str, output: Node, *, pre_activation: Node | None = None, alone: bool = False
     ) -> Node:
-        """Name what has been recorded since the last layer, which ends with `output`; return that.
+        """Name the nodes recorded since the last layer, up to `output`; return `output`.
 
-        With `alone` it is what `output` depends on and no layer before has.  Messages and
-        diagnostics call it so; its output and the gradient of it, or of `pre_activation`, are kept.
+        With `alone` the layer has only the nodes that `output` depends on and no earlier layer has.
+        Messages and diagnostics use the name.  The output is kept, and so is its gradient, or the
+        gradient of `pre_activation`.
         Raises: TapeError for a name that another layer has.
         """
         if any(layer.name == name for layer in self.layers):
@@ -261,14 +262,14 @@ class Tape:
 
     @classmethod
     def over(cls, params: Flat, rng: Philox | None = None) -> "Tape":
-        """Return an empty tape whose parameters are the views of `params`, not copies."""
+        """Return an empty tape with the views of `params` as parameters, not copies of them."""
         return cls(rng=rng, _params=params)
 
     def rebatched(self, batch_size: int) -> "Tape":
         """Return the same computation with every input's leading axis set to `batch_size`.
 
-        Nodes keep their indices; parameters are shared.  Raises: ShapeError from an op whose
-        options only fit the old batch size.
+        Nodes keep their indices; parameters are shared.  Raises: ShapeError from an op with options
+        that only fit the old batch size.
         """
         other = Tape.over(self.params)
         made_by = {record.key: record for record in self.records}

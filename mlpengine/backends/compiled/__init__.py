@@ -1,11 +1,11 @@
 """Programs as machine code: C for exactly these shapes, compiled once and replayed in one call.
 
-`kernel` says what a kernel is, and each kind of them has a file with its rules: `products` (with
+`kernel` defines kernels, and each kind of kernel has a file with its rules: `products` (with
 `tiling`, `packing` and `tile_loops`), `batch_products`, `column_sum`, `sums`, `elementwise`,
 `moves`, `losses`, `softmax`, `normalization`, `dropout`, `normals` and `embeddings`.  `lower` has
 their table, turns the instructions of a program into kernels on values, places these in phases,
 and fuses them; `layout` places every value in memory, `emitter` lets the kernels add C functions
-of `statements` to a `writer`, `updates` has those of the optimizer, and `source` prints the
+of `statements` to a `writer`, `updates` has the functions of the optimizer, and `source` prints the
 file.  Code that all programs share is in the headers.
 `cache` compiles a program or loads it from disk, and `executor` calls it.  NumPy is the definition:
 an op without a compiled rule here runs its NumPy rules.

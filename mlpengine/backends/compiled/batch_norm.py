@@ -34,12 +34,12 @@ class BatchNormPart:
 
     @property
     def text(self) -> str:
-        """What it is, for `TrainingStep.summary`."""
+        """The description of the part, for `TrainingStep.summary`."""
         return f"batch_norm: {self.kind}"
 
 
 def parts_of(instruction: InstructionLike) -> list[BatchNormPart]:
-    """Return what a batch norm that trains consists of; nothing for other instructions.
+    """Return the parts of a batch norm in training; an empty list for other instructions.
 
     The running averages are moved by NumPy, from the mean and the variance.
     """
@@ -81,7 +81,7 @@ def _matrix(array: Any) -> Array:
 
 
 class BatchNormRows(Map):
-    """The map of batch norm, after the sums that it takes: of a part of it in training."""
+    """The map of batch norm after its sums; in training, the map of a part of batch norm."""
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> list[Kernel] | None:
@@ -145,7 +145,10 @@ def _scaled(
     part: BatchNormPart,
     values: Values,
 ) -> Iterator[Kernel]:
-    """Yield what writes y = (x - mean) * rstd * scale + bias and, without `mean`, x * rstd."""
+    """Yield the kernels of y = (x - mean) * rstd * scale + bias and, without `mean`, of x * rstd.
+
+    Without `mean`, y has x in place of x - mean.
+    """
     kernels = list[Kernel]()
     vectors = {"mean": mean, "rstd": rstd, "scale": scale, "bias": bias}
     names = {
@@ -204,7 +207,7 @@ def _given(array: Array | None) -> Array:
 
 
 def _wide(vector: MatrixValue, columns: int, values: Values, kernels: list[Kernel]) -> MatrixValue:
-    """Return a vector of features for each column, whose kernel, if it takes one, is added."""
+    """Return a vector of features for each column; a kernel that writes it is added if needed."""
     times = columns // vector.columns
     if times == 1:
         return vector

@@ -1,4 +1,4 @@
-"""Products of small matrices, of which each row of the batch has its own."""
+"""Products of small matrices: each row of the batch has its own matrices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,10 +3,10 @@
 Nothing is executed that another user could have written.  The directory must belong to this user
 and be writable by this user only, and no other user may be able to replace it in its parents; files
 are read and loaded relative to the open directory.  The file of a key holds the SHA-256 of the key
-and the library, which is the library's name: one that is damaged or belongs to another program is
-detected and built again, and processes that build at the same time keep a library each or share
-one.  Nothing is appended to a library, which systems may have signed.  Files appear by renaming,
-whole or not at all.
+and the library; the library has this hash as its name.  A library that is damaged or belongs to
+another program is detected and built again, and processes that build at the same time keep a
+library each or share one.  Nothing is appended to a library, because systems may have signed it.
+Files appear by renaming, whole or not at all.
 """
 
 import atexit
@@ -44,7 +44,7 @@ LIBRARY, DIGEST = ".so", ".sha256"
 """How the names of files end; loaders of all systems take a library of any name."""
 
 UNITS = "#if IN_UNIT(1)"
-"""What a program has whose two units are compiled at the same time (prelude.h)."""
+"""Text in the source of a program with two units, compiled at the same time (prelude.h)."""
 
 STALE_SECONDS = 10 * SECONDS
 """Age in seconds from which a temporary file cannot be in use."""
@@ -116,9 +116,9 @@ def compiler() -> tuple[str, ...]:
 
 
 def known_target(command: tuple[str, ...], level: str) -> CompileTarget:
-    """Return the target of `command` for a level, which is queried once and then cached.
+    """Return the target of `command` for a level; it is queried once and then cached.
 
-    A query starts processes, which takes longer than loading a program.
+    A query starts processes and takes longer than loading a program.
     Raises: CompileError if the query fails; UsageError if the processor lacks the level.
     """
     stamp = hashlib.sha256(f"{compiler_stamp(command)}\n{level}".encode()).hexdigest()
@@ -169,8 +169,8 @@ def cache_directory() -> Path:
 def _private(folder: Path) -> Path:
     """Create `folder` if needed; raise CompileError if others could write to it or replace it.
 
-    A path that is not UTF-8 is refused too: threadpoolctl, which scikit-learn uses as well, cannot
-    list the libraries of a process that has loaded one from there.
+    A path that is not UTF-8 is refused too: threadpoolctl cannot list the libraries of a process
+    that has loaded one from there.  scikit-learn uses threadpoolctl as well.
     """
     try:
         os.fsencode(folder).decode()
@@ -219,7 +219,7 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
 
 
 class _Files(NamedTuple):
-    """The files of a directory, which is open where the system can open one."""
+    """The files of a directory; the directory is open where the system can open one."""
 
     folder: Path
     start: Path
@@ -269,7 +269,7 @@ def _load_kept(files: _Files, key: str, functions: Sequence[str]) -> ctypes.CDLL
 
 
 def digest_of(key: str, content: bytes) -> str:
-    """Return what the file of `key` holds for a library, and the name of the library."""
+    """Return the digest in the file of `key` for a library; it is also the library's name."""
     return hashlib.sha256(key.encode() + content).hexdigest()
 
 
@@ -323,7 +323,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _keep(built: Path, path: Path) -> None:
-    """Have a file on disk, and rename it."""
+    """Flush a file to disk, and rename it."""
     os.chmod(built, 0o700)
     system.flush_to_disk(built)
     system.replace(built, path)

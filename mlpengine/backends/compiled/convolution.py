@@ -73,7 +73,7 @@ def _backward(op: Conv2d, instruction: InstructionLike, values: Values) -> Itera
 
 
 def _images(x: Array, values: Values) -> tuple[MatrixValue, list[Move]]:
-    """Return the value of images, and what copies rows that another instruction wrote into them."""
+    """Return the value of images, and moves that copy rows of another instruction into them."""
     value = values.read(x)
     if value.array.shape == x.shape:
         return value, []
@@ -95,7 +95,7 @@ def _framed(window: Window, shape: Sequence[int]) -> tuple[int, ...]:
 def _tiles(
     window: Window, x: MatrixValue, places: Sequence[int], values: Values
 ) -> tuple[list[Kernel], MatrixValue]:
-    """Return what copies the patches of images, (rows, windows, patch), and the value of them."""
+    """Return kernels that copy the patches of images, (rows, windows, patch), and their value."""
     kernels, count, frame = list[Kernel](), values.count(x), x
     if any(window.padding):
         frame = values.make(_framed(window, x.array.shape), x, "frame_")
@@ -131,7 +131,7 @@ def _patches(
 def _folded(
     window: Window, tiles: MatrixValue, frame: MatrixValue, places: Sequence[int], values: Values
 ) -> Move:
-    """Return what adds the patches to the images from which they are."""
+    """Return the move that adds the patches to their images."""
     count = values.count(frame)
     part = _patches(window, frame, tiles, places, count)
     axes = [LoopAxis(axis.length, axis.strides[::-1]) for axis in part.axes]
@@ -142,7 +142,7 @@ def _folded(
 
 
 def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixValue) -> Entries:
-    """Return the entries inside a frame, which one of the two ends is."""
+    """Return the entries inside a frame; `frame` is either `to` or `source`."""
     image = source if to is frame else to
     rows, channels, height, width = image.array.shape
     ends = [contiguous(v.array.shape)[1:] for v in (to, source)]
@@ -155,7 +155,7 @@ def _inner(window: Window, frame: MatrixValue, to: MatrixValue, source: MatrixVa
 
 
 def _turned(x: MatrixValue, out: MatrixValue, values: Values) -> Move:
-    """Return what moves channels from the last axis to the second, or back."""
+    """Return the move of channels from the last axis to the second, or back."""
     images = out if out.array.ndim == 4 else x
     channels, *places = images.array.shape[1:]
     size = prod(places)

@@ -20,7 +20,8 @@ from mlpengine.ops.op import Direction, GradOp
 class Map(Kernel):
     """An element-wise rule; ``names`` maps the rule's names to values.
 
-    The values have one shape, but those it reads may also be vectors, the same for every row.
+    The values have one shape.  Values that the rule reads may also be vectors, the same for every
+    row.
     """
 
     rule: VectorRule
@@ -116,8 +117,8 @@ def _spread(
 ) -> MatrixValue:
     """Return an operand of shape `given` in the `shape` of a result, or as a vector for each row.
 
-    What repeats it otherwise is added to `kernels`.
-    Raises: UnsupportedError where rows of the batch would meet others.
+    If the operand must be repeated otherwise, the kernel that repeats it is added to `kernels`.
+    Raises: UnsupportedError where rows of the batch would be combined with other rows.
     """
     if given == shape or (value.rows == 1 and (value.columns,) == shape[-1:]):
         return value

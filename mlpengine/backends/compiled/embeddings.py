@@ -216,7 +216,7 @@ class EmbeddingSums(_Waves):
 
 
 def _added(place: str, value: str) -> list[Statement]:
-    """Return the statements that store a vector, added to what is there unless `begin` is 0."""
+    """Return the statements that store a vector; unless `begin` is 0, the old one is added."""
     return [
         Scope(
             [

@@ -27,7 +27,7 @@ EXPORTED_FUNCTIONS = ("mlpengine_run", "mlpengine_open", "mlpengine_close")
 
 
 class CallStruct(ctypes.Structure):
-    """The arguments and results of a call: ``struct call`` of call.h, which describes them."""
+    """The arguments and results of a call: ``struct call``.  call.h describes them."""
 
     _fields_ = (
         ("table", ctypes.c_void_p),
@@ -65,8 +65,8 @@ class Executor:
 
     Attributes:
         source: the C text and the arrays it works on.
-        library: the machine code, which other executors may share.
-        call: the arguments and results of the program, which is for a batch of ``call.rows`` rows.
+        library: the machine code; other executors may share it.
+        call: the arguments and results of the program; the batch has ``call.rows`` rows.
         step: runs the program once and returns the status; it keeps the memory alive.
     """
 
@@ -124,7 +124,7 @@ class Executor:
     def clone(self, parameters: Array, other: Array) -> "Executor":
         """Return the same program in memory of its own, with `other` in place of `parameters`.
 
-        They are the flat vectors of two networks whose programs are alike, or of one.
+        They are the flat vectors of two networks with like programs, or of one network.
         """
         start, arrays, copies = address_of(parameters), list[Array](), dict[int, Array]()
         for array in self.call.memory[2]:
@@ -132,7 +132,7 @@ class Executor:
             if 0 <= place < parameters.nbytes:
                 part = other.view(np.uint8)[place : place + array.nbytes]
                 arrays.append(part.view(array.dtype).reshape(array.shape))
-            else:  # the buffer of a batch and what reads it are one array
+            else:  # arrays at one address stay one array
                 arrays.append(copies.setdefault(address_of(array), array.copy()))
         clone = copy(self)
         clone._place(CallStruct.from_buffer_copy(self.call), arrays)
@@ -183,8 +183,8 @@ class Executor:
 
         `rates` and `decays` are their learning rates and weight decays, or one for all; `steps` is
         the number of steps that the optimizer has made, and the last batch has `missing` rows less
-        than the others.  Return the number of finished steps: all, or those before one that failed
-        or whose norm exceeds `max_norm`.
+        than the others.  Return the number of finished steps: all steps, or the steps before one
+        that failed or has a norm above `max_norm`.
         """
         call = self.call
         call.count, call.steps, call.max_norm = len(losses), steps, max_norm

@@ -1,4 +1,4 @@
-"""Which instructions can be one program: they are added one by one."""
+"""Groups of instructions that can be one program: instructions are added one by one."""
 
 from collections.abc import Container, Sequence
 
@@ -18,8 +18,8 @@ from mlpengine.core.buffers import address_of
 class StepGroup:
     """Consecutive instructions that can be one program.
 
-    Each is lowered once, when it is added, and only what it brings is checked: to lower the whole
-    group again for each of them would take a time that grows with the square of their number.
+    Each instruction is lowered once, when it is added, and only its own kernels are checked.  To
+    lower the whole group again for each instruction would take quadratic time.
 
     Args:
         batch: the rows that the program is for.
@@ -27,7 +27,7 @@ class StepGroup:
         kept: op, by its id, and address of what NumPy's rules read that this group writes.
 
     Attributes:
-        instructions: those that were added.
+        instructions: the instructions that were added.
     """
 
     def __init__(self, batch: Batch, itemsize: int, kept: Container[tuple[int, int]] = ()) -> None:
@@ -57,7 +57,7 @@ class StepGroup:
         return ""
 
     def _check(self, kernels: Sequence[Kernel]) -> None:
-        """Raise UnsupportedError unless the kernels can follow those of the group."""
+        """Raise UnsupportedError unless the kernels can follow the kernels of the group."""
         self._has_loss |= any(isinstance(kernel, LossRows) for kernel in kernels)
         reads = [value for kernel in kernels for value in kernel.reads]
         for kernel in kernels:

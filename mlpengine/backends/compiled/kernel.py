@@ -53,11 +53,11 @@ class Kernel(ABC):
     Attributes:
         text: what it computes, for comments and messages.
         reads: the values that it reads.
-        writes: those that it computes, stored or not.
+        writes: the values that it computes, stored or not.
         header: the header, without ``.h``, of functions that it calls beside the usual ones.
         whole_vectors: whether it writes whole vectors, beyond the end of a row.
-        draws: whether what it writes is random, and differs from row to row.
-        any_phase: whether it may also go over the rows of parameters, and of their gradients.
+        draws: whether its results are random, and differ from row to row.
+        any_phase: whether it may also process the rows of parameters, and of their gradients.
         called_in: the phase of its functions, found by `lower`.
     """
 

@@ -28,8 +28,8 @@ class _Reservation(NamedTuple):
 class Layout:
     """The memory of a program; `plan` completes it before anything is printed.
 
-    `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes, which
-    is allocated once; `limits` are the places of the limits of dropout in that table.
+    `arrays` are passed as a table of pointers, together with a workspace of `nbytes` bytes.  The
+    workspace is allocated once.  `limits` are the places of the limits of dropout in the table.
     """
 
     target: CompileTarget
@@ -135,7 +135,7 @@ class Layout:
         return self._pointers[name][0]
 
     def table_of(self, name: str) -> list[str]:
-        """Return the names of a buffer and of what is declared with it."""
+        """Return the names of a buffer and of the variables that are declared with it."""
         limit = self._limits.get(name)
         return [each for each in (name, limit) if each is not None and self.knows(each)]
 

@@ -28,8 +28,8 @@ from mlpengine.ops import EntryLoss, Loss, SoftmaxCrossEntropy
 class LossRows(Kernel):
     """A loss, row by row: its gradient, and each row's value for the sum that follows.
 
-    Both are divided by `mean_rows`, the rows of the mean, of which the program may have a part, and
-    times `factor`, the weight of the loss among several.
+    Both are divided by `mean_rows`, the number of rows of the mean, and multiplied by `factor`, the
+    weight of the loss among several.  The program may process only a part of the rows of the mean.
     """
 
     output: MatrixValue
@@ -89,7 +89,7 @@ class LossRows(Kernel):
         return "part.mean_rows" if self.factor == 1 else f"(part.mean_rows / {self.factor!r})"
 
     def _prepare(self, writer: Writer, name: str, suffix: str) -> Sequence[str]:
-        """Add what is computed once a step; return the names of the buffers with it."""
+        """Add the functions that run once in each step; return the names of their buffers."""
         return ()
 
     @abstractmethod
@@ -272,7 +272,7 @@ class CrossEntropyRows(LossRows):
         ]
 
     def _wide(self, layout: Layout) -> Sequence[Statement]:
-        """Return the statements of a group of rows, whose logarithms are computed as one vector."""
+        """Return the statements of a group of rows; their logarithms are computed as one vector."""
         share = f" * {self.weight.name}[i]" if self.weight else ""
         log = "(double)logs[i - from] * (double)masses[i - from]"
         return [

@@ -100,7 +100,7 @@ def need_one_dtype(values: Iterable[MatrixValue], itemsize: int) -> None:
 
 
 def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
-    """Yield the kernels of an instruction, after those that give another shape to what it reads."""
+    """Yield the kernels of an instruction, after the kernels that reshape its operands."""
     known = len(values.reshaped)
     for kind in KERNELS:
         if (kernels := kind.lower(instruction, values)) is not None:
@@ -113,7 +113,7 @@ def _kernels(instruction: InstructionLike, values: Values) -> Iterator[Kernel]:
 
 
 def _find_phase(kernel: Kernel, batch: Batch) -> None:
-    """Set the phase of a kernel, and what its results follow from.
+    """Set the phase of a kernel, and the origin of its results.
 
     Raises: UnsupportedError if it can only go over the rows of a batch, and these are others, or
         if it needs sums that are known when the rows are through.
@@ -126,7 +126,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
         raise UnsupportedError(f"{kernel.text}, rows with sums over all of them")
     if "sums" in kinds:
         kernel.called_in = "finish"
-    # What is the same for all rows is computed once a step, before them.
+    # Values that are the same for all rows are computed once in each step, before the rows.
     elif kinds == {"parameters"} or not (kinds or kernel.draws):
         kernel.called_in, made = "prepare", "parameters"
     elif kernel.sums_rows:
@@ -145,7 +145,7 @@ def _find_phase(kernel: Kernel, batch: Batch) -> None:
 
 
 class EarlierReads:
-    """What kernels read that another program has left in memory; `add` takes them in order."""
+    """Values of another program that kernels read from memory; `add` takes the kernels in order."""
 
     def __init__(self) -> None:
         self._reads: list[tuple[Kernel, MatrixValue]] = []
@@ -153,9 +153,9 @@ class EarlierReads:
     def add(self, kernel: Kernel) -> None:
         """Add a kernel.
 
-        Raises: UnsupportedError if it overwrites too early what one before it reads.  Too early is
-        in an earlier phase, or in that of the rows if these lie elsewhere: some rows are through
-        all kernels before others.
+        Raises: UnsupportedError if it overwrites too early a value that a kernel before it reads.
+        Too early is in an earlier phase, or in the phase of the rows if these lie elsewhere: some
+        rows have passed through all kernels before others.
         """
         order = PHASES.index(kernel.called_in)
         for written in (value for value in kernel.writes if value.final):
@@ -169,7 +169,7 @@ class EarlierReads:
 
 
 def _needed(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels without those whose results nothing reads, and nobody sees."""
+    """Return the kernels without the ones that compute only unused values."""
     needed, read = list[Kernel](), set[MatrixValue]()
     for kernel in reversed(kernels):
         ends = isinstance(kernel, LossRows) or not kernel.writes
@@ -191,7 +191,7 @@ def _draws(kernels: list[Kernel]) -> Iterator[Draw]:
 
 
 def need_backward(draw: Draw, reads: Sequence[MatrixValue], *, has_loss: bool) -> None:
-    """Raise UnsupportedError for a dropout whose backward is not in the program.
+    """Raise UnsupportedError for a dropout if the program does not contain its backward.
 
     A program with a loss has all of them; in others, forward and backward read the mask.
     """
@@ -231,7 +231,7 @@ def fuse(kernels: list[Kernel]) -> list[Kernel]:
 
 
 def _overwrites(kernel: Kernel, other: Kernel) -> bool:
-    """Return whether `kernel` writes where another program has left what `other` reads."""
+    """Return whether `kernel` overwrites a value of another program that `other` reads."""
     return any(v.overlaps(w) for v in other.reads if not v.written for w in kernel.writes)
 
 

@@ -1,4 +1,4 @@
-"""What is only moved: other shapes, slices, joined parts, permuted and repeated axes, zeros."""
+"""Copies without arithmetic: reshapes, slices, joined parts, permuted and repeated axes, zeros."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class Entries(NamedTuple):
     """Entries of one row that are copied together, times a factor; without `source` zeros.
 
     `starts` are the first entries, and `pitches` the distances between rows, in the target and in
-    the source.  They are added to what is there if it `adds`.
+    the source.  If it `adds`, they are added to the entries of the target.
     """
 
     source: MatrixValue | None
@@ -49,7 +49,7 @@ class Move(Kernel):
 
     @classmethod
     def lower(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel] | None:
-        """Return what an instruction moves for which NumPy only copies, and fills with zeros."""
+        """Return the moves of an instruction, if NumPy only copies and fills with zeros for it."""
         op, calls = instruction.op, getattr(instruction, "calls", ())
         if not calls:
             return [] if op is not None and op.view else None
@@ -72,7 +72,7 @@ class Move(Kernel):
         cls, source: MatrixValue, shape: Sequence[int], out: MatrixValue, count: int,
         factor: float = 1.0,
     ) -> "Move":  # fmt: skip
-        """Return what repeats `source`, of a `shape`, along the axes of 1 in the shape of `out`."""
+        """Return the move that fills `out` with `source` (`shape`), repeated on axes of size 1."""
         lead = out.array.ndim - len(shape)
         strides = [0 if n == 1 else s for n, s in zip(shape, contiguous(shape), strict=True)]
         ends = contiguous(out.array.shape), (*(0,) * lead, *strides)
@@ -85,7 +85,7 @@ class Move(Kernel):
 
     @classmethod
     def reshaped(cls, source: MatrixValue, out: MatrixValue, count: int) -> "Move":
-        """Return what writes the numbers of `source` in the shape of `out`."""
+        """Return the move that writes the numbers of `source` in the shape of `out`."""
         axes = [LoopAxis(source.array.size, (1, 1))]
         part = _by_rows(source, axes, (0, 0), out, count)
         return cls(out, [part], f"{out.name} = {source.name} in another shape", count)
@@ -108,7 +108,7 @@ class Move(Kernel):
         writer.add(name, self.called_in, self.count, self.text, body, self.reads, self.writes)
 
     def _ends(self, part: Entries) -> list[MatrixValue]:
-        """Return target and source of a part, which may have none."""
+        """Return target and source of a part; a part may lack a source."""
         return present(self.out, part.source)
 
 
@@ -164,7 +164,7 @@ def _by_rows(
     count: int,
     factor: float = 1.0,
 ) -> Entries:
-    """Return the part of each of `count` rows; the first axis goes over them, and perhaps more.
+    """Return the part of each of `count` rows; the first axis has these rows, or a multiple.
 
     Raises: UnsupportedError if a row of the target has entries of several rows.
     """

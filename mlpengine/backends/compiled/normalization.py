@@ -96,7 +96,7 @@ class LayerNormRows(Kernel):
 
 @dataclass(eq=False, repr=False)
 class LayerNormSlopes(Kernel):
-    """The gradient of what `LayerNorm` reads, the terms of that of its scale, or both."""
+    """The gradient of the input of `LayerNorm`, the terms of the gradient of its scale, or both."""
 
     dy: MatrixValue
     scale: MatrixValue | None

@@ -40,7 +40,7 @@ SCALAR_C = CTarget("real", "size_t", 8)
 
 
 def vector_c(itemsize: int) -> CTarget:
-    """Return C on vectors of numbers of so many bytes."""
+    """Return C on vectors of numbers of `itemsize` bytes."""
     return CTarget("vec", "int64_t", itemsize)
 
 
@@ -55,7 +55,7 @@ def print_function(function: CFunction, declarations: Iterable[str], target: CTa
 
 
 def print_head(function: CFunction) -> str:
-    """Return what the declaration of a function begins with."""
+    """Return the beginning of the declaration of a function."""
     return f"{function.qualifiers} void {function.name}({_parameters(function)})"
 
 

@@ -76,7 +76,7 @@ class Product(MatrixProduct, Kernel):
 
     @classmethod
     def of_matrices(cls, instruction: InstructionLike, values: Values) -> Sequence[Kernel]:
-        """Return the products of a rule of `MatMul`: those of `Linear`, by other operands.
+        """Return the products of a rule of `MatMul`: the products of `Linear` on other operands.
 
         All axes but the last are rows of a; b is one matrix.
         """
@@ -105,7 +105,7 @@ class Product(MatrixProduct, Kernel):
     def read_by_vectors(self, lanes: int) -> list[MatrixValue]:
         vectors = [v for m in self.epilogue for v in m.reads] + present(self.bias)
         # Rows are read by whole vectors where they lie along the columns of c, without a packed
-        # copy whose rows have padding.
+        # copy with padded rows.
         if self.sums_rows:
             vectors.append(self.a if self._is_turned(lanes) else self.b)
         return vectors
@@ -188,7 +188,7 @@ class Product(MatrixProduct, Kernel):
         )
 
     def _turned(self, writer: Writer, name: str) -> MatrixProduct | None:
-        """Return the product of a narrow weight gradient's transpose, whose vectors are full."""
+        """Return the product of a narrow weight gradient's transpose; its vectors are full."""
         if not self._is_turned(writer.layout.lanes):
             return None
         array = np.empty((self.columns, self.rows), self.c.array.dtype)

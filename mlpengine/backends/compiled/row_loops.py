@@ -1,4 +1,4 @@
-"""Loops over the vectors of a row, the last of which may be partial."""
+"""Loops over the vectors of a row; the last vector may be partial."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,7 @@
 """Functions that differ in nothing but names, as one function: layers of one shape compile once.
 
-Its table has the addresses of its own buffers; each of the others calls it with those of its own.
+The shared function is called with the table of its own buffers; each of the other functions calls
+it with a table of the other function's buffers.
 """
 
 import re
@@ -12,15 +13,15 @@ from mlpengine.backends.compiled.printing import parameter_names, print_statemen
 from mlpengine.backends.compiled.statements import CFunction, Statement
 
 _WORD = re.compile(r"\b(at_|limit_|scale_|)(\w+?)((?:_t\d+)?)\b")
-"""A name, or what is named after it: a vector, limit and scale of a dropout, an intermediate."""
+"""A name, or a name made from it: a vector, limit and scale of a dropout, an intermediate."""
 
 
 class Shared(NamedTuple):
-    """The function that several share, the first of them.
+    """A function that stands for several like functions: the first of them.
 
     Attributes:
         function: the first one.
-        table: the names of the buffers of one of them, in the order of those of the first.
+        table: the names of the buffers of one function, in the order of the first one's buffers.
     """
 
     function: CFunction
@@ -41,9 +42,9 @@ class Shared(NamedTuple):
 def find_shared(
     functions: Sequence[CFunction], layout: Layout, values: Container[str]
 ) -> dict[CFunction, Shared]:
-    """Return the functions that are like another one; `values` are names as those of buffers are.
+    """Return the functions that are like another one; `values` are names, as buffers have names.
 
-    Single statements, which call a function that is shared anyway, are left as they are.
+    A function of a single statement is left as it is: it calls a function that is shared anyway.
     """
     target = vector_c(layout.itemsize)
     alike: dict[tuple[object, ...], list[tuple[CFunction, list[str]]]] = {}
@@ -76,7 +77,7 @@ def find_shared(
 
 
 def _chain(function: CFunction | None) -> Iterator[CFunction]:
-    """Yield a function, and those that only it calls."""
+    """Yield a function, and the functions that only it calls."""
     while function is not None:
         yield function
         function = function.tile

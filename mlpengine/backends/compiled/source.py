@@ -27,11 +27,11 @@ from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
 
 REST = 5
-"""Products that take as long to compile as all else (GCC 12 on an EPYC with AVX-512, November
-2026)."""
+"""Number of products that take as long to compile as the rest of a program (GCC 12 on an EPYC with
+AVX-512, November 2026)."""
 
 POOL = 2
-"""The same for the pool of several threads."""
+"""Number of products that take as long to compile as the pool of several threads."""
 
 MAX_GATHERED = 8
 """Arrays of inputs, targets and weights, the length of `data` in call.h."""
@@ -40,7 +40,7 @@ MAX_HYPER = 8
 """Hyper-parameters of optimizers, the length of `hyper` in call.h."""
 
 NORM_CHUNK = 8192
-"""Gradients whose squares are summed in their own type (see norm.h)."""
+"""Number of gradients for which the squares are summed in the gradients' own type (see norm.h)."""
 
 
 class CSource(NamedTuple):
@@ -48,14 +48,14 @@ class CSource(NamedTuple):
 
     Attributes:
         text: the whole file.
-        arrays: the arrays whose addresses form the table, in order.
+        arrays: the arrays, in the order of their addresses in the table.
         nbytes: size of the workspace.
         gathers: whether the program can fill buffers from whole data sets.
         limits: the places of the limits of dropout among `arrays`.
-        columns: of outputs that the program can compute without training, or 0.
+        columns: number of outputs that the program can compute without training, or 0.
         rows: number of rows of a whole batch; the program takes fewer, too.
         mean_rows: number of rows over which the loss is a mean.
-        threads: that may share a step, the calling one included.
+        threads: number of threads that may share a step, including the calling thread.
     """
 
     text: str
@@ -86,10 +86,10 @@ def make_source(
 ) -> CSource:
     """Return the C text of `instructions` and, after them, of clipping and the optimizer.
 
-    `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows, and
-    `parameters` the flat vector of all, which tells where there are none what does not change with
-    the rows.  A program without a loss may be for one array, its `output`.  `threads` is the
-    maximum number of threads, of which small shapes use fewer.
+    `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows.
+    `parameters` is the flat vector of all parameters; without `gathered` buffers it tells which
+    values do not change with the rows.  A program without a loss may be for one array, its
+    `output`.  `threads` is the maximum number of threads; small shapes use fewer.
     Raises: UnsupportedError if an instruction has no compiled rule.
     """
     if len(gathered) > MAX_GATHERED:
@@ -221,8 +221,8 @@ def _output_defines(
 def _ranges(kernels: Sequence[Kernel], grads: Array | None, threads: int) -> Iterator[str]:
     """Yield the parts of the parameter vector that update.h requires.
 
-    A thread updates the weights whose gradients are its share, and which it reads in the next step,
-    so that they stay in the cache of its core.
+    A thread updates the weights for which it computes the gradients.  It also reads these weights
+    in the next step, so they stay in the cache of its core.
     """
     if grads is None:
         return
@@ -310,8 +310,8 @@ def _in_units(
 ) -> Iterator[str]:
     """Yield the functions; the second unit has the first products, the first unit all others.
 
-    Each unit takes about as long to compile: what the first one has beside products takes as long
-    as `others` of them.
+    Both units take about the same time to compile: the code of the first unit except its products
+    takes as long as `others` products.
     """
     shared = find_shared(functions, layout, values)
     own = [f for f in functions if f not in shared or shared[f].function is f]
@@ -342,7 +342,7 @@ def _in_first_unit(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _printed(function: CFunction, layout: Layout, table: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a function, with a table of its own if there is one, below those that only it calls."""
+    """Yield the functions that only this one calls, then this one, with its own table if given."""
     if function.tile is not None:
         yield from _printed(function.tile, layout, table)
     declarations = layout.declare(function.buffers, table)

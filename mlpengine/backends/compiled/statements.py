@@ -1,9 +1,9 @@
 """Programs as data: statements, and functions of them.
 
 A statement is an instance of one of the classes here: its numbers are formulas, its whole numbers
-and places in memory are text.  Or it is a line of text: of C, or of what C and JavaScript
-write alike, such as a call.  Each target prints the statements: `printing` as C on vectors and on
-scalars, `javascript` of `mlpengine.backends.scalar`.
+and places in memory are text.  Or it is a line of text, in C or in the syntax that C and JavaScript
+share, such as a call.  Each target prints the statements: `printing` as C on vectors and on
+scalars, `javascript` of `mlpengine.backends.scalar` as JavaScript.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from mlpengine.formula import Expr, in_steps, variable
 Phase = Literal["prepare", "rows", "reduce", "finish", "update"]
 
 PHASES: tuple[Phase, ...] = ("prepare", "rows", "reduce", "finish", "update")
-"""The phase in which a function is called: ``prepare`` once in each step, for what follows from
-parameters alone, and to pack them; ``rows`` for some rows of the batch: forward, loss and backward;
-``reduce`` to sum over those rows into the gradients of the parameters; ``finish`` once in each
-step, for what follows from these sums; ``update`` for the optimizer."""
+"""The phase in which a function is called: ``prepare`` once in each step, for values that follow
+from parameters alone, and to pack parameters; ``rows`` for some rows of the batch: forward, loss
+and backward; ``reduce`` to sum over these rows into the gradients of the parameters; ``finish``
+once in each step, for values that follow from these sums; ``update`` for the optimizer."""
 
 MEMORY_PARAMETERS = "void *const *table, char *workspace"
 """The parameters of C functions that declare their buffers themselves."""
@@ -171,14 +171,14 @@ def vselect(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def called(function: str, *arguments: str) -> Expr:
-    """Return what a function of the program returns, a number."""
+    """Return a call of a function of the program, as a number."""
     return Expr(function, tuple(map(variable, arguments)))
 
 
 def load_vector(place: str, lanes: str | int = "", stride: int = 1) -> str:
     """Return the expression that loads a vector, or its first `lanes`, the others 0.
 
-    With a `stride` the lanes come from every so many numbers.
+    With a `stride`, consecutive lanes are `stride` numbers apart.
     """
     if stride != 1:
         return f"load_every({place}, {lanes}, {stride})"
@@ -208,7 +208,7 @@ class CFunction:
         by_columns: whether threads divide `count` things in ``rows`` too, instead of the rows.
         takes_part: whether it needs to know which thread calls it.
         claims: how the threads divide `count` things: statically, by claiming them before a call
-            from the list `number`, or within it from this list and, if need be, those after it.
+            from the list `number`, or within it from this list and, if needed, the lists after it.
         trains: whether it is called to train only, and not to compute outputs.
     """
 

@@ -1,4 +1,4 @@
-"""Places of entries in memory: what NumPy's strides say of an array, for rows that are padded."""
+"""Places of entries in memory: like NumPy's strides, for arrays with padded rows."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -25,7 +25,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[LoopAxis]:
-    """Return `axes`, of which none leaves a row within it in any of the arrays of `values`.
+    """Return `axes`, split so that each stays in a row or steps over whole rows, in all `values`.
 
     Raises: UnsupportedError if there are none.
     """
@@ -49,7 +49,7 @@ def fit_axes(axes: Iterable[LoopAxis], values: Sequence[MatrixValue]) -> list[Lo
 
 
 def in_memory(layout: Layout, value: MatrixValue, distance: int) -> int:
-    """Return how far apart entries are in memory that are so far apart without padding."""
+    """Return the distance in memory of entries that are `distance` apart without padding."""
     sign, size = (-1, -distance) if distance < 0 else (1, distance)
     rows, columns = divmod(size, value.columns)
     return sign * (rows * layout.stride(value) + columns)

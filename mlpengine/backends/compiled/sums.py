@@ -80,7 +80,7 @@ class RowSums(Kernel):
         factor: float,
         values: Values,
     ) -> "RowSums":
-        """Return what writes the sums into an array, whose axes are `kept` or fewer."""
+        """Return the kernel that writes the sums into an array with axes `kept`, or fewer."""
         return cls(x, values.write(out, "sums_", x.kind), (*shape,), (*kept,), factor)
 
     def emit(self, writer: Writer, name: str) -> None:

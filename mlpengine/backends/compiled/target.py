@@ -23,7 +23,7 @@ _log = logging.getLogger("mlpengine")
 
 FLAGS = (
     "-O2",
-    "-g0",  # else zig writes the path of the source into the library, which no two builds share
+    "-g0",  # else zig writes the path of the source into the library, and the path differs by build
     "-std=gnu11",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -32,7 +32,8 @@ FLAGS = (
     "-pthread",
     "-Werror=implicit-function-declaration",
 )
-"""Without -ffast-math, which hides NaN and, when linked, changes the mode of the whole process.
+"""The flags do not include -ffast-math: it hides NaN and, when linked, changes the floating-point
+mode of the whole process.
 
 The compiler fuses no operations: what it considers fast depends on the processor and on the code
 around a sum, so that threads would change bits.  `multiply_add` of prelude.h says where a product
@@ -48,12 +49,12 @@ NOTICE_SECONDS = 10.0
 
 
 class Level(NamedTuple):
-    """What a level of an architecture compiles for.
+    """A level of an architecture: the vector registers and the compiler's macros and flag.
 
     Attributes:
         vector_bytes: size of a vector register.
         registers: number of vector registers.
-        macros: those that a compiler defines for a processor of this level.
+        macros: the macros that a compiler defines for a processor of this level.
         flags: the compiler's flag; compilers spell it differently.
     """
 
@@ -84,8 +85,8 @@ TARGET_LEVELS = {
 }
 """The levels of each architecture, highest first; other architectures have the last ones.
 
-Macros and flags are those of GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI, the
-levels 3 and 4 of its microarchitectures; Arm C Language Extensions."""
+Macros and flags have the names in GCC and Clang; zig writes an underscore.  Sources: x86-64 psABI,
+the levels 3 and 4 of its microarchitectures; Arm C Language Extensions."""
 
 LEVEL_NAMES = tuple(dict.fromkeys(name for levels in TARGET_LEVELS.values() for name in levels))
 """The names of all levels, highest first."""
@@ -110,7 +111,7 @@ class CompileTarget:
         vector_bytes: size of a vector register: 16, 32 or 64.
         registers: number of vector registers.
 
-    Raises: ValueError for values that no compiler reports, such as those of a damaged file.
+    Raises: ValueError for values that no compiler reports, such as values from a damaged file.
     """
 
     command: tuple[str, ...]
@@ -136,9 +137,9 @@ class CompileTarget:
     def reads_columns(self) -> bool:
         """Whether columns of a matrix are read as fast as a panel, unless rows are pages apart.
 
-        So it is on AMD's family 26, Zen 5: without packing, input gradients take 1 to 20% less time
-        with batches of 16 to 256, weight gradients 2 to 10% (nine networks of 64 to 2,048 units,
-        one thread, November 2026).  Others pack as was measured on a Xeon.
+        This holds on AMD's family 26, Zen 5: without packing, input gradients take 1 to 20% less
+        time with batches of 16 to 256, weight gradients 2 to 10% (nine networks of 64 to 2,048
+        units, one thread, November 2026).  Other processors pack as was measured on a Xeon.
         """
         return "AMD" in self.cpu and "cpu family\t: 26" in self.cpu
 
@@ -165,9 +166,9 @@ class CompileTarget:
 
 
 def compiler_command() -> tuple[str, ...] | None:
-    """Return the C compiler: $CC, then cc, gcc or clang from PATH, then that of the ziglang wheel.
+    """Return the C compiler: $CC, then cc, gcc or clang from PATH, then zig of the ziglang wheel.
 
-    None if there is none.
+    Return None if there is none.
     """
     named = os.environ.get("CC")
     if named:
@@ -244,7 +245,7 @@ def _macros(command: tuple[str, ...], flag: str) -> frozenset[str]:
 
 
 def _ask(command: list[str]) -> str:
-    """Return what the compiler prints.  For macOS, zig makes an empty file where it is asked."""
+    """Return the compiler's output.  It runs in a new folder: zig for macOS makes a file there."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             (done,) = run_compilers([command], Path(folder))

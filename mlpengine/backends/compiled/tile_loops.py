@@ -76,7 +76,7 @@ def tile_function(product: MatrixProduct, tiling: Tiling, name: str, layout: Lay
     at = layout.at(keep, "r", "v * LANES")
     lanes = "lanes" if _ends_within(keep, layout) else ""
     finish = _finish(product, name, layout) if _is_long(product) else None
-    # Sums of a pass wait in memory that c, or what is computed from it, takes anyway.
+    # Between passes, sums are kept in the memory of c, or of a value computed from c.
     passes = product.depth > tiling.depth_block  # the sums are kept in memory between them
     kept = [keep] if passes else []
     body: list[Statement] = [
@@ -157,12 +157,11 @@ def product_statements(
     """Return the loops over the tiles of rows `first` to `last` of c, or of panels `by_columns`.
 
     If they are `claimed`, the threads claim the tiles of the first group of panels from the list of
-    the number ``list``, and those of further groups from the lists after it.
+    the number ``list``, and the tiles of further groups from the lists after it.
 
     `slices` are the numbers of rows with which the program calls them; `times` of them belong to
-    each row of the batch.  Panels are packed and read
-    by groups; the tiles of some rows follow each other along c, so that rows of `a` stay in the
-    first-level cache and c is written sequentially.
+    each row of the batch.  Panels are packed and read by groups; the tiles of some rows follow each
+    other along c, so that rows of `a` stay in the first-level cache and c is written sequentially.
     """
     used = set().union(*(heights(n, tiling.height) for n in slices))
     across = product.sums_rows
@@ -260,7 +259,7 @@ def group_count(product: MatrixProduct, tiling: Tiling, layout: Layout) -> int:
 
 
 def row_copy_size(product: MatrixProduct, tiling: Tiling, layout: Layout, *, claimed: bool) -> int:
-    """Return the size of the packed rows of a: those of a tile if tiles are claimed, or all."""
+    """Return the size of the packed rows of a: the rows of a tile if tiles are claimed, or all."""
     rows = tiling.height if claimed else product.rows
     return padded_length(rows * tiling.depth_block, layout.lanes)
 
@@ -309,7 +308,7 @@ def _ends_within(value: MatrixValue, layout: Layout) -> bool:
 
 
 def _accumulator(product: MatrixProduct) -> MatrixValue:
-    """Return the value whose memory holds the sums between passes: one that is stored anyway."""
+    """Return a value that is stored anyway; its memory holds the sums between passes."""
     return next((v for v in product.writes if v.stored), product.c)
 
 

@@ -9,7 +9,7 @@ from mlpengine.backends.compiled.target import CompileTarget
 
 LONGEST_DEPTH = 400
 """Maximum number of terms of one pass: a tile's rows stay in the first-level cache while panels of
-25 or 50 kB are read from the second level, which is as fast."""
+25 or 50 kB are read from the second level at the same speed."""
 
 GROUP_BYTES = 256 * 1024
 """Bytes of the panels that tiles of some rows read one after another: half of a second-level
@@ -24,8 +24,9 @@ SMALLEST_PANEL = 8 * 1024
 still in the store buffer, where a wider load has to wait for several stores."""
 
 MIN_READS = 4
-"""Number of tiles that read a panel from which packing it may pay: at 2 a product of 512 to 256
-columns took a third more time by it, at 4 a seventh (EPYC of Zen 5, November 2026)."""
+"""Minimum number of tiles that read a panel for which packing the panel may pay: with packing, a
+product of 512 to 256 columns took a third more time at 2, a seventh more at 4 (EPYC of Zen 5,
+November 2026)."""
 
 PAGE_BYTES = 4096
 
@@ -40,12 +41,13 @@ FEW_TERMS = 16384
 """Rows, and multiplications for each of them, from which the tiles of a product are as high as the
 registers allow.
 
-The products of 784-256-128-10 with a batch of 128 take a tenth less time by it, those of wider
-layers too (Xeon with AVX-512, one thread, interleaved, November 2026).  With a batch of 64 its step
-takes 2.6% less, and those of four other shapes, with 64 or 96 rows, 4 to 5% less.  Each height is
-an instance to compile, which takes 0.1 to 0.5 s more for these five: 64-256-128-10 with a batch of
-32, whose weight gradients have 8,192 terms for each row, compiles in 0.83 s with tiles of 8 rows in
-place of 0.96 s with 12 and 13, and a step takes as long (the same machine, GCC 12)."""
+With higher tiles the products of 784-256-128-10 with a batch of 128 take a tenth less time, and so
+do the products of wider layers (Xeon with AVX-512, one thread, interleaved, November 2026).  With a
+batch of 64 the step of this network takes 2.6% less, and the steps of four other shapes, with 64 or
+96 rows, take 4 to 5% less.  Each height is an instance to compile: these five shapes take 0.1 to
+0.5 s more to compile.  The weight gradients of 64-256-128-10 with a batch of 32 have 8,192 terms
+for each row; this network compiles in 0.83 s with tiles of 8 rows in place of 0.96 s with 12 and
+13, and a step takes as long (the same machine, GCC 12)."""
 
 Packing = Literal["none", "panels", "transposed"]
 
@@ -87,8 +89,8 @@ def choose_tiling(
     height = tile_rows(layout.target, share, depth * product.columns)
     # The rows of c are products with the rows of w in "forward": lanes would gather from as many
     # rows, so that w is transposed while it is packed.  The other forms read b along its rows; they
-    # pack it if that pays, or if vectors would end beyond a row of the caller's, which has no
-    # padding.
+    # pack it if that pays, or if vectors would end beyond a row of the caller's array: its rows
+    # have no padding.
     packing: Packing = "none"
     if product.form == "forward":
         packing = "transposed"
@@ -113,7 +115,7 @@ def choose_tiling(
 
 
 def tile_rows(target: CompileTarget, rows: int, terms: int) -> int:
-    """Return the rows of a tile, two vectors wide, of a product with so many rows.
+    """Return the rows of a tile, two vectors wide, of a product with `rows` rows.
 
     Each row takes `terms` multiplications.
 
@@ -134,10 +136,10 @@ def highest_tile(target: CompileTarget) -> int:
 
 
 def _has_few_columns(product: MatrixProduct, layout: Layout) -> bool:
-    """Return whether dot products take fewer operations than vectors of which few lanes are used.
+    """Return whether dot products take fewer operations than vectors with few lanes in use.
 
-    The step of 64-128-10 with a batch of 64 takes 4 % less time by it (EPYC of Zen 5, November
-    2026).
+    With dot products, the step of 64-128-10 with a batch of 64 takes 4 % less time (EPYC of Zen 5,
+    November 2026).
     """
     if product.form != "forward" or product.columns > layout.lanes:
         return False
@@ -151,7 +153,7 @@ def _is_panel(product: MatrixProduct, layout: Layout) -> bool:
 
 
 def _pays(product: MatrixProduct, layout: Layout, depth: int, reads: int) -> bool:
-    """Return whether to pack b, which is not transposed, into panels for so many tiles each."""
+    """Return whether to pack b into panels; `reads` tiles read each.  b is not transposed."""
     row_bytes = layout.stride(product.b) * layout.itemsize
     pays = reads >= MIN_READS
     if layout.target.reads_columns:

@@ -28,7 +28,7 @@ def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
 def update_functions(
     update: Update, vectors: Iterable[str], itemsize: int
 ) -> tuple[CFunction, CFunction]:
-    """Return ``update`` and ``flush``, which work on the entries `first` to `last` of `vectors`."""
+    """Return ``update`` and ``flush``: they work on the entries `first` to `last` of `vectors`."""
     decayed = "params" if update.decayed else ""
     parameters = (
         "const struct call *call, const double t, const double rate, const double decay, "
@@ -59,7 +59,7 @@ def update_functions(
 
 
 def _update(update: Update, whole: Update) -> Sequence[Statement]:
-    """Return what updates the ranges of a part of the `whole`."""
+    """Return the statements that update the ranges of a part of the `whole`."""
     lines: list[Statement] = []
     statements = _statements(update)
     for factor in dict.fromkeys(run.lr for run in update.ranges):
@@ -74,8 +74,8 @@ def _loop(
 ) -> Scope:
     """Return the loops over the entries of runs of one learning rate.
 
-    They go from the last entry to the first: the weights of the first layer, which the next step
-    packs first, are then in the cache.
+    They go from the last entry to the first.  The weights of the first layer are then in the cache
+    when the next step begins and packs them.
     """
     ranges = [*reversed(ranges)]
     decays = any(run.weight_decay for run in ranges)
@@ -95,7 +95,7 @@ def _loop(
     shares = ", ".join(repr(float(run.weight_decay)) for run in ranges)
     head: list[Statement] = [f"static const int64_t bounds[{len(ranges)}][2] = {{{bounds}}};"]
     keep: list[Statement] = []
-    if decays:  # 1 where nothing decays, which changes no bit
+    if decays:  # 1 where nothing decays: no bit changes
         head.append(f"static const double shares[{len(ranges)}] = {{{shares}}};")
         keep.append("const vec keep = splat((real)(1.0 - lr * (decay * shares[r])));")
     span = "const int64_t begin = MAX(bounds[r][0], first), end = MIN(bounds[r][1], last);"
@@ -103,7 +103,7 @@ def _loop(
 
 
 def _numbers(update: Update, whole: Update) -> Iterator[Statement]:
-    """Yield the numbers of a step, as doubles and, those that are read, as vectors."""
+    """Yield the numbers of a step as doubles; the numbers that are read also as vectors."""
     count, doubles = len(whole.carried), {variable("lr"): "lr", variable("t"): "t"}
     before = f"carried[(int64_t)(t - 1) % 2 * {count}"
     for i, name in enumerate(update.hyper, update.first_hyper):
@@ -122,7 +122,7 @@ def _numbers(update: Update, whole: Update) -> Iterator[Statement]:
 
 
 def _statements(update: Update) -> Sequence[Statement]:
-    """Return what computes the new vectors from the old ones."""
+    """Return the statements that compute the new vectors from the old ones."""
     constants = [*update.hyper, *update.numbers]
     names = {variable(name): f"vec_{name}" for name in constants}
     names |= {variable(name): f"old_{name}" for name in ("p", "g", *update.moments)}
@@ -131,7 +131,7 @@ def _statements(update: Update) -> Sequence[Statement]:
 
 
 def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
-    """Return what keeps the vectors out of the denormal range."""
+    """Return the statements that keep the vectors out of the denormal range."""
     limit = c_number(update.threshold, itemsize)
     lines = []
     for name in update.moments:
@@ -151,7 +151,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
 def _vector(
     update: Update, statements: Sequence[Statement], lanes: str, *, decays: bool
 ) -> Sequence[Statement]:
-    """Return what happens to one vector of entries, or to its first `lanes`."""
+    """Return the statements for one vector of entries, or for its first `lanes`."""
     places = {"p": "params + i"}
     places |= {name: f"moment_{update.prefix}{name} + i" for name in update.moments}
     read = set(variables(*update.outputs.values()))

@@ -18,8 +18,8 @@ class Writer:
         chunk: number of rows that are processed together.
         by_columns: whether threads divide the columns of wide products.
         functions: in the order of their calls within a phase.
-        claimable: the number of units of each list from which threads claim what they do.
-        output: what the first loss reads, if there is one.
+        claimable: the number of units in each list from which threads claim their work.
+        output: the value that the first loss reads, if there is a loss.
         losses: the number of losses so far.
         mean_rows: number of rows over which the loss is a mean.
     """
@@ -75,7 +75,7 @@ class Writer:
     ) -> None:
         """Add a function that does `count` things (see `CFunction`), in ``rows`` as many rows.
 
-        Of the values that it reads and writes, those in memory become its buffers.
+        The values in memory that the function reads or writes become its buffers.
         Raises: UnsupportedError if it has other rows than the batch.
         """
         if phase == "rows" and not by_columns:
@@ -110,5 +110,5 @@ class Writer:
 
 
 def _in_memory(buffers: Sequence[MatrixValue | str]) -> list[str]:
-    """Return the names of buffers and of those values that are in memory."""
+    """Return the names of buffers, and of the values that are in memory."""
     return [b if isinstance(b, str) else b.name for b in buffers if isinstance(b, str) or b.stored]

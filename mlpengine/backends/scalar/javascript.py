@@ -51,7 +51,7 @@ MATH = {
     "vmin": "(a, b) => (a < b || a !== a ? a : b)",
     "vselect": "(c, a, b) => (c ? a : b)",
 }
-"""The functions of `mlpengine.formula.SCALARS`; what they return is rounded where it is used."""
+"""The functions of `mlpengine.formula.SCALARS`; their results are rounded where they are used."""
 
 TEMPLATES = {
     "element": "$memory[{} + {}]",
@@ -63,7 +63,7 @@ TEMPLATES = {
 """Other parts of formulas of scalars."""
 
 EXACT = {*TEMPLATES, "maximum", "minimum", "clip", "sign", "abs", "neg", "where"}
-"""Functions whose numbers need no rounding."""
+"""Functions with results that need no rounding."""
 
 DECODER = """\
 const $fill = (place, Numbers, text) => {
@@ -73,7 +73,7 @@ const $fill = (place, Numbers, text) => {
 """
 
 MAX_WRITTEN = 16
-"""Up to so many constants are written as they are; more as base64 of their bytes."""
+"""Maximum number of constants written as numbers; more are written as base64 of their bytes."""
 
 
 @dataclass(eq=False)
@@ -89,12 +89,12 @@ class JavaScript:
     _lines: list[str] = field(default_factory=list)
 
     def reserve(self, length: int) -> int:
-        """Return a place for so many numbers."""
+        """Return a place for `length` numbers."""
         self.size += length
         return self.size - length
 
     def add(self, definitions: Iterable[Definition]) -> None:
-        """Print definitions below those that there are."""
+        """Print definitions below the existing ones."""
         for one in definitions:
             self._lines += (
                 self._constants(one) if isinstance(one, Constants) else self._function(one)

@@ -239,7 +239,7 @@ static real my_floor(real x)
 }}
 """),
 }  # fmt: skip
-"""The functions of math.h, and what they need, in an order in which each follows what it needs."""
+"""The functions of math.h and of their dependencies; each function follows its dependencies."""
 
 _MACRO = re.compile(r"#define (v_\w+)((?:\(.*?\))?(?:.*\\\n)?.*)")
 
@@ -259,7 +259,7 @@ def needed_functions(text: str) -> set[str]:
 
 
 def mathematics(text: str, upper: str, *, libm: bool) -> str:
-    """Return what a file needs before `text`: types, macros, and functions unless libm has them."""
+    """Return the C that a file needs before `text`: types, macros, and functions without `libm`."""
     head = PRELUDE.format(upper=upper)
     if not libm or re.search(r"\bis_(finite|nan)\b", text):
         head += BITS.format(upper=upper)

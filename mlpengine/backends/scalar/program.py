@@ -24,8 +24,8 @@ def write_step(
 ) -> ScalarWriter:
     """Lower instructions, place their values and return the statements.
 
-    `inputs` are arrays that are given, placed before everything else, and `outputs` those that are
-    read after it; for the other arguments see `ScalarWriter`.
+    `inputs` are arrays that the caller gives; they are placed before everything else.  `outputs`
+    are arrays that the caller reads afterwards.  For the other arguments see `ScalarWriter`.
     Raises: UnsupportedError where something has no form on scalars.
     """
     kernels, values = lower(instructions, 1, {})
@@ -44,7 +44,7 @@ def write_step(
 def _find_lifetimes(
     kernels: Sequence[Kernel], writer: ScalarWriter, given: set[int], ends: set[int]
 ) -> None:
-    """Find when values are needed; those that share the memory of an end have places, too."""
+    """Find when values are needed; values that share memory with an end have places, too."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
         for value in kernel.writes:

@@ -101,7 +101,7 @@ def c_definitions(definitions: Iterable[Definition]) -> str:
 
 @dataclass(eq=False)
 class FreshNames:
-    """Names that differ from each other and from those `taken`."""
+    """Names that differ from each other and from the names `taken`."""
 
     taken: set[str] = field(default_factory=set)
 

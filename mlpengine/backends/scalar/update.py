@@ -63,7 +63,7 @@ class UpdateCode:
         return "".join(f", {name}" for name in self._numbers) + f", {keep}" * self.decays
 
     def statements(self) -> list[Statement]:
-        """Return what computes the numbers of a step, once, from the learning rate."""
+        """Return the statements that compute the numbers of a step from the learning rate, once."""
         given = {variable("lr"): "state->lr", variable("t"): "R(state->steps + 1)"}
         given |= {variable(n): f"state->carried_{n}" for n in self.update.carried}
         wanted = {*self._numbers, *self.update.carried}

@@ -15,16 +15,16 @@ from mlpengine.core.spec import Array
 class ScalarWriter:
     """Forward, loss and backward of `batch` rows.
 
-    With one row no gradient of a parameter is computed: it is the product of two vectors that are
-    kept until the update, ``factors``.
+    With one row no gradient of a parameter is computed: the gradient is the product of two vectors,
+    ``factors``.  They are kept until the update.
 
     Attributes:
         batched: whether functions take a number of rows, as they must for several.
-        functions: to which the functions of the statements are added.
+        functions: the functions that the statements call are added to it.
         fixed: the text of arrays that are not placed, by address: parameters and, with several
             rows, their gradients.
-        memory: the name of the array of the others.
-        storages: their places in it.
+        memory: the name of the array that holds all other arrays.
+        storages: the places of these arrays in ``memory``.
         statements: of the step; ``value`` becomes the loss.
         size: numbers in that array.
         factors: by the address of a weight's gradient, the text of dy and x.
