@@ -111,7 +111,7 @@ def fold_rows(
 
 
 def _distinct(duplicates: Array) -> tuple[Array, Array]:
-    """Return the first row of each number, and for each row which of them it is a copy of."""
+    """Return the first row of each number, and for each row its position among these."""
     _, first, one = np.unique(duplicates, return_index=True, return_inverse=True)
     return first, one
 
@@ -165,7 +165,7 @@ def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
 def check_known(where: str, name: str, values: Array) -> None:
     """Check that the groups or times of all rows are known.
 
-    Raises: DataError with the first row whose one is NaN, NaT or None.
+    Raises: DataError with the first row that has NaN, NaT or None.
     """
     missing = np.zeros(len(values), bool)
     if values.dtype.kind == "O":
@@ -192,7 +192,7 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return the number of rows of each part, of `count` in all: within one of its share.
+    """Return the number of rows of each part, `count` in all, each within one row of its share.
 
     Every part with a share gets at least one row, training first, as long as there are rows.
     """

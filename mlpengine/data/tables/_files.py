@@ -178,7 +178,7 @@ def transcoded(
 
 
 def _zstd(stream: BinaryIO) -> Any:
-    import pyarrow  # slow, and few files are packed so
+    import pyarrow  # slow, and few files are packed in this way
 
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
 
@@ -192,7 +192,7 @@ _PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
 
 
 def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
-    """Return what a file holds that is packed as its name says.
+    """Return the unpacked contents of a file; its name tells the format.
 
     Reading raises DataError for damage, and for far more bytes than a table has.
     """

@@ -34,7 +34,7 @@ _limits: list[int] = []
 def long_cells() -> Iterator[None]:
     """Let cells be as long as records; the csv module has one limit for the process.
 
-    It is put back when the last thread has left the context.
+    The limit is restored when the last thread has left the context.
     """
     with _limit_lock:
         _limits.append(csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD)))
@@ -69,7 +69,7 @@ class CsvRows(NamedTuple):
 
 @long_cells()
 def csv_rows(lines: list[str], delimiter: str) -> CsvRows:
-    """Return the rows of lines that have their ends."""
+    """Return the rows of lines with line ends."""
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     cells, starts, stop = [], [], 0
     try:
@@ -89,7 +89,7 @@ def is_cut_off(error: csv.Error) -> bool:
 
 
 def lines_of(content: bytes) -> list[str]:
-    """Return the lines of a text in UTF-8, with their ends."""
+    """Return the lines of a text in UTF-8, with line ends."""
     return io.StringIO(content.decode(), newline="").readlines()
 
 
@@ -139,7 +139,7 @@ class TextSource:
         self.offset = len(start) - len(self.waiting)
 
     def fill(self, size: int) -> None:
-        """Read until so many bytes are waiting, or all that there are."""
+        """Read until `size` bytes are waiting, or to the end of the stream."""
         parts, length = [self.waiting], len(self.waiting)
         while length < size and not self.at_end:
             parts.append(self.stream.read(size - length))
@@ -228,7 +228,7 @@ class TextSource:
             ) from None
 
     def first_lines(self, size: int) -> list[str]:
-        """Return the whole lines that stand in so many bytes, without skipping them.
+        """Return the whole lines in the next `size` bytes, without skipping them.
 
         Raises: DataError for another encoding, a NUL byte, or more columns than are read.
         """
@@ -299,7 +299,7 @@ def _advice(error: csv.Error) -> str:
 class Header(NamedTuple):
     """The columns of a file, the delimiter, the line of the first row, and how many are empty.
 
-    Those have no name, after the last one that has; their cells are to be empty.
+    Empty columns have no name and follow the last column with a name.  Their cells must be empty.
     """
 
     names: list[str]

@@ -40,7 +40,7 @@ _PARTS = {"d": "day", "m": "month", "y": "year"}
 
 @dataclass(frozen=True)
 class Detected:
-    """A table, how it was read, and a line for each thing that a person should know of that."""
+    """A table, how it was read, and a line for each thing that a person should know about it."""
 
     table: Table
     reading: CsvDialect

@@ -101,7 +101,7 @@ class CsvDialect(TextOptions):
         return MISSING | frozenset(value.strip() for value in self.na_values)
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
-        """Return what dates of a column match by `date_format`; None if it has none."""
+        """Return the pattern of dates of a column by `date_format`; None if there is none."""
         return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
 
     @cached_property
