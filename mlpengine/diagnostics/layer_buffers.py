@@ -16,7 +16,7 @@ class LayerBuffers(NamedTuple):
     """The buffers of one layer after a step.
 
     Shapes: y (batch, units), the activations, before dropout if those are kept; z (batch, units),
-    the pre-activations, or None if training does not keep them.  `made` is what computes z.
+    the pre-activations, or None if training does not keep them.  `made` is the record of z.
     Further axes of a layer's output are part of its units.
     """
 

@@ -192,7 +192,7 @@ class Residuals:
 
 
 class ClassSets(NamedTuple):
-    """Out-of-fold probabilities of the true classes, which give prediction sets.
+    """Out-of-fold probabilities of the true classes, for making prediction sets.
 
     A prediction set holds the classes with at least a lowest probability: a quantile of the
     out-of-fold probabilities.  Adaptive sets (Romano et al. 2020, arXiv 2006.02544) also add up the

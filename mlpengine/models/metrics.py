@@ -387,7 +387,7 @@ def _mean_of_classes(
 
 
 def _one_against_rest(target: Array, scores: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield for each class, or label, which rows are positive, and their float64 scores."""
+    """Yield for each class or label a mask of the positive rows, and the float64 scores."""
     if target.ndim == 1 and scores.ndim == 1:
         yield target > 0, scores.astype(np.float64)
         return

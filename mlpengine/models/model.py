@@ -267,7 +267,7 @@ class Model:
     def predict_set(self, data: Any, level: float = 0.9) -> Array:
         """Return which of the `classes` are in the set of each row, bool (rows, classes).
 
-        `level` is the share of new rows whose class is in their set, on average over rows like
+        `level` is the share of new rows with their class in their set, on average over rows like
         the training rows.  A set is empty where no class is likely enough.  Some sets are empty if
         predictions are right more often than `level`.
 
