@@ -21,8 +21,8 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "mae": metrics.mae,
     "rmse": metrics.rmse,
 }
-"""The metrics by which predictions are compared: functions of targets, of what is predicted (the
-log loss of the losses of the rows) and of weights."""
+"""The metrics by which predictions are compared: functions of targets, predictions and weights.
+The log loss takes the losses of the rows as predictions."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""

@@ -105,7 +105,7 @@ class Residuals:
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
         """Keep errors (rows, targets) of the predictions of rows that did not train them.
 
-        `share` (targets,) is what `error_of_mean` returns.
+        `share` (targets,) is the result of `error_of_mean`.
         """
         errors = errors * np.sqrt(1.0 if share is None else share)
         parts = max(1, min(MAX_PLACES, len(errors) // ROWS_OF_PLACE))

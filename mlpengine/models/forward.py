@@ -18,14 +18,14 @@ from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Multiplications for each additional thread: many times what starting a thread costs."""
+"""Multiplications for each additional thread: many times the cost of starting a thread."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
 """The most rows that a thread takes at once; their features and outputs stay in its cache."""
 
 BLOCK_FEATURES = 1 << 19
-"""The most features of rows that a thread takes at once, unless fewer than `PREDICT_ROWS` have as
-many: 2 MB of float32."""
+"""The most features that a thread takes at once (2 MB of float32), but at least the features of
+`PREDICT_ROWS` rows."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -134,7 +134,7 @@ class _Program:
 
     @classmethod
     def of(cls, networks: Sequence[TabularNetwork]) -> "_Program":
-        """Return the programs of networks; those that are alike share the machine code.
+        """Return the programs of networks; networks of equal structure share the machine code.
 
         Raises: CompileError or UnsupportedError.
         """

@@ -16,7 +16,7 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings import NetworkSettings
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-"""L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""
+"""L2 penalties to choose from by out-of-fold loss; the loss beside them is a sum over rows."""
 
 FLOAT64_ROWS = 4_096
 """Number of rows with features in float64 at once."""
@@ -25,7 +25,7 @@ NO_SIZE = 1e-12
 """Squared singular values up to this share of the largest one are rounding errors."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
-"""Steps of the minimization at most, pairs that it remembers, and the gain that ends it."""
+"""Most steps of the minimization, number of pairs that it remembers, and the gain that ends it."""
 
 
 def can_be_linear(network: NetworkSettings) -> bool:
@@ -47,7 +47,7 @@ def linear_networks(
     *,
     threads: int = 1,
 ) -> tuple[list[TabularNetwork], Array]:
-    """Return a linear network for each fold, and their outputs out of fold.
+    """Return a linear network for each fold, and their out-of-fold outputs.
 
     Each has the architecture of `mlp`.  A projection (features, columns) makes the columns
     x @ projection of a linear model.  A projection that picks columns of x is an array of their
@@ -159,7 +159,7 @@ def minimize(function: Callable[[Array], tuple[float, Array]], start: Array) -> 
     """Return a minimum near `start` of `function`; it returns value and gradient.
 
     Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS), with steps halved until the value falls
-    by a share of what its slope promises (algorithm 3.1).
+    by a share of the fall that its slope predicts (algorithm 3.1).
     """
     x = start
     value, gradient = function(x)

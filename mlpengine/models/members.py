@@ -132,7 +132,8 @@ def best_shares(
 ) -> tuple[float, ...]:
     """Return the shares of several kinds of networks in a mean with a low loss.
 
-    `outputs` (kinds, rows, out_dim) are out of fold, and `mean_loss` is the loss of such an output.
+    `outputs` (kinds, rows, out_dim) are out-of-fold outputs, and `mean_loss` is the loss of such an
+    output.
     The search starts with the best kind.  Each round then adds the kind that makes the mean best; a
     kind may be added several times.
 

@@ -41,7 +41,7 @@ _log = logging.getLogger("mlpengine")
 
 
 class TrainingRecord(TypedDict):
-    """The training rows of a model, and its score: the same for equal runs, so without a time.
+    """The training rows of a model, and its score.  Equal runs give equal records, without a time.
 
     `rows` are counts by part; `metrics` are the finite metrics of `part`, to six digits.
     """
@@ -56,7 +56,7 @@ class TrainingRecord(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
+    """A network, the preprocessing fitted with it, and its loss as a name with options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
     polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a

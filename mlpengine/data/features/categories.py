@@ -48,7 +48,8 @@ class Category:
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
         """Collect the levels of a column, the most frequent ones if there are too many.
 
-        Raises: DataError for a missing cell if those are errors, or for too many levels to one-hot.
+        Raises: DataError for a missing cell if missing cells are errors, or for too many levels to
+            one-hot.
         """
         strict = options.missing == "error"
         codes, texts = coded(table[column])

@@ -162,7 +162,7 @@ def odd_texts(column: Column) -> list[str]:
 
 def gap_advice(cell: str) -> str:
     """Return the option that reads a cell as missing, if it is spelled as gaps are, or ""."""
-    from mlpengine.data.tables.detect import GAPS  # which reading alone needs
+    from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
     return f", or set data.na_values: [{cell!r}]" if cell.lower() in GAPS else ""
 

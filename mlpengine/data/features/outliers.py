@@ -16,7 +16,7 @@ GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
 GAP_DATES = tuple(
     np.array(["9999-12-31", "1970-01-01", "1900-01-01", "0001-01-01"], "M8[s]").astype(float)
 )
-"""Dates that do, in seconds since 1970."""
+"""Dates that stand for missing cells in some tables, in seconds since 1970."""
 
 
 class Outlier(NamedTuple):

@@ -55,12 +55,12 @@ class Preprocessor:
 
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
     how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
-    the first bin and 2 beyond the last at most). Quantiles of the training rows bound them, and
-    fewer where quantiles are equal. After standard and robust scaling, `clip` "smooth" maps numbers
+    the first bin and 2 beyond the last at most). Quantiles of the training rows bound the bins;
+    equal quantiles give fewer bins. After standard and robust scaling, `clip` "smooth" maps numbers
     into -3 to 3, so that no single cell decides a prediction.
 
-    A date is the time, the time since the date before it, and where it is in a day, a week and a
-    year, each by sine and cosine, unless all rows are at the same place.
+    The features of a date are the time, the time since the date before it, and the sine and cosine
+    of its position in a day, a week and a year, unless all rows have the same position.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
     their bins, their indicators, then the one-hot categories. A category of over five codes that
@@ -374,7 +374,7 @@ class Preprocessor:
                 )
 
     def _undated_row(self, name: str, column: Column) -> int | None:
-        """Return the first row of a text column that is no date; None if there is none."""
+        """Return the first row of a text column without a date; None if there is none."""
         if column.kind != "text":
             return None
         pattern = self.options.reading.date_pattern(name)
@@ -383,7 +383,7 @@ class Preprocessor:
         return int(rows[0]) if len(rows) else None
 
     def _extra(self, table: Table) -> list[str]:
-        """Return the target and weight columns that the table has, targets all or none."""
+        """Return the target and weight columns in the table; targets only if it has all of them."""
         targets = self.target.columns if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
         weight = self.options.weight

@@ -135,7 +135,7 @@ def _folds_by_time(times: Array, folds: int) -> Array:
     distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     if len(distinct) < folds:
         raise DataError(f"folds: {folds} need at least as many times {_only(len(distinct))}")
-    number = np.arange(1, folds)  # of the cut after each fold but the last
+    number = np.arange(1, folds)  # number of the cut after each fold but the last
     first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
     first = np.maximum.accumulate(first - number) + number  # no fold is empty
     first = np.clip(first, number, len(distinct) - folds + number)
@@ -202,7 +202,7 @@ def part_sizes(count: int, shares: Array) -> Array:
         sizes[part] += 1
     for part in np.flatnonzero(shares > 0)[:count]:
         if sizes[part] == 0:
-            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # of equal parts the last
+            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # the last of equal parts
             sizes[part] = 1
     return sizes
 

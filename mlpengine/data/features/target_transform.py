@@ -1,4 +1,4 @@
-"""A test, by a small model out of fold, whether networks should learn logarithms of a target."""
+"""A test by out-of-fold errors of a small model: should networks learn logarithms of a target?"""
 
 from collections.abc import Callable
 

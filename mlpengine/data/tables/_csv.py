@@ -64,8 +64,8 @@ class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: what each column is read as.
-        table: the columns; None where one could not be read as that.
+        steps: the kind as which each column is read.
+        table: the columns; None if a column could not be read as its kind.
         has_codes: whether a cell may begin with a zero and another digit.
     """
 
@@ -464,7 +464,7 @@ def _add_texts(reader: ColumnReader, cells: Any) -> None:
 def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
     """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is no such date.
 
-    Cells are those that `cells.dates` reads, to the same seconds, but all with a zone or none.
+    It reads the same cells as `cells.dates`, to the same seconds, but all with a zone or none.
     """
     from pyarrow import compute
 

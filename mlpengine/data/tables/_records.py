@@ -58,7 +58,7 @@ class CsvRows(NamedTuple):
         cells: the cells of each row.
         lines: the line in which each row starts, counted from 0.
         stop: the number of lines that these rows take.
-        error: what ended the reading early, if anything did.
+        error: the error that ended the reading early, if there was one.
     """
 
     cells: list[list[str]]
@@ -100,7 +100,7 @@ class Records(NamedTuple):
         content: their bytes, in UTF-8.
         line: the number of their first line, from 1.
         n_lines: how many lines they are.
-        rows: what the csv module has read, if not all quotes enclose cells.
+        rows: the rows that the csv module has read, if not all quotes enclose cells.
     """
 
     content: bytes
@@ -125,8 +125,8 @@ class TextSource:
     Attributes:
         line: the number of the next line, from 1.
         offset: the number of bytes before it.
-        waiting: bytes that are read but not taken.
-        at_end: whether these are the last bytes of the stream.
+        waiting: bytes that are read but not yet taken.
+        at_end: whether the waiting bytes are the last bytes of the stream.
     """
 
     def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:

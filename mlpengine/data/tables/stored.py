@@ -150,7 +150,7 @@ class Spill:
         self.described[name] = {}
 
     def close(self) -> None:
-        """Have the finished columns on disk and close the files."""
+        """Write the finished columns to disk and close the files."""
         if self._values >= 0:
             descriptor, self._values = self._values, -1
             os.close(descriptor)
@@ -180,7 +180,7 @@ def stored_table(
 ) -> Table:
     """Return a table with its columns in a file below `directory`, written if need be.
 
-    `how` is everything that decides what `read` makes of the file at `path`. All cells of the
+    `how` is everything that the result of `read` for `path` depends on. All cells of the
     columns `skip` are missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
