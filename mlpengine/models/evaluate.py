@@ -24,7 +24,7 @@ FORWARD_ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""Largest number of `FORWARD_ROWS` in a call of machine code; features may come from a file."""
+"""The most `FORWARD_ROWS` in a call of machine code, because features may come from a file."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""

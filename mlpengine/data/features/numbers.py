@@ -16,7 +16,7 @@ from mlpengine.settings.features import Filling, Scaling
 
 
 def smooth_clip(values: Array, workspace: Array) -> None:
-    """Clip scaled features in place: x / sqrt(1 + (x / CLIP)^2) is close to x near 0.
+    """Replace scaled features x in place by x / sqrt(1 + (x / CLIP)^2), close to x near 0.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """

@@ -64,7 +64,7 @@ class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: the kind as which each column is read.
+        steps: the kind that each column is read as.
         table: the columns; None if a column could not be read as its kind.
         has_codes: whether a cell may begin with a zero and another digit.
     """
