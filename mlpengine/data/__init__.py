@@ -1,1 +1,1 @@
-"""Tables, features and rows of numbers: everything between a file and what a network reads."""
+"""Tables, features and rows of numbers: everything between a file and a network's input."""

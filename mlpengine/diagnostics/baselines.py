@@ -1,7 +1,7 @@
 """Baselines: errors of simple models on a sample of the rows, and distances between parts.
 
 The models are a linear one, one of random relu units and nearest neighbors; each predicts a row
-from the other rows of the sample, so that their errors are those on new rows.
+from the other rows of the sample, so that their errors are errors on new rows.
 """
 
 from collections.abc import Sequence
@@ -32,13 +32,14 @@ class Baselines(NamedTuple):
     """Errors of the network and of simple models on a sample of the training rows.
 
     Attributes:
-        error: of the network, in units of a constant prediction's: wrong classes, or squares.
+        error: error of the network (wrong classes, or squares), in units of the error of a
+            constant prediction.
         best: the lowest error of the simple models.
         best_name: "a linear model", "random units" or "nearest neighbors".
         deviation: standard error of the difference of the two errors.
         signal: share of the squares that the better simple model explains; 0 or below if none.
-        contradicted: of the rows that the best simple model is surest of, the share of another
-            class: about the share of wrong labels, as classes overlap elsewhere.
+        contradicted: the share of another class among the rows that the best simple model is surest
+            of: about the share of wrong labels, because classes overlap elsewhere.
         contradicted_error: its standard error; NaN where no row differs from all others.
         doubtful: the share of another class among all rows.
         contradicting_rows: the sure rows of another class, numbers in the training part.
@@ -63,12 +64,12 @@ class BaselineScore(NamedTuple):
     """The score of a network beside a linear and a constant prediction, on rows that trained none.
 
     Attributes:
-        metric: what they are compared by; higher is better.
-        rows: on which rows, as a text.
-        value, linear, constant: the metric of the three.
-        error: standard error of the difference of the first two.
-        fix: what makes the model a linear one, or adds one to the mean; nothing if the mean has
-            one.
+        metric: the metric that compares them; higher is better.
+        rows: the rows, as a text.
+        value, linear, constant: the metric of the network and of the two predictions.
+        error: standard error of the difference of `value` and `linear`.
+        fix: settings that make the model linear, or add a linear model to the mean; empty if the
+            mean has one.
     """
 
     metric: str
@@ -81,7 +82,7 @@ class BaselineScore(NamedTuple):
 
 
 def rows_within(seconds: float, values: int) -> int:
-    """Return the number of rows, of so many features and outputs, that take at most `seconds`."""
+    """Return the number of rows of `values` features and outputs that take at most `seconds`."""
     linear = SECONDS_PER_VALUE * values
     square = SECONDS_PER_PAIR
     return int((sqrt(linear**2 + 4 * square * seconds) - linear) / (2 * square))
@@ -145,7 +146,7 @@ def baselines(
 
 
 def nearest_rows(features: Array) -> Array:
-    """Return for each row which others are the nearest, as near as number `NEIGHBORS`: 1, else 0.
+    """Return 1 for each row's nearest other rows, as near as number `NEIGHBORS`, and 0 elsewhere.
 
     Shape: (rows, rows), float64.
     """
@@ -163,7 +164,7 @@ def nearest_rows(features: Array) -> Array:
 def linear_predictions(features: Array, wide: Array) -> Array:
     """Return the prediction of each row by a ridge regression on the other rows.
 
-    Its residual is that of the fit to all rows over 1 - h, where h is the row's leverage.
+    Its residual is the residual of the fit to all rows over 1 - h, where h is the row's leverage.
     """
     rows, size = features.shape
     squares = features.T @ features + RIDGE * rows * np.eye(size)
@@ -177,8 +178,8 @@ def linear_predictions(features: Array, wide: Array) -> Array:
 def random_unit_predictions(features: Array, wide: Array) -> Array:
     """Return the prediction of each row by a ridge regression of the other rows on random units.
 
-    They are relu units of random planes, so that the model is not linear in the features.  The
-    penalty is the one with the lowest squared error.
+    Random units are relu units of random planes, so that the model is not linear in the features.
+    The penalty is the one with the lowest squared error.
     """
     rng, (rows, size) = np.random.default_rng(0), features.shape
     planes = rng.standard_normal((size, RANDOM_UNITS)) / sqrt(size)
@@ -201,9 +202,9 @@ def random_unit_predictions(features: Array, wide: Array) -> Array:
 def contradictions(classes: Array, guess: Array, candidates: Array) -> tuple[float, float, Array]:
     """Return the share of rows of another class among those a model is surest of, and these rows.
 
-    The second number is the standard error of the share; both are NaN without `candidates` (rows,),
-    which are the rows that count.  `guess` (rows, classes) are its shares of the classes, less
-    those of all rows.
+    The second number is the standard error of the share.  Only the rows `candidates` (rows,) count;
+    both numbers are NaN without candidates.  `guess` (rows, classes) are the model's shares of the
+    classes, minus the shares over all rows.
     """
     shares = guess + np.bincount(classes, minlength=guess.shape[1]) / len(classes)
     ordered = np.sort(shares, axis=1)
@@ -228,9 +229,9 @@ def alone(x: Array) -> Array:
 
 
 def largest_shift(one: Array, other: Array) -> float:
-    """Return the largest difference of the shares below any number of two samples, each sorted.
+    """Return the Kolmogorov-Smirnov statistic of two sorted samples.
 
-    It is the statistic of Kolmogorov and Smirnov.
+    It is the largest difference of their shares below any number.
     """
     points = np.concatenate([one, other])
     below, above = (np.searchsorted(part, points, "right") / len(part) for part in (one, other))
@@ -240,7 +241,7 @@ def largest_shift(one: Array, other: Array) -> float:
 def shifts_between(x: Array, other: Array) -> tuple[tuple[float, ...], float]:
     """Return for each feature the Kolmogorov-Smirnov distance of two samples, and its limit.
 
-    The limit is that of the asymptotic test, for all features together.
+    The limit follows from the asymptotic test, for all features together.
     """
     pairs = zip(np.sort(x, axis=0).T, np.sort(other, axis=0).T, strict=True)
     shifts = tuple(largest_shift(*pair) for pair in pairs)

@@ -106,7 +106,7 @@ def lowest_loss(loss: Loss, y: Array, outputs: int) -> float:
 def constant_losses(
     loss: Loss | LossSum, outputs: Any, parts: Sequence[tuple[Any, Array | None]]
 ) -> list[float]:
-    """Return the loss, on each part, of the constant that is best on the first one.
+    """Return the loss on each part of the constant that is best on the first part.
 
     `parts` are targets and weights, `outputs` the size of the output; both are by name for losses
     of several outputs.  NaN where an output has no target or a negative weight.
@@ -133,7 +133,8 @@ def _of_output(name: str, parts: Sequence[tuple[Any, Array | None]]) -> list[Any
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
     """Return the loss of an output (outputs,) that is the same for every row.
 
-    Rows of one class count as one with the sum of their weights; blocks of rows take the memory.
+    Rows of one class count as one row with the sum of their weights.  Rows are computed in blocks
+    to limit memory.
     """
     count, y = len(y), y if y.ndim == 1 else y.astype(np.float64)
     if y.ndim == 1:

@@ -1,4 +1,4 @@
-"""The rules about rows: what simple models reach on them, and how the parts differ."""
+"""The rules about rows: errors of simple models on them, and differences between the parts."""
 
 from math import isnan
 

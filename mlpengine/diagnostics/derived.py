@@ -21,7 +21,8 @@ def input_size(diagnostics: Diagnostics) -> float:
 def layer_ratios(diagnostics: Diagnostics) -> Array:
     """Return the update ratios (samples, layers), 0 where unknown.
 
-    RMSprop's first step is larger than the next ones by a known factor, which is taken out.
+    RMSprop's first step is larger than the next ones by a known factor; its ratios are divided by
+    this factor.
     """
     layers = [diagnostics.series.of("update_ratio", n) for n in range(diagnostics.columns.layers)]
     ratios: Array = np.nan_to_num(np.stack(layers, axis=1), nan=0.0)
@@ -50,7 +51,7 @@ def zero_logits(diagnostics: Diagnostics) -> float:
 def training_share(diagnostics: Diagnostics) -> float:
     """Return the last training loss in units of `reference_loss`; NaN if it is unknown.
 
-    That of the last epoch or, where no epoch was closed, the mean over the last samples.
+    It is the loss of the last epoch.  If no epoch was closed, it is the mean over the last samples.
     """
     if diagnostics.epochs:
         loss = diagnostics.epochs[-1][0]
@@ -82,12 +83,12 @@ def worst(values: Array) -> tuple[int, float]:
 
 
 def total_steps(diagnostics: Diagnostics) -> int:
-    """Return the steps of the run so far; those of its last sample where epochs are unknown."""
+    """Return the steps of the run so far, up to its last sample if epochs are unknown."""
     return len(diagnostics.epochs) * diagnostics.steps_per_epoch or diagnostics.sampled
 
 
 def usual_lr(diagnostics: Diagnostics) -> float:
-    """Return the largest learning rate of the samples, which a schedule lowers later."""
+    """Return the largest learning rate of the samples; a schedule lowers it later."""
     rates = diagnostics.series.of("lr")
     return float(np.nanmax(rates)) if np.isfinite(rates).any() else nan
 
@@ -104,7 +105,7 @@ def start_ratio(diagnostics: Diagnostics) -> float:
 
 
 def suited_lr_fix(diagnostics: Diagnostics) -> list[Fix]:
-    """Return the learning rate whose first step has the ratio `AIM`, if it is known."""
+    """Return the learning rate that gives the first step the ratio `AIM`, if it is known."""
     return lr_fix(diagnostics, AIM / start_ratio(diagnostics))
 
 

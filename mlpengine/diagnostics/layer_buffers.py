@@ -15,8 +15,9 @@ from mlpengine.tape.record import Record, Value
 class LayerBuffers(NamedTuple):
     """The buffers of one layer after a step.
 
-    Shapes: y (batch, units), the activations, before dropout if those are kept; z (batch, units),
-    the pre-activations, or None if training does not keep them.  `made` is what computes z.
+    Shapes: y (batch, units), the activations, before dropout if training keeps these; z (batch,
+    units), the pre-activations, or None if training does not keep them.  `made` is the record that
+    computes z.
     Further axes of a layer's output are part of its units.
     """
 

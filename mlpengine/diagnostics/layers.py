@@ -16,8 +16,8 @@ class LayerFacts(NamedTuple):
 
     `units` is the number of entries of its output for a row; `activation` the op that makes the
     output, None if it is no activation; `weights` the names of its parameters of the group
-    "weights".  `is_passage` says whether all that reaches the network's output from an input passes
-    the layer's output, and `weighs_all` whether it passes what the weights are applied to.
+    "weights".  `is_passage` says whether every path from an input to the network's output passes
+    the layer's output, and `weighs_all` whether every path passes an op that reads the weights.
     """
 
     name: str
@@ -37,7 +37,7 @@ class NetworkFacts(NamedTuple):
 
     @classmethod
     def of(cls, network: Recordable) -> "NetworkFacts":
-        """Return what the recording of a network tells."""
+        """Return the facts that the recording of a network contains."""
         recording, weights = network.recorded(2, training=True), set(network.groups["weights"])
         layers, records = [], recording.tape.records
         for layer in recording.layers:
@@ -60,12 +60,12 @@ class NetworkFacts(NamedTuple):
 
 
 def maker(records: Sequence[Record], value: Value) -> Record | None:
-    """Return the record that computes a value; None of a leaf."""
+    """Return the record that computes a value; None for a leaf."""
     return next((r for r in records for y in r.outputs if y.index == value.index), None)
 
 
 def before_dropout(recording: Recording, layer: RecordedLayer) -> Value:
-    """Return a layer's output or, if that is dropped out, what dropout reads."""
+    """Return a layer's output or, if dropout made the output, the value that dropout read."""
     record = maker(recording.tape.records, layer.output)
     dropped = record.operands[0] if record and isinstance(record.op, Dropout) else None
     return dropped or layer.output
@@ -81,7 +81,7 @@ def activation_record(recording: Recording, layer: RecordedLayer) -> Record | No
 
 
 def _ends_at(recording: Recording, removed: Sequence[Record]) -> bool:
-    """Return whether no input reaches where a layer ends the network but through `removed`."""
+    """Return whether every path from an input to a layer that ends the network passes `removed`."""
     records = recording.tape.records
     others = [record for record in records if record not in removed]
     read = {x.index for record in records for x in record.operands if x is not None}

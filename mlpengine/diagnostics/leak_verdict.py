@@ -17,6 +17,6 @@ def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
 
 
 def leak_text(leak: Leak, note: str = "") -> str:
-    """Return how a column tells the target, with the usual value; `note` follows its name."""
+    """Return how a column reveals the target, with the usual value; `note` follows its name."""
     reason = f"{brief(leak.reason, 52)} (should be below {percent(ANSWER)})"
     return f"column {brief(leak.column, 20)!r}{note}: {reason}"

@@ -54,7 +54,7 @@ class Diagnostics(Uncopyable):
             500 after the first 1,000 steps.
         steps_per_epoch: a unit is dead if it fires in none of at least this many steps.
         baseline: loss of the best constant prediction, see `baseline_loss`; None if unknown.
-        validation_baseline: that of the same prediction on the validation rows.
+        validation_baseline: loss of the same prediction on the validation rows.
         target_rms: root mean square of the targets of a regression.
         feature_sizes: (in_dim,), the size of each feature, see `feature_sizes`.
         feature_names: their names; by default, numbers from 0.
@@ -80,16 +80,17 @@ class Diagnostics(Uncopyable):
         free_until: the last step before the next one that needs `sample`.
         pending: norms since the last `sample`; `after_step` appends to it.
         clipped: steps since the last sample that were clipped.
-        layers: what is known of the layers: those that the network's recording names.
+        layers: facts about the layers that the network's recording names.
         dropout: the rates of dropout, in forward order.
-        unknown_rows: why the gradients of single rows are unknown, or "".
-        windows: by layer, which rectifier units fire.
+        unknown_rows: the reason why the gradients of single rows are unknown, or "".
+        windows: by layer, a record of the rectifier units that fire.
         epochs: (training loss, validation loss) of each epoch.
-        baselines: what simple models reach on the rows; set by the caller at the end of a run.
-        baseline_score: its score beside a linear prediction's; None, or set by the caller at the
-            end of a run.
-        class_counts, recalls: training rows of each class, and the share of its other rows that
-            are predicted as such, NaN if there are too few; set by the caller at the end of a run.
+        baselines: errors of simple models on the rows; set by the caller at the end of a run.
+        baseline_score: the network's score beside the score of a linear prediction; None, or set by
+            the caller at the end of a run.
+        class_counts, recalls: training rows of each class, and the share of the class's other rows
+            that are predicted as this class, NaN if there are too few; set by the caller at the end
+            of a run.
         class_names: the names of the classes, set with them; empty if they have only numbers.
 
     Raises: UsageError for `every` below 1, or buffers that do not keep their activations.
@@ -189,10 +190,10 @@ class Diagnostics(Uncopyable):
             grads: the buffers of its backward pass.
             step: its number; call this for every step.
             loss: mean loss of the batch.
-            norm: global norm of the gradients before clipping; by default, that of `grads`.
+            norm: global norm of the gradients before clipping; by default, the norm of `grads`.
             clipped_norm: the norm after clipping; layers' gradients are divided by their ratio.
             lr: learning rate of the step.
-            rows: row indices of the batch, of which the buffers may hold the first ones; by
+            rows: row indices of the batch; the buffers may hold only the first of these rows.  By
                 default, positions in the batch.
 
         Returns: whether `values` is a new sample.
@@ -240,9 +241,9 @@ class Diagnostics(Uncopyable):
         return is_sample
 
     def skip(self, step: int) -> None:
-        """Plan what follows a step that was `due`; copy the parameters before a sample.
+        """Plan the work after a step that was `due`; copy the parameters before a sample.
 
-        It is all the work of `sample` for a step that is not after `free_until`.
+        This is all the work of `sample` for a step that is not after `free_until`.
         """
         self._plan(step)
         if self._schedule.sample_at == step + 1:
@@ -273,7 +274,7 @@ class Diagnostics(Uncopyable):
         rows: Array | None,
     ) -> None:
         values, batch = self.values, probes.scratch.batch_size
-        if rows is not None and len(rows) > batch:  # the buffers are those of a shard
+        if rows is not None and len(rows) > batch:  # the buffers belong to a shard
             batch = len(rows)
             self.batch_size = max(self.batch_size, batch)
         probes.rows.mean_rows[()] = batch

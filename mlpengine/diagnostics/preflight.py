@@ -38,7 +38,7 @@ from mlpengine.optim import Adam
 
 @dataclass(frozen=True)
 class Check:
-    """One check: whether it is `good`, in words, and its numbers."""
+    """One check: whether it is `good`, the result in words, and its numbers."""
 
     name: str
     good: bool
@@ -46,7 +46,7 @@ class Check:
     numbers: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON-able data."""
+        """Return the check as JSON-able data."""
         return {name: finite(value) for name, value in vars(self).items()}
 
 
@@ -59,7 +59,7 @@ def preflight(network: Network, loss: Loss, rows: Rows) -> Iterator[Check]:
 
 
 def check_start(mlp: Network, loss: Loss, rows: Rows) -> Check:
-    """Compare the loss of the initial network with that of a constant prediction."""
+    """Compare the loss of the initial network with the loss of a constant prediction."""
     x, y, weights = rows.sample(PREFLIGHT_ROWS).take(slice(None))
     value = loss(mlp.predict(x), y, None, weights)
     size = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
@@ -139,8 +139,8 @@ def _memorize(mlp: Network, loss: Loss, x: Array, y: Array, rate: float, limit: 
 def probe(step: StepLike, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
-    `known` are further arguments of `Diagnostics`, those that
-    `mlpengine.training.diagnose.diagnostic_inputs` returns.
+    `known` are further arguments of `Diagnostics`, as returned by
+    `mlpengine.training.diagnose.diagnostic_inputs`.
     """
     diagnostics = Diagnostics(step.mlp, every=max(1, min(50, steps // 10)), **known)
     with restored(step), np.errstate(over="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
 """Gradients of single rows from the buffers of a backward pass, op by op.
 
-Of one row a parameter has as gradient the outer product of two vectors where a dense layer or a
-matrix product reads it, and a vector where element-wise ops and layer norm do.
+The gradient of a parameter for one row is the outer product of two vectors where a dense layer or a
+matrix product reads the parameter, and a vector where element-wise ops and layer norm read it.
 """
 
 from collections.abc import Mapping
@@ -37,10 +37,10 @@ class RowGradients:
     `before` holds the parameters that the backward read, by name.
 
     Attributes:
-        calls: what computes the arrays of `places` from the buffers.
+        calls: the calls that compute the arrays of `places` from the buffers.
         places: by the name of a parameter, its gradients at each place where it is read.
 
-    Raises: UsageError where there is no rule for what reads a parameter.
+    Raises: UsageError where there is no rule for an op that reads a parameter.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RowGradients:
                 raise UsageError(f"{node.name!r} is read by ops of two kinds")
 
     def _add(self, record: Record) -> None:
-        """Add the gradients of what `record` reads besides rows."""
+        """Add the gradients of the operands of `record` other than rows."""
         positions = [
             position
             for position, x in enumerate(record.operands)
@@ -118,7 +118,7 @@ class RowGradients:
         return self._summed(out, x.spec.shape)
 
     def _summed(self, slope: Array, shape: tuple[int, ...]) -> RowGradient:
-        """Return the gradient of what is broadcast from `shape` to a row of `slope`."""
+        """Return the gradient of a value that is broadcast from `shape` to a row of `slope`."""
         own = (*[1] * slope.ndim, *shape)[1 - slope.ndim :]  # aligned at the right
         axes = tuple(n for n in range(1, slope.ndim) if own[n - 1] != slope.shape[n])
         if not axes:
@@ -141,14 +141,14 @@ class RowGradients:
         )
 
     def _work(self, record: Record, specs: Mapping[str, Spec]) -> dict[str, Array]:
-        """Return the work buffers of a backward: those that forward filled, and new ones."""
+        """Return the work buffers of a backward: the ones that forward filled, and new ones."""
         program, new = self._scratch.program, set(record.op.signature.work["backward"])
         saved = {n: program.resolve(b) for n, b in program.plan.saved.get(record.key, {}).items()}
         own = {n: zeros(spec) for n, spec in specs.items() if n in new - saved.keys()}
         return saved | own
 
     def _value(self, record: Record, x: Value | None) -> Array:
-        """Return what the backward read as `x`."""
+        """Return the array that the backward read as `x`."""
         if x is None or not self._scratch.program.plan.survives(x):
             self._refuse(record, "keeps none of what it multiplies with")
         if x.kind == "parameter":
@@ -158,7 +158,7 @@ class RowGradients:
         return self._scratch.program.value(x)
 
     def _need_rows(self, record: Record, x: Value) -> None:
-        """Refuse values whose first axis is not that of the rows of the batch."""
+        """Refuse values if the rows of the batch are not their first axis."""
         shape, longer = x.spec.shape, self._longer[x.index].spec.shape
         batch = self._scratch.batch_size
         if len(shape) < 2 or (shape[0], longer[0]) != (batch, batch + 1):

@@ -2,12 +2,12 @@
 
 For a dense layer the gradient of one row's weights is the outer product of delta and input, so
 that its squared norm, bias included, is norm(delta)**2 * (norm(input)**2 + 1); weights that are
-read twice have a sum of such products.
+read twice have a sum of several such products.
 
 Source: Goodfellow 2015, arXiv 1510.01799.
 
-The gradient of a row is that of its term in the batch's loss, times the number of rows: the mean
-over the rows is the batch's gradient, and a row of sample weight 2 has twice the gradient.
+The gradient of a row is the gradient of its term in the batch's loss, times the number of rows.  So
+the mean over the rows is the batch's gradient, and a row of sample weight 2 has twice the gradient.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,14 +34,14 @@ class RowProbe:
     In float32 a norm below 1e-18 becomes 0, and one above 1e19 infinite.
 
     Args:
-        gradients: of the rows; None where they are unknown.
+        gradients: the gradients of the rows; None where they are unknown.
         arrays: (batch, ...), the inputs and each layer's activations.
-        inputs: how many of `arrays` are inputs.
-        unknown: why the gradients are unknown.
+        inputs: the number of inputs among `arrays`.
+        unknown: the reason why the gradients are unknown.
 
     Attributes:
         norms: (batch,), the norms of the rows' gradients, float64; zeros where they are unknown.
-        mean_rows: 0-d, the number of rows of the loss's mean, of which the buffers may have a part.
+        mean_rows: 0-d, the number of rows of the loss's mean; the buffers may hold a part of them.
         norm_calls: the calls that set `norms` only.
         calls: the calls that set `norms` and `totals`.
         totals: (2, arrays), float64, sum and sum of squares of each of `arrays`.
@@ -83,7 +83,7 @@ class RowProbe:
     ) -> "RowProbe":
         """Return the probe of a scratch and gradients, and of the `outputs` of layers.
 
-        `before` holds the parameters that the backward read; by default those of now.
+        `before` holds the parameters that the backward read; by default the current ones.
         """
         views, groups = scratch.mlp.params.views, scratch.mlp.groups
         gradients, unknown = None, ""
@@ -97,7 +97,7 @@ class RowProbe:
         return cls(gradients, [*inputs, *outputs], inputs=len(inputs), unknown=unknown)
 
     def _moments(self, arrays: Sequence[Array], squares: Array) -> Calls:
-        """Yield the calls that set `totals`, and to `squares` the sum of squares of every row."""
+        """Yield the calls that set `totals`, and set `squares` to every row's sum of squares."""
         sums = np.zeros_like(squares)
         for array, row, square in zip(arrays, sums, squares, strict=True):
             yield call(np.dot, array, np.ones(array.shape[1], array.dtype), row)
@@ -149,11 +149,11 @@ class RowProbe:
 class _Products:
     """Inner products of the rows of arrays, each computed once.
 
-    `measured` arrays have their squares computed already.
+    `measured` are pairs of an array and the memory of its squares, computed elsewhere.
 
     Attributes:
-        calls: what computes the products.
-        measured: what computes those squares that are used.
+        calls: the calls that compute the products.
+        measured: the calls that compute the squares in use.
     """
 
     def __init__(self, measured: Iterable[tuple[Array, Array]]) -> None:
@@ -173,7 +173,7 @@ class _Products:
         return self._rows[key]
 
     def terms(self, places: Mapping[str, Sequence[RowGradient]]) -> list[tuple[Array, list[Array]]]:
-        """Return the terms of the squared norms: for each product the rows whose sum it takes.
+        """Return the terms of the squared norms: products, each with factors to sum.
 
         Two outer products have the inner product (left . left') * (right . right').
         """
@@ -216,8 +216,8 @@ class NoiseScale:
     """The simple gradient noise scale, in rows: the batch size at which noise equals signal.
 
     S = B/(B-1) (mean squared norm of a row's gradient - squared norm of the batch's) estimates the
-    trace of the covariance, squared norm - S/B the squared norm of the true gradient; both are
-    averaged over samples before one is divided by the other.
+    trace of the covariance.  The squared norm - S/B estimates the squared norm of the true
+    gradient.  Both are averaged over samples before the first is divided by the second.
 
     Source: McCandlish et al. 2018, arXiv 1812.06162, appendix A.1.
     """
@@ -257,9 +257,9 @@ def example_norms(
 ) -> Array:
     """Return the norm of each row's gradient, without dropout; the network does not change.
 
-    Works for losses whose value is a mean over rows, as all of `mlpengine.ops` are.  With
-    `weights` a row's gradient is multiplied by its weight; without, rows are comparable.  Rows are
-    computed one by one, which takes longer, where an op has no rule for them.
+    The loss must be a mean over rows, as all losses of `mlpengine.ops` are.  With `weights` a row's
+    gradient is multiplied by its weight; without weights, rows are comparable.  Where an op has no
+    rule for rows, they are computed one by one, and this takes longer.
 
     Shapes: x (rows, ...), y as the loss takes it, weights (rows,); result (rows,), float64.
     Source: Goodfellow 2015, arXiv 1510.01799.

@@ -85,12 +85,12 @@ def add_rule(
     *names: str,
     causes: Collection[str] = (),
 ) -> None:
-    """Add a rule, after those that are known; one that is defined again replaces itself.
+    """Add a rule after the known rules; a rule that is defined again replaces its old version.
 
     Args:
         check: returns a verdict, or None where its condition does not hold.
-        names: of the verdicts that it may return; by default that of the function.
-        causes: names of the verdicts that explain what it would report.
+        names: names of the verdicts that it may return; by default the name of the function.
+        causes: names of the verdicts that explain its own verdict.
     """
     place = check.__module__, check.__qualname__
     names = names or (check.__name__,)
@@ -100,7 +100,7 @@ def add_rule(
 
 
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
-    """Return what is wrong, causes first; what another verdict explains is left out."""
+    """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
     for check, causes in RULES:
         if causes.isdisjoint(reported):
@@ -113,9 +113,9 @@ def verdicts(diagnostics: Diagnostics) -> Verdicts:
 
 
 def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
-    """Return a verdict with the layer's name, unless that is its number in an `Mlp`.
+    """Return a verdict with the layer's name, unless the name is only a number in an `Mlp`.
 
-    Its fix is left without settings that the network does not have.
+    Settings that the network does not have are removed from the fix.
     """
     kind = next((n for n, one in NETWORKS.items() if isinstance(diagnostics.mlp, one)), "")
     if kind == "mlp":
@@ -177,7 +177,7 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def start(diagnostics: Diagnostics) -> Verdict | None:
-    """The first loss is far above that of a constant prediction."""
+    """The first loss is far above the loss of a constant prediction."""
     first = diagnostics.first_loss
     usual = max(diagnostics.baseline, zero_logits(diagnostics))  # the first is low for rare classes
     times = first / usual if usual > 0 else nan
@@ -221,7 +221,7 @@ def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def lr_high(diagnostics: Diagnostics) -> Verdict | None:
-    """Steps change the weights by much of their norm, and learning suffers."""
+    """Steps change the weights by a large share of their norm, and learning suffers."""
     ratios = layer_ratios(diagnostics)
     if not ratios.size or run.decay_dominates(diagnostics):
         return None
@@ -298,8 +298,8 @@ def dead(diagnostics: Diagnostics) -> Verdict | None:
 def dead_share(diagnostics: Diagnostics, layer: int) -> float:
     """Return the share of a layer's dead units while the loss was above `WELL_LEARNED`.
 
-    Units that die after the loss has become small do no harm: a network that learns its rows by
-    heart needs ever fewer.
+    Units that die after the loss has become small do no harm: a network that memorizes its rows
+    needs fewer and fewer units.
     """
     if not training_share(diagnostics) < WELL_LEARNED:
         return diagnostics.dead_share(layer)

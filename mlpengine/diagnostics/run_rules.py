@@ -122,7 +122,7 @@ def momentum_high(diagnostics: Diagnostics) -> Verdict | None:
 
 
 def dropout_high(diagnostics: Diagnostics) -> Verdict | None:
-    """Dropout is so high that the training loss stays at that of a constant prediction."""
+    """Dropout is so high that the training loss stays at the loss of a constant prediction."""
     dropout = max(diagnostics.dropout, default=0.0)
     share = training_share(diagnostics)
     without, baseline = validation_losses(diagnostics)[-1:], diagnostics.validation_baseline
@@ -331,9 +331,9 @@ def narrowest(diagnostics: Diagnostics) -> float:
 
 
 def lags(diagnostics: Diagnostics) -> bool:
-    """Return whether the network explains its own rows worse than a simple model new ones.
+    """Return whether the network explains its own rows worse than a simple model explains new rows.
 
-    False for weighted classes, of which the network does not learn to make the fewest errors.
+    False for weighted classes, because the network does not learn to make the fewest errors then.
     """
     known = diagnostics.baselines
     if weighs_classes(diagnostics):
@@ -342,14 +342,14 @@ def lags(diagnostics: Diagnostics) -> bool:
 
 
 def weighs_classes(diagnostics: Diagnostics) -> bool:
-    """Return whether the loss weighs classes, so that fewest errors are not what is learned."""
+    """Return whether the loss weighs classes, so that it does not minimize the number of errors."""
     loss = diagnostics.loss
     weights = getattr(loss, "class_weights", None)
     return bool(weights) or getattr(loss, "positive_weight", 1.0) != 1.0
 
 
 def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
-    """The loss stays that of a constant prediction, for an unknown reason."""
+    """The loss stays at the loss of a constant prediction, for an unknown reason."""
     if len(diagnostics.epochs) < MIN_EPOCHS or not stuck(diagnostics):
         return None
     train = diagnostics.epochs[-1][0]
@@ -366,9 +366,9 @@ def nothing_learned(diagnostics: Diagnostics) -> Verdict | None:
 def fall(diagnostics: Diagnostics) -> tuple[float, float]:
     """Return how much the loss fell over the last quarter of the epochs.
 
-    The two numbers are in constant predictions and in units of the mean loss of that quarter.  The
-    loss is the validation loss if it is known.  The fall is 0 unless it exceeds twice its standard
-    error and the lowest loss is in the last quarter.
+    The first number is in units of a constant prediction's loss, the second in units of the mean
+    loss of the quarter.  The loss is the validation loss if it is known.  The fall is 0 unless it
+    exceeds twice its standard error and the lowest loss is in the last quarter.
     """
     losses: Array = validation_losses(diagnostics)
     scale = diagnostics.validation_baseline

@@ -19,7 +19,7 @@ DOUBLE = log(2.0)
 
 
 class Spike(NamedTuple):
-    """A step whose gradient norm was `times` the usual; `row` has `share` of its rows' norms."""
+    """A step with a gradient norm of `times` the usual; `row` has `share` of its rows' norms."""
 
     step: int
     norm: float
@@ -33,8 +33,8 @@ class Spikes:
 
     A step is a spike if its log norm exceeds the running mean by four running standard deviations
     and its norm is at least twice the exponential of the mean.  `update` adds all pending norms to
-    mean and deviation at once; the norm of a spike is added as if it were at the limit, which is
-    that of the median and the median deviation for the first norms.
+    mean and deviation at once; the norm of a spike is added as if it were at the limit.  For the
+    first norms the limit follows from their median and their median deviation.
 
     Source: Chen et al. 2018, arXiv 1804.09849, section 2, without the second condition.
 
@@ -58,7 +58,7 @@ class Spikes:
     def update(self) -> None:
         """Add the pending norms to mean and deviation, and set the limit.
 
-        One call for several norms: a call for each would cost the smallest steps.
+        One call handles several norms, because a call for each norm would slow the smallest steps.
         """
         if self.steps + len(self.pending) < SPIKE_WARM_UP:
             return

@@ -1,4 +1,4 @@
-"""Units that never fire or saturate, as the range of their activation tells."""
+"""Units that never fire or that saturate, from the range of their activation."""
 
 from collections.abc import Mapping
 from math import inf, isfinite
@@ -49,14 +49,14 @@ def _value(op: Any, x: Array) -> Array:
 
 
 class UnitWindow:
-    """Which units of a rectifier layer were positive at least once over a window of steps.
+    """The units of a rectifier layer that were positive at least once over a window of steps.
 
     A window ends when it spans `steps_per_epoch` steps and covers `MIN_WINDOW_ROWS` rows; the next
     window begins there.
 
     Attributes:
-        dead: (units,), which units never fired in the last complete window; None before its end.
-        fired: (units,), which units have fired in the current window.
+        dead: (units,), whether a unit never fired in the last complete window; None before its end.
+        fired: (units,), whether a unit has fired in the current window.
     """
 
     def __init__(self, units: int, dtype: np.dtype[Any], steps_per_epoch: int) -> None:

@@ -73,7 +73,7 @@ class UpdateProbe:
     def read(
         self, results: Sequence[Any], clip: float, starts: Sequence[int], values: list[float]
     ) -> None:
-        """Write the quantities into the layers' blocks of `values`, which begin at `starts`.
+        """Write the quantities into the layers' blocks of `values`; the blocks begin at `starts`.
 
         `clip` is the factor by which clipping multiplied the gradients.
         """

@@ -34,9 +34,9 @@ def shown_name(name: str) -> str:
 class Verdict:
     """One problem: the measurement, the threshold, and a remedy.
 
-    `name` is the rule's, `layer` the layer's number or None for the whole net, `layer_name` its
-    name in a network of one's own.  `fix` holds values for options; where there are none, `no_fix`
-    gives the reason.
+    `name` is the rule's name.  `layer` is the layer's number, or None for the whole net, and
+    `layer_name` its name in a user's own network.  `fix` holds values for options; if it is empty,
+    `no_fix` gives the reason.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Verdict:
 
 
 class Verdicts(list[Verdict]):
-    """A list of verdicts, which a notebook shows as a table."""
+    """A list of verdicts; a notebook shows it as a table."""
 
     def _repr_html_(self) -> str:
         """Return the verdicts as a table, for notebooks."""
@@ -93,7 +93,7 @@ class Verdicts(list[Verdict]):
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
     """Return the settings that the verdicts ask for by dotted key, each with its first verdict.
 
-    Of two values for one key the first counts, since causes come first; columns to drop add up.
+    The first of two values for one key counts, because causes come first.  Columns to drop add up.
     """
     settings: dict[str, tuple[Any, Verdict]] = {}
     for verdict in verdicts:
@@ -107,7 +107,7 @@ def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
 
 
 def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> Verdicts:
-    """Return the verdicts whose names are not silenced."""
+    """Return the verdicts with names that are not silenced."""
     return Verdicts(verdict for verdict in verdicts if verdict.name not in silenced)
 
 

@@ -21,8 +21,8 @@ METRICS: dict[str, Callable[[Array, Array, Array | None], float]] = {
     "mae": metrics.mae,
     "rmse": metrics.rmse,
 }
-"""The metrics by which predictions are compared: functions of targets, of what is predicted (the
-log loss of the losses of the rows) and of weights."""
+"""The metrics by which predictions are compared: functions of targets, predictions and weights.
+The log loss takes the losses of the rows as predictions."""
 
 LINEAR_ROWS, LINEAR_FEATURES = 4_000, 600
 """Training rows, evenly spaced, of a linear prediction, and the maximum number of its features."""
@@ -50,7 +50,7 @@ class Guess(NamedTuple):
 
 
 def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
-    """Return the best prediction that does not depend on the features, for so many rows."""
+    """Return the best prediction that does not depend on the features, for `rows` rows."""
     truth, weights = train.truth, train.weights
     if isinstance(task, Classification):
         counts = np.bincount(truth.astype(np.int64), weights, minlength=_classes(task))
@@ -64,8 +64,8 @@ def constant_prediction(task: Task, train: Split, rows: int) -> Guess:
 def linear_prediction(task: Task, train: Split, x: Array, work: float) -> Guess | None:
     """Return the predictions of a linear model for features `x`; None for too many, or NaN.
 
-    Least squares for numbers, a logistic regression for classes and labels, with an L2 penalty of
-    1, of at most LINEAR_ROWS training rows and about so many multiplications.
+    The model is least squares for numbers, and a logistic regression for classes and labels.  It
+    has an L2 penalty of 1, at most LINEAR_ROWS training rows and about `work` multiplications.
     """
     width, outputs = x.shape[1] + 1, max(task.outputs, 2)
     passes = 1 if isinstance(task, Regression) else PASSES
@@ -103,7 +103,7 @@ def _linear(loss: Loss, part: Split, y: Array, x: Array, outputs: int = 0) -> Ar
 
 
 def out_of_fold(task: Task, train: Split, folds: Array, work: float) -> Guess | None:
-    """Return for each training row what a linear model predicts that did not learn from it."""
+    """Return the prediction for each training row by a linear model that was not trained on it."""
     names = np.unique(folds)
     guesses, places = [], []
     for fold in names:
@@ -140,7 +140,8 @@ def baseline_scores(
     """Return value and standard error of metrics by name, for each prediction by name.
 
     The first prediction is compared with the others: ``ahead`` is its value of the first metric
-    less theirs, whose error is that of the difference over the same rows (jackknife).
+    minus the other's value, with the standard error of this difference over the same rows
+    (jackknife).
     """
     given = {
         who: {name: guess.compared(name, truth) for name in names} for who, guess in guesses.items()

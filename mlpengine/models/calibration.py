@@ -20,7 +20,7 @@ SET_CHANCES = "set_chances"
 """The name of the array of `ClassSets` in a file."""
 
 MAX_RESIDUALS = 4_096
-"""Largest number of residuals that a model keeps; of more, quantiles stand for them."""
+"""Largest number of residuals that a model keeps; quantiles replace a larger number."""
 
 MAX_PLACES, ROWS_OF_PLACE = 10, 80
 """The most predictions at which the size of errors is known, and the fewest rows for each."""
@@ -46,18 +46,18 @@ def error_of_mean(
     part: Split,
     mean_loss: Callable[[Array, Split], float],
 ) -> Array | None:
-    """Return the error of the mean of all networks on new rows, as a share of that of one network.
+    """Return the error of the mean of all networks on new rows, relative to one network's error.
 
-    The error of one network is that out of fold.  By how much their mean is better depends on how
-    far networks differ on rows that are new to all of them, and folds have none.  On a row that
-    trained them networks err less, and differ less, by about the same factor: a network that moves
+    The error of one network is its out-of-fold error.  The gain of their mean depends on how far
+    networks differ on rows that are new to all of them, and folds have no such rows.  On a row that
+    trained them, networks err less and differ less, by about the same factor: a network that moves
     by a share h towards each label keeps 1 - h of its error there, and two networks keep 1 - h of
-    their difference.  So what averaging gains on rows that trained all networks of the mean,
-    relative to the error of one there, is what it gains on new rows.
+    their difference.  So the relative gain of averaging on rows that trained all networks of the
+    mean is also the relative gain on new rows.
 
-    `outputs` returns those (folds, rows, out_dim) of the networks of each fold for features, of at
-    most `COMPARED_ROWS` rows.  Of numbers the error is the squared one; of classes `mean_loss`, of
-    which averaging gains a share that is proportional to the error itself.
+    `outputs` returns the outputs (folds, rows, out_dim) of the networks of each fold for the
+    features of at most `COMPARED_ROWS` rows.  The error is the squared error for numbers, and
+    `mean_loss` for classes: averaging reduces it by a share that is proportional to the error.
 
     Shape: (targets,) for numbers, (1,) for classes; None for two folds.
     Source: Krogh and Vedelsby 1995, "Neural network ensembles, cross validation, and active
@@ -81,18 +81,18 @@ def error_of_mean(
     gain = 1 - error(task.combine(np.stack(others))) / np.where(one > 0, one, np.inf)
     if not isinstance(task, Regression):
         gain *= error(own) / np.where(one > 0, one, np.inf)
-    gain *= (1 - 1 / count) / (1 - 1 / (count - 1))  # from the mean of count - 1 to that of count
+    gain *= (1 - 1 / count) / (1 - 1 / (count - 1))  # from a mean of count - 1 to a mean of count
     return np.clip(1 - np.nan_to_num(gain), 1 / count, 1)
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """Errors out of fold, from which intervals are made whose width goes with the prediction.
+    """Out-of-fold errors that give intervals; the width depends on the prediction.
 
-    They are truth less prediction, as large as those of the mean of all networks as far as
-    `error_of_mean` tells, and divided by how large errors are at such a prediction: `scales` in the
-    targets' units at the predictions `places`, between which it is linear, and beyond which it is
-    constant.
+    An error is truth minus prediction, reduced to the size of errors of the mean of all networks as
+    `error_of_mean` estimates it, and divided by the usual size of errors at the prediction.  This
+    size is `scales` in the targets' units at the predictions `places`, linear between them and
+    constant beyond them.
 
     Shapes: `errors` (errors, targets), sorted; `places` (places, targets), ascending, and `scales`.
     """
@@ -105,7 +105,7 @@ class Residuals:
     def of(cls, errors: Array, predictions: Array, share: Array | None = None) -> "Residuals":
         """Keep errors (rows, targets) of the predictions of rows that did not train them.
 
-        `share` (targets,) is what `error_of_mean` returns.
+        `share` (targets,) is the result of `error_of_mean`.
         """
         errors = errors * np.sqrt(1.0 if share is None else share)
         parts = max(1, min(MAX_PLACES, len(errors) // ROWS_OF_PLACE))
@@ -122,12 +122,12 @@ class Residuals:
     def interval(self, predictions: Array, level: float) -> tuple[Array, Array]:
         """Return lower and upper ends (rows, targets) for predictions (rows, targets).
 
-        New targets lie between them with about this probability if their rows are like those
-        trained on.  The ends are equally far from the prediction, or hold that share of the errors
-        in the shortest range, where that is shorter by more than chance makes it.  CV+ (Barber et
-        al. 2021, arXiv 1905.02928) adds the errors out of fold to each network's prediction
-        instead, which has a guarantee, and covered 92.5 % of new targets for 90 %: an error out of
-        fold already holds the difference between networks.
+        New targets lie between them with probability of about `level` if their rows are like the
+        training rows.  The ends are equally far from the prediction.  If the shortest range with
+        this share of the errors is shorter by more than chance explains, its ends are used instead.
+        CV+ (Barber et al. 2021, arXiv 1905.02928) adds the out-of-fold errors to each network's
+        prediction instead.  CV+ has a guarantee, but covered 92.5 % of new targets for 90 %: an
+        out-of-fold error already contains the difference between networks.
 
         Source: Lei et al. 2018, "Distribution-free predictive inference for regression", section
         5.2, for errors divided by a scale.  Raises: UsageError unless the level is between 0 and 1.
@@ -152,12 +152,12 @@ class Residuals:
         return low, high
 
     def drawn(self, predictions: Array, rng: np.random.Generator) -> Array:
-        """Return targets (rows, targets) that new rows of these predictions may have."""
+        """Return random targets (rows, targets) of new rows with these predictions."""
         errors = np.stack([rng.choice(one, len(predictions)) for one in self.errors.T], axis=1)
         return np.asarray(predictions + errors * self._scale(predictions))
 
     def _scale(self, predictions: Array) -> Array:
-        """Return how large errors are at predictions (rows, targets), of that shape."""
+        """Return the usual size of errors at predictions (rows, targets), in the same shape."""
         columns = zip(predictions.T, self.places.T, self.scales.T, strict=True)
         return np.stack([np.interp(*column) for column in columns], axis=1)
 
@@ -167,9 +167,9 @@ class Residuals:
 
     @classmethod
     def taken_from(cls, arrays: dict[str, Array], targets: int) -> "Residuals | None":
-        """Take the residuals of a model of so many targets out of the arrays of a file, if any.
+        """Take the residuals of a model of `targets` targets out of the arrays of a file, if any.
 
-        Raises: CheckpointError unless they are whole and can be.
+        Raises: CheckpointError unless they are complete and valid.
         """
         names = [f"{RESIDUALS}.{one.name}" for one in fields(cls)]
         given = [arrays.pop(name, None) for name in names]
@@ -192,12 +192,13 @@ class Residuals:
 
 
 class ClassSets(NamedTuple):
-    """Probabilities out of fold of the true classes, from which sets of classes are made.
+    """Out-of-fold probabilities of the true classes, for making prediction sets.
 
-    A set holds the classes whose probability is no lower than all but a share of them.  Adaptive
-    sets (Romano et al. 2020, arXiv 2006.02544), which add up the probabilities of the likelier
-    classes, too, have the same order between two classes.  On three tables of 4 to 15 classes they
-    held more true classes than was asked for, and about twice as many classes (November 2026).
+    A prediction set holds the classes with at least a lowest probability: a quantile of the
+    out-of-fold probabilities.  Adaptive sets (Romano et al. 2020, arXiv 2006.02544) also add up the
+    probabilities of likelier classes, and have the same order between two classes.  On three tables
+    of 4 to 15 classes adaptive sets held more true classes than was asked for, and about twice as
+    many classes (November 2026).
 
     Shape: `chances` (rows,), sorted.
     Source: Sadinle, Lei and Wasserman 2019, "Least ambiguous set-valued classifiers with bounded
@@ -208,15 +209,15 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def of(cls, chances: Array, truth: Array) -> "ClassSets":
-        """Keep the probabilities (rows, classes) of the true classes of rows out of fold."""
+        """Keep the probability of the true class from `chances` (rows, classes), out of fold."""
         return cls(_few_sorted(chances[np.arange(len(truth)), truth]))
 
     def contain(self, chances: Array, level: float) -> Array:
         """Return which classes are in the set of each row, bool, for chances (rows, classes).
 
-        The true class is in it with about this probability if rows are like those trained on.  A
-        set is empty where no class is likely enough, which is so on some rows if the most likely
-        class is right more often than `level`.
+        The true class is in its set with probability of about `level` if rows are like the training
+        rows.  A set is empty where no class is likely enough.  Some sets are empty if the most
+        likely class is right more often than `level`.
 
         Raises: UsageError unless the level is between 0 and 1.
         """
@@ -276,10 +277,10 @@ def checked_level(level: object, where: str = "interval") -> float:
 
 
 def fit_temperature(task: Task, output: Array, truth: Array, weights: Array | None) -> float:
-    """Return by which logits are divided so that their log loss is minimal.
+    """Return the temperature: logits divided by it have the lowest log loss.
 
-    One more row, whose class is any with equal probability, keeps the temperature of few rows from
-    0 where all of them are right.
+    One further row has all classes with equal probability.  It keeps the temperature above 0 where
+    all of a few rows are right.
 
     Sources: Guo, Pleiss, Sun and Weinberger 2017, section 4.2; Platt 1999, "Probabilistic outputs
     for support vector machines", section 2.1, for such targets.
@@ -316,13 +317,13 @@ def apply_temperature(
 
 
 def spread(predictions: Sequence[Array]) -> Array:
-    """Return the standard deviation over networks of their predictions, of the first's shape."""
+    """Return the standard deviation of predictions over networks, in the shape of the first one."""
     deviation: Array = np.std(np.stack([*predictions]), axis=0, ddof=1)
     return deviation
 
 
 def _log_loss(chances: Array, truth: Array, weights: Array | None) -> float:
-    """Return the mean log loss of the rows, and of one more whose classes are equally likely."""
+    """Return the mean log loss of the rows and of one further row with equally likely classes."""
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(chances, tiny))
     if truth.ndim == 1:

@@ -20,7 +20,7 @@ def facts_of(model: Model) -> dict[str, Any]:
 
 
 def card(model: Model) -> dict[str, Any]:
-    """Return these facts, columns with types and levels, and the record of training, as data."""
+    """Return `facts_of`, columns with types and levels, and the record of training, as data."""
     kinds = model.preprocessor.kinds
     levels = {category.column: category.levels for category in model.preprocessor.categories}
     return facts_of(model) | {

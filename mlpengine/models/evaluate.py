@@ -24,7 +24,7 @@ FORWARD_ROWS = 512
 """Rows of one forward pass: enough for fast products, few enough for the second-level cache."""
 
 CHUNKS_AT_ONCE = 32
-"""Limit of the `FORWARD_ROWS` of a call of machine code, whose features may come from a file."""
+"""The most `FORWARD_ROWS` in a call of machine code, because features may come from a file."""
 
 ODD = 1e4
 """Smallest scaled value that is reported as odd; ordinary values are below 100."""
@@ -33,7 +33,7 @@ ODD = 1e4
 class Scorer:
     """Measures outputs (rows, outputs) of `dtype` against the targets of a split.
 
-    With `outputs` by name the loss is a sum, of which each part is measured, too.
+    With `outputs` by name the loss is a sum, and each part of the sum is measured, too.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Scorer:
         return self.mean_losses(output, part)["loss"]
 
     def mean_losses(self, output: Array, part: Split) -> dict[str, float]:
-        """Return the loss, and those of several outputs without weights, by `loss_names`."""
+        """Return the loss, and the unweighted losses of several outputs, by `loss_names`."""
         totals = dict.fromkeys(loss_names(self.loss), 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(part), FORWARD_ROWS):
@@ -98,7 +98,7 @@ class Scorer:
 
 
 def loss_names(loss: Loss) -> tuple[str, ...]:
-    """Return the names under which a loss is measured, and those of several outputs."""
+    """Return the names under which a loss, and the losses of several outputs, are measured."""
     parts: list[str] = [*loss.losses] if isinstance(loss, LossSum) else []
     return ("loss", *(f"loss of {name}" for name in parts))
 
@@ -112,8 +112,8 @@ def standard_errors(
 ) -> dict[str, float]:
     """Return the standard error of loss and metrics over the rows of a split (jackknife).
 
-    Blocks of rows are left out in turn: at random, or all rows with the same number in `blocks`,
-    which says that they depend on each other.
+    Blocks of rows are left out in turn: random rows, or all rows with the same number in `blocks`,
+    because such rows depend on each other.
 
     Source: Quenouille 1956, delete-a-group.
     """
@@ -129,7 +129,7 @@ def standard_errors(
 def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
     """Return the row indices that are left without each block in turn; none for a single block.
 
-    Rows of equal number in `blocks` (rows,) are a block; by default rows are in random ones.
+    Rows of equal number in `blocks` (rows,) are a block; by default blocks are random.
     """
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
@@ -139,15 +139,15 @@ def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
 
 
 def jackknife_error(scores: Sequence[float]) -> float:
-    """Return the standard error that follows from the scores without each block; NaN of none."""
+    """Return the standard error from the scores without each block; NaN if there are none."""
     return float(np.sqrt(len(scores) - 1) * np.std(scores)) if scores else float("nan")
 
 
 class Evaluator:
     """Runs a network without dropout over splits, in buffers that are allocated once.
 
-    Several `ranks` share the rows; each gets all outputs, and the values that rank 0 computes.  The
-    `program` of a training step of this network computes outputs as machine code.
+    Several `ranks` share the rows; each rank gets all outputs, and the values that rank 0 computes.
+    The `program` of a training step of this network computes outputs as machine code.
 
     Attributes:
         output: (rows, out_dim), the outputs of the last split, valid until the next `run`.

@@ -20,7 +20,7 @@ GRID, LEVELS = 20, 12
 """Points of a curve: quantiles of a number, or the most frequent levels of a category."""
 
 PERMUTED_COLUMNS = 200
-"""Columns that are permuted at most, those to which the outputs are most sensitive."""
+"""The most columns that are permuted; the outputs are most sensitive to these columns."""
 
 DEPENDENCE_ROWS = 300
 """Rows over which partial dependence is averaged, evenly spread."""
@@ -31,10 +31,10 @@ takes as long for its calls as for its products."""
 
 
 class Importance(NamedTuple):
-    """The loss of metrics when the cells of a column are permuted.
+    """The change of loss and metric when the cells of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
-    (R2 or accuracy), over repetitions; the deviations are over the same.
+    (R2 or accuracy) over repetitions; the deviations are over the same repetitions.
     """
 
     column: str
@@ -48,7 +48,7 @@ class Dependence(NamedTuple):
     """The mean prediction (points, outputs) where all rows hold `values` in a column.
 
     Outputs are the targets in their own units, or the probabilities of the classes or labels.
-    `kind` is that of the column; dates are seconds since 1970.
+    `kind` is the column's kind; dates are seconds since 1970.
     """
 
     column: str
@@ -114,9 +114,9 @@ def importances(
 ) -> list[Importance]:
     """Return the importance of each column, the largest rise of the loss first.
 
-    `forward` returns the outputs for features like those of `part`, once or several times below
-    each other, and `columns` is the column that each feature comes from; all features of a column
-    are permuted together.  With `permuted_columns` only these are.
+    `forward` returns the outputs for features of the rows of `part`, repeated once or several times
+    along the first axis.  `columns` is the column that each feature comes from; all features of a
+    column are permuted together.  With `permuted_columns` only these columns are permuted.
 
     Source: Breiman 2001, section 10.
     """

@@ -18,14 +18,14 @@ from mlpengine.step.auto_backend import NUMPY_RUNS, prediction_backend
 from mlpengine.step.blas_threads import one_blas_thread, threads_allowed
 
 TERMS_PER_THREAD = 1 << 28
-"""Multiplications for each additional thread: many times what starting a thread costs."""
+"""Multiplications for each additional thread: many times the cost of starting a thread."""
 
 BLOCK_ROWS = 16 * PREDICT_ROWS
-"""The most rows that a thread takes at once, whose features and outputs stay in its cache."""
+"""The most rows that a thread takes at once; their features and outputs stay in its cache."""
 
 BLOCK_FEATURES = 1 << 19
-"""The most features of rows that a thread takes at once, unless fewer than `PREDICT_ROWS` have as
-many: 2 MB of float32."""
+"""The most features that a thread takes at once (2 MB of float32), but at least the features of
+`PREDICT_ROWS` rows."""
 
 _log = logging.getLogger("mlpengine")
 
@@ -34,7 +34,7 @@ RowsForward = Callable[[Array], Sequence[Array]]
 
 
 class Features(Protocol):
-    """Features (rows, in_dim): an array, or what computes some rows of one when they are read."""
+    """Features (rows, in_dim): an array, or an object that computes rows when they are read."""
 
     @property
     def shape(self) -> Any: ...
@@ -59,11 +59,11 @@ def outputs_of(networks: Sequence[TabularNetwork], x: Features) -> list[Array]:
 def each_block(
     networks: Sequence[TabularNetwork], x: Features, use: Callable[[slice, Sequence[Array]], None]
 ) -> None:
-    """Call `use` with some rows of `x` and the outputs of each network for them, until all are.
+    """Call `use` with each block of rows of `x` and the outputs of each network for the block.
 
     Threads take blocks of rows, each with BLAS on one thread: on a busy machine products on two
     threads of BLAS take 10 times as long.  The bits depend neither on the number of threads nor on
-    the place of a row, but on whether machine code runs, which follows from the number of rows.
+    the place of a row, but on whether machine code runs; the number of rows decides this.
     """
 
     def by_numpy(rows: Array) -> list[Array]:
@@ -97,7 +97,7 @@ def each_block(
 
 
 def _blocks(rows: int, width: int) -> list[slice]:
-    """Return blocks of rows of so many features, each of `PREDICT_ROWS` at least if there are."""
+    """Return blocks of rows with `width` features, each of at least `PREDICT_ROWS` if possible."""
     fitting = BLOCK_FEATURES // max(1, width) // PREDICT_ROWS * PREDICT_ROWS
     at_once = max(PREDICT_ROWS, min(fitting, BLOCK_ROWS))
     starts = range(0, max(1, rows - PREDICT_ROWS + 1), at_once)
@@ -125,7 +125,7 @@ def _programs(
 class _Program:
     """The forward passes of networks as machine code, in memory of one thread.
 
-    The sums are those of the outputs that a compiled training step computes.
+    The programs compute the same sums as a compiled training step.
     """
 
     def __init__(self, networks: Sequence[TabularNetwork], passes: Sequence[Executor]) -> None:
@@ -134,7 +134,7 @@ class _Program:
 
     @classmethod
     def of(cls, networks: Sequence[TabularNetwork]) -> "_Program":
-        """Return the programs of networks; those that are alike share the machine code.
+        """Return the programs of networks; networks of equal structure share the machine code.
 
         Raises: CompileError or UnsupportedError.
         """

@@ -16,16 +16,16 @@ from mlpengine.ops.loss import Loss
 from mlpengine.settings import NetworkSettings
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
-"""L2 penalties from which rows out of fold choose; the loss beside them is a sum over rows."""
+"""L2 penalties to choose from by out-of-fold loss; the loss beside them is a sum over rows."""
 
 FLOAT64_ROWS = 4_096
-"""Rows whose features are in float64 at once."""
+"""Number of rows with features in float64 at once."""
 
 NO_SIZE = 1e-12
-"""Share of the largest squared singular value up to which one is rounding."""
+"""Squared singular values up to this share of the largest one are rounding errors."""
 
 ITERATIONS, MEMORY, TOLERANCE = 100, 10, 1e-7
-"""Steps of the minimization at most, pairs that it remembers, and the gain that ends it."""
+"""Most steps of the minimization, number of pairs that it remembers, and the gain that ends it."""
 
 
 def can_be_linear(network: NetworkSettings) -> bool:
@@ -47,12 +47,12 @@ def linear_networks(
     *,
     threads: int = 1,
 ) -> tuple[list[TabularNetwork], Array]:
-    """Return a linear network for each fold, and their outputs out of fold.
+    """Return a linear network for each fold, and their out-of-fold outputs.
 
-    Each has the architecture of `mlp`.  A projection
-    (features, columns) makes the columns x @ projection of a linear model; one that picks columns
-    of x is the numbers of these, as a matrix of thousands would take gigabytes.  The projection and
-    the penalty of all are those with the lowest `mean_loss` of outputs (rows, outputs) out of fold.
+    Each has the architecture of `mlp`.  A projection (features, columns) makes the columns
+    x @ projection of a linear model.  A projection that picks columns of x is an array of their
+    indices, because a matrix of thousands of columns would take gigabytes.  All networks share the
+    projection and penalty with the lowest `mean_loss` of out-of-fold outputs (rows, outputs).
     Each of `threads` fits the models of one fold after another.
     """
     each = []
@@ -141,10 +141,11 @@ def fit_linear(
 def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
     """Return the singular values of `x`, and its rows in coordinates of its right singular vectors.
 
-    Third is what makes weights of the columns of those (vectors, outputs) of the coordinates.
-    All come from the smaller of two products of `x` with itself: for 38,000 rows of 26 columns
-    this is ten times as fast (Xeon, November 2026).  Its small values are less exact, and the
-    vectors orthonormal all the same; of fewer rows than columns those of no size are left out.
+    The third result is a function from weights (vectors, outputs) of the coordinates to weights of
+    the columns.  All come from the smaller of two products of `x` with itself: for 38,000 rows of
+    26 columns this is ten times as fast (Xeon, November 2026).  Small singular values are less
+    exact, but the vectors are still orthonormal.  If there are fewer rows than columns, vectors
+    with a singular value of about 0 are left out.
     """
     if len(x) >= x.shape[1]:
         squares, vectors = np.linalg.eigh(x.T @ x)
@@ -158,10 +159,10 @@ def _singular(x: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
 def minimize(
     function: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float = TOLERANCE
 ) -> Array:
-    """Return where `function`, which gives value and gradient, is least near `start`.
+    """Return a minimum near `start` of `function`; it returns value and gradient.
 
     Source: Nocedal and Wright 2006, algorithm 7.5 (L-BFGS), with steps halved until the value falls
-    by a share of what its slope promises (algorithm 3.1).
+    by a share of the fall that its slope predicts (algorithm 3.1).
     """
     x = start
     value, gradient = function(x)

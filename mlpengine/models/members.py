@@ -22,10 +22,10 @@ SHARE_ROUNDS = 20
 
 @dataclass(frozen=True, eq=False)
 class NetworkMean:
-    """One network, or several whose mean is the prediction.
+    """One network, or several networks with the mean of their predictions.
 
-    Networks of several kinds follow each other kind by kind, those of a kind in the order of their
-    folds.  `shares` are the weights of the kinds in the mean, none for a single kind.
+    Networks of several kinds follow each other kind by kind.  Within a kind they follow the order
+    of their folds.  `shares` are the weights of the kinds in the mean, none for a single kind.
     """
 
     networks: Sequence[TabularNetwork]
@@ -50,7 +50,7 @@ class NetworkMean:
         return output
 
     def combine(self, outputs: Sequence[Array]) -> Array:
-        """Return one output for those of all networks, whose prediction is the mean of theirs."""
+        """Return one output for the mean of the predictions of all networks."""
         if len(outputs) == 1:
             return outputs[0]
         return self._combined(np.stack(outputs), self.weights if self.shares else None)
@@ -84,7 +84,7 @@ class NetworkMean:
 
 
 def equal_shares(kinds: int) -> tuple[float, ...]:
-    """Return the shares of so many kinds before rows out of fold choose them."""
+    """Return equal shares of the kinds, used until out-of-fold rows choose the shares."""
     return (1 / kinds,) * kinds if kinds > 1 else ()
 
 
@@ -100,9 +100,10 @@ def best_mean(
 ) -> tuple[NetworkMean, dict[Kind, float]]:
     """Return the mean of all `kinds` with the shares that are best out of fold, and these shares.
 
-    `mean` is that of the kinds that were trained by steps.  Linear networks, which read one of
-    `projections`, are fitted here.  `losses` are that of training, which linear networks minimize,
-    and that of scores, which chooses.  Networks of kinds without a share are left out.
+    `mean` is the mean of the kinds that were trained by steps.  Linear networks read one of
+    `projections` and are fitted here.  `losses` are the training loss and the score's loss: linear
+    networks minimize the first, and the second chooses the shares.  Networks of kinds without a
+    share are left out.
     """
     task, networks, outputs = mean.task, [*mean.networks], mean.of_each_kind(train.x, folds)
     scorer = Scorer(losses[1], task, task.outputs, networks[0].dtype)
@@ -131,9 +132,10 @@ def best_shares(
 ) -> tuple[float, ...]:
     """Return the shares of several kinds of networks in a mean with a low loss.
 
-    `outputs` (kinds, rows, out_dim) are out of fold, and `mean_loss` is the loss of such an output.
-    The best kind comes first; then the one that makes the mean best is added, again and again, and
-    may be added again.
+    `outputs` (kinds, rows, out_dim) are out-of-fold outputs, and `mean_loss` is the loss of such an
+    output.
+    The search starts with the best kind.  Each round then adds the kind that makes the mean best; a
+    kind may be added several times.
 
     Source: Caruana et al. 2004, "Ensemble selection from libraries of models", section 2.
     """
@@ -148,7 +150,8 @@ def best_shares(
 def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Array:
     """Return which inputs of layer 0 a kind of network reads: (in_dim,) bool.
 
-    The `n_features` features come first, with those of `numbers`, and then their cosines.
+    The `n_features` features come first, beginning with the features of `numbers`; then their
+    cosines follow.
     """
     read = np.ones(in_dim, np.bool_)
     first = len(numbers.sources)
@@ -158,12 +161,12 @@ def inputs_of(kind: str, numbers: Numbers, n_features: int, in_dim: int) -> Arra
 
 
 def linear_projections(numbers: Numbers, n_features: int) -> list[Array]:
-    """Return the matrices (n_features, columns) whose products with x linear networks may read.
+    """Return projections: linear networks may read the product of x and one of them.
 
-    The first is that of the plain kind, as the numbers of its columns.  Where numbers are clipped
-    smoothly, which bends them, the second takes them from the components of their bins, times the
-    widths of the bins: they are straight up to one bin beyond the range of the training rows, and
-    constant from there.
+    A projection is a matrix (n_features, columns).  The first one picks the columns that the plain
+    kind reads, and is given as their indices.  Smooth clipping bends numbers; then a second
+    projection takes them from the components of their bins, times the widths of the bins.  These
+    numbers are linear up to one bin beyond the range of the training rows, and constant from there.
     """
     clipped = np.flatnonzero(inputs_of("plain", numbers, n_features, n_features))
     bins, first = numbers.bins, len(numbers.sources)

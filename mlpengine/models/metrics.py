@@ -39,7 +39,7 @@ OWN_METRICS: dict[str, "OwnMetric"] = {}
 
 
 class OwnMetric(NamedTuple):
-    """A metric of one's own: a function of targets, predictions and weights."""
+    """A user's own metric: a function of targets, predictions and weights."""
 
     function: MetricFunction
     of: PredictionKind
@@ -51,8 +51,8 @@ def metric(
 ) -> Callable[[MetricFunction], MetricFunction]:
     """Register a function as a metric of its name, in this process.
 
-    It takes the targets of all rows, what is predicted for them (`of`), and the row weights or
-    None. Evaluations of tasks that predict that show it, and early stopping may watch it.
+    It takes the targets of all rows, their predictions of the kind `of`, and the row weights or
+    None. Evaluations of tasks with such predictions show it, and early stopping may watch it.
 
     >>> @metric(of="numbers", higher_is_better=True)
     ... def within_a_tenth(target, predicted, weight=None):
@@ -107,8 +107,8 @@ def f1(
     """Return the mean of 2 TP / (2 TP + FP + FN) over the classes among targets and predictions.
 
     The mean is plain (macro) or weighted by the rows of each class (weighted); a class that is
-    never predicted correctly counts as 0, and so does one whose rows all have weight 0.  All labels
-    of a multi-label target are counted.
+    never predicted correctly counts as 0, and so does a class of rows with weight 0.  All labels of
+    a multi-label target are counted.
     """
     hits, predictions, actual = _counts(target, predicted, weight)
     total = predictions + actual
@@ -140,7 +140,7 @@ def log_loss(target: Array, probabilities: Array, weight: Array | None = None) -
 
 
 def log_losses(target: Array, probabilities: Array) -> Array:
-    """Return the negative log probability of each row (rows,), of which `log_loss` is the mean."""
+    """Return the negative log probability of each row (rows,); `log_loss` is its mean."""
     eps, chance = np.finfo(np.float64).eps, np.asarray(probabilities)
     of_classes = target.ndim == 1 and chance.ndim == 2
     if of_classes:
@@ -162,13 +162,13 @@ def roc_auc(target: Array, probabilities: Array, weight: Array | None = None) ->
 
 
 def precision(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return for each class, or label, the share of its predictions that are right; 0 of none."""
+    """Return for each class, or label, the share of correct predictions; 0 without predictions."""
     hits, predictions, _ = _counts(target, predicted, weight)
     return np.divide(hits, predictions, out=np.zeros_like(hits), where=predictions > 0)
 
 
 def recall(target: Array, predicted: Array, weight: Array | None = None) -> Array:
-    """Return for each class, or label, the share of its rows that are predicted; 0 of none."""
+    """Return for each class, or label, the share of its rows that are predicted; 0 without rows."""
     hits, _, actual = _counts(target, predicted, weight)
     return np.divide(hits, actual, out=np.zeros_like(hits), where=actual > 0)
 
@@ -185,8 +185,8 @@ def average_precision(target: Array, probabilities: Array, weight: Array | None 
 def brier(target: Array, probabilities: Array, weight: Array | None = None) -> float:
     """Return the mean squared error of the probabilities.
 
-    With two classes it is the error of class 1, with more the sum over classes, with labels the
-    mean over them.
+    The result is the error of class 1 for two classes, the sum over the classes for more classes,
+    and the mean over the labels for labels.
     """
     chance = np.asarray(probabilities, np.float64)
     if target.ndim == 1 and chance.ndim == 2:
@@ -277,7 +277,7 @@ def poisson_deviance(target: Array, predicted: Array, weight: Array | None = Non
 
 
 def gamma_deviance(target: Array, predicted: Array, weight: Array | None = None) -> float:
-    """Return the mean of 2 (log(p / t) + t / p - 1), which has no unit."""
+    """Return the mean of 2 (log(p / t) + t / p - 1); it has no unit."""
     t, p = _columns(target), _columns(predicted)
     with np.errstate(all="ignore"):
         return _mean(2 * (np.log(p / t) + t / p - 1).mean(axis=1), weight)
@@ -318,7 +318,7 @@ def _columns(values: Array) -> Array:
 def commonest_mistakes(target: Array, predicted: Array, count: int) -> list[tuple[int, int, int]]:
     """Return class, predicted class and number of rows of the `count` commonest mistakes.
 
-    Of equally common ones the first are those of the lowest class numbers.
+    Equally common mistakes are in the order of their class numbers.
     """
     wrong, classes = target != predicted, int(predicted.max(initial=0)) + 1
     cells, rows = np.unique(target[wrong] * classes + predicted[wrong], return_counts=True)
@@ -341,13 +341,13 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
 
 
 class _Ranks(NamedTuple):
-    """The rows of a class by their score, highest first, and how much weigh rows above them.
+    """The rows of a class by their score, highest first, and the weight of the rows above them.
 
     Attributes:
         own: the weight of each row of the class.
         above: the weight of all rows with a higher score.
         down_to: the weight of all rows with at least this score.
-        own_down_to: that of the rows of the class.
+        own_down_to: the weight of the class's rows with at least this score.
         others: the weight of all rows of other classes.
     """
 
@@ -387,7 +387,7 @@ def _mean_of_classes(
 
 
 def _one_against_rest(target: Array, scores: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield for each class, or label, which rows are positive, and their float64 scores."""
+    """Yield for each class or label a mask of the positive rows, and the float64 scores."""
     if target.ndim == 1 and scores.ndim == 1:
         yield target > 0, scores.astype(np.float64)
         return

@@ -41,9 +41,9 @@ _log = logging.getLogger("mlpengine")
 
 
 class TrainingRecord(TypedDict):
-    """The training rows of a model, and its score: the same for equal runs, so without a time.
+    """The training rows of a model, and its score.  Equal runs give equal records, without a time.
 
-    `rows` are counts by part; `metrics` are those of `part`, to six digits, if finite.
+    `rows` are counts by part; `metrics` are the finite metrics of `part`, to six digits.
     """
 
     source: str
@@ -56,7 +56,7 @@ class TrainingRecord(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A network, the preprocessing fitted with it, and its loss: the name, and options by name.
+    """A network, the preprocessing fitted with it, and its loss as a name with options by name.
 
     `predict`, `predict_proba` and `evaluate` take a table in any form: a data frame of pandas,
     polars or pyarrow, a mapping of names to columns, a list of rows by name, the row itself as a
@@ -64,11 +64,11 @@ class Model:
     be in any order, and there may be others. Any number of threads may call them at once. One row
     in memory takes some tens of microseconds, because it has buffers of its own.
 
-    With `members` it is several networks, of which `mlp` is the first; the prediction is the mean
-    of theirs.  Members of several kinds follow each other kind by kind, and `shares` are the
-    weights of the kinds in the mean.  `residuals` are the errors out of fold, as large as those of
-    the mean, and `sets` the probabilities of the true classes out of fold.
-    `record` tells of the training, if it is known (`TrainingRecord`).
+    With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
+    mean of the networks' predictions.  Members of several kinds follow each other kind by kind, and
+    `shares` are the weights of the kinds in the mean.  `residuals` are out-of-fold errors, scaled
+    to the size of the errors of the mean.  `sets` holds the out-of-fold probabilities of the true
+    classes.  `record` describes the training, if it is known (`TrainingRecord`).
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -89,7 +89,7 @@ class Model:
 
     @property
     def params(self) -> Array:
-        """All parameters, a view of those of the networks."""
+        """All parameters, as a view of the networks' parameters."""
         return self.mlp.params.flat if self.members is None else self.members.params
 
     @property
@@ -123,8 +123,8 @@ class Model:
     def predict(self, data: Any) -> Array:
         """Return the label of each row, or its numbers in the target's own units.
 
-        Shapes: (rows,), or (rows, targets) if there are several targets, which are 0 and 1 for
-            several labels.
+        Shapes: (rows,), or (rows, targets) if there are several targets.  Several labels are 0 and
+            1.
 
         Raises: DataError for a table without a column that is needed, or with an unusable cell.
         """
@@ -149,7 +149,8 @@ class Model:
     def predict_columns(self, data: Any) -> dict[str, Array]:
         """Return everything that the loss predicts of numbers, by column, in the target's units.
 
-        Such as ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price`` and ``price_std``.
+        Columns are, for example, ``price_0.1`` and ``price_0.9`` for two quantiles, or ``price``
+        and ``price_std``.
 
         Raises: UsageError for a model of classes; DataError as `predict`.
         """
@@ -163,7 +164,7 @@ class Model:
     def evaluate(self, data: Any, metrics: Sequence[str] = ()) -> dict[str, float]:
         """Return the loss and every metric of the task on rows with their targets.
 
-        `metrics` are further ones with a number in their name, such as ``pinball_0.9``.
+        `metrics` are further metrics with a number in their name, such as ``pinball_0.9``.
 
         The loss is without class weights and label smoothing, and of standardized targets; all
         other metrics are in the target's own units. Rows without a target are left out, with a
@@ -189,7 +190,7 @@ class Model:
         return self.scorer(task).run(output, part, full=True)
 
     def scorer(self, task: Task) -> Scorer:
-        """Return what measures outputs by the loss for evaluation and the metrics of a task."""
+        """Return the scorer of outputs by the loss for evaluation and the metrics of a task."""
         return Scorer(self.plain_loss, task, task.outputs, self.mlp.dtype)
 
     def outputs(self, data: Any) -> Array:
@@ -218,7 +219,7 @@ class Model:
     def forward(self, x: Features) -> Array:
         """Return the output (rows, out_dim) for features (rows, in_dim), as the loss takes it.
 
-        Of several members it is the one whose prediction is the mean of theirs.
+        With several members, the output gives the mean of the members' predictions.
 
         Raises: ShapeError or DtypeError.
         """
@@ -243,7 +244,8 @@ class Model:
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
 
-        `level` is the share of new rows that do, on average over rows like those trained on.
+        `level` is the share of new targets in their interval, on average over rows like the
+        training rows.
         Shapes: (rows,), or (rows, targets) if there are several targets.
 
         Raises: UsageError for a model of classes, or one that was trained without folds.
@@ -265,9 +267,9 @@ class Model:
     def predict_set(self, data: Any, level: float = 0.9) -> Array:
         """Return which of the `classes` are in the set of each row, bool (rows, classes).
 
-        `level` is the share of new rows whose class is in their set, on average over rows like
-        those trained on.  A set is empty where no class is likely enough, which is so on some rows
-        if predictions are right more often than `level`.
+        `level` is the share of new rows with their class in their set, on average over rows like
+        the training rows.  A set is empty where no class is likely enough.  Some sets are empty if
+        predictions are right more often than `level`.
 
         Raises: UsageError for a model of numbers, or one that was trained without folds.
         """
@@ -327,7 +329,7 @@ class Model:
         return f"Model({'; '.join(f'{name} {text}' for name, text in self._facts().items())})"
 
     def _repr_html_(self) -> str:
-        """Return the same as a table, for notebooks."""
+        """Return the main properties as a table, for notebooks."""
         return html_table([], [(name, text) for name, text in self._facts().items()])
 
     @cached_property
@@ -361,7 +363,7 @@ class Model:
         }
 
     def state_dict(self) -> dict[str, Array]:
-        """Return copies of the parameters by name; those of several members are stacked."""
+        """Return copies of the parameters by name; parameters of several members are stacked."""
         return (self.members or self.mlp).state_dict()
 
     @property

@@ -20,7 +20,7 @@ _log = logging.getLogger("mlpengine")
 class RowPredictor:
     """The forward pass of networks over one row of a table; use one object for each thread.
 
-    `combined` returns one output for those of all networks.
+    `combined` combines the outputs of all networks into one output.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RowPredictor:
     def output_of(self, data: Any) -> Array | None:
         """Return the output (1, out_dim) for a table of one ordinary row, else None.
 
-        It is a view that is valid until the next call.
+        The output is a view that is valid until the next call.
         """
         if self._encoder is None:
             return None
@@ -69,9 +69,9 @@ class RowPredictor:
         return self._combined(self._outputs)
 
     def warnings(self, but: set[str] | None = None) -> list[str]:
-        """Return a line for each column of the last row that holds what training did not see.
+        """Return a line for each column of the last row with a cell that training did not see.
 
-        Columns in `but` are left out, and others added to it.
+        Columns in `but` are left out, and the reported columns are added to `but`.
         """
         encoder, but = self._encoder, set() if but is None else but
         if encoder is None or not (encoder.unknown or encoder.far):

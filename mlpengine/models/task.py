@@ -42,7 +42,7 @@ class RowOrigins(NamedTuple):
         return f"{self.rows.source}: {self.rows.place(row)}"
 
     def of(self, numbers: Array) -> "RowOrigins":
-        """Return the places of the rows of these numbers."""
+        """Return the origins of the rows with these indices."""
         rows = self.rows
         origin = numbers if rows.origin is None else rows.origin[numbers]
         table = Table({}, rows.source, first_line=rows.first_line, origin=origin)
@@ -93,7 +93,7 @@ class Split:
         return len(self.x)
 
     def rows(self, numbers: Array) -> "Split":
-        """Return a copy of the rows of these numbers."""
+        """Return a copy of the rows with these indices."""
         weights = None if self.weights is None else self.weights[numbers]
         places = None if self.places is None else self.places.of(numbers)
         return Split(
@@ -155,13 +155,13 @@ class Task(ABC):
     """The metrics that are computed after every epoch."""
 
     kinds: ClassVar[tuple[metrics.PredictionKind, ...]]
-    """Predictions that metrics of one's own may compare."""
+    """Predictions that the user's own metrics may compare."""
 
     patterns: ClassVar[tuple[str, ...]] = ()
     """Metrics with a number in their name, as messages show them."""
 
     log_link: bool = False
-    """Whether outputs are logarithms, whose exponentials are averaged over several networks."""
+    """Whether outputs are logarithms: their exponentials are averaged over several networks."""
 
     def __init__(self, outputs: int) -> None:
         self.outputs: int = COUNT.check(f"{type(self).__name__}: outputs", outputs)
@@ -187,11 +187,11 @@ class Task(ABC):
         return np.asarray(self.probabilities(output))
 
     def combine(self, outputs: Array, shares: Array | None = None) -> Array:
-        """Return one output (rows, out_dim) for those of several networks, the first axis.
+        """Return one float64 output (rows, out_dim) for the outputs (networks, rows, out_dim).
 
-        It is the mean of theirs: probabilities are geometric means, brought to a sum of 1.  Of
-        outputs with a log link it is that of the mean prediction.  `shares` are the weights of the
-        mean and add up to 1.  float64.
+        It is the mean of the outputs, so that probabilities are geometric means, scaled to a sum of
+        1.  With a log link it is the output of the mean prediction.  `shares` are the weights of
+        the mean and add up to 1.
 
         Source: Genest and Zidek 1986, "Combining probability distributions", for the
         geometric mean, the logarithmic opinion pool.
@@ -213,7 +213,7 @@ class Task(ABC):
 
     @property
     def all_metrics(self) -> dict[str, Metric]:
-        """Every metric of the task by name, those of one's own last."""
+        """Every metric of the task by name, followed by the user's own metrics."""
         own = {n: _own(m) for n, m in metrics.OWN_METRICS.items() if m.of in self.kinds}
         return self._own_metrics() | own
 
@@ -420,7 +420,7 @@ class Regression(Task):
 
 
 class LossOnly(Task):
-    """No metric but the loss, and of several outputs the loss of each; outputs mean what they are.
+    """No metric but the loss, with the loss of each of several outputs; outputs are not converted.
 
     >>> LossOnly().headline
     ()
@@ -511,10 +511,10 @@ def make_split(
 ) -> Split:
     """Return the given rows of a table as the network and its metrics take them.
 
-    `weights` (rows,) replace those that the table has.
+    `weights` (rows,) replace the weights of the table.
 
-    With `stream`, a batch size, features stay in a file until they are gathered; of prepared ones
-    `window` blocks are shuffled together.  With `on_demand` features are computed when slices of
+    With `stream`, a batch size, features stay in a file until they are gathered; `window` blocks of
+    prepared features are shuffled together.  With `on_demand` features are computed when slices of
     rows are read, and not kept.
 
     Raises: DataError if the table has no target, or for the first cell that cannot be used.
@@ -566,7 +566,7 @@ def _logistic(logits: Array) -> Array:
 
 @lru_cache(maxsize=8)  # an epoch asks for them, and each column and repetition of `importances`
 def _class_metrics(labels: tuple[str, ...]) -> dict[str, Metric]:
-    """Return the metrics of classes or labels by name, those of single ones if they are few."""
+    """Return the metrics of classes or labels by name, with metrics of each if there are few."""
     known: dict[str, Metric] = {
         "accuracy": _on_predictions(metrics.accuracy),
         "macro_f1": _on_predictions(metrics.f1),

@@ -190,7 +190,7 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs of the first layer: the features, or the outputs of the front."""
+        """Number of inputs of the first layer, the features or the outputs of the front."""
         return self.front.out_dim(self.in_dim) if self.front else self.in_dim
 
     def divide_outputs(self, number: float) -> None:

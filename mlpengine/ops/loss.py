@@ -94,8 +94,7 @@ class Loss(GradOp):
     """
 
     training_options: ClassVar[tuple[str, ...]] = ()
-    """Options that only weigh the training, such as weights of classes: evaluation leaves them out.
-    """
+    """Options that weigh the training alone, such as class weights; evaluation leaves them out."""
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: object) -> None:
         """Register the loss, if a task may have it."""

@@ -1,4 +1,4 @@
-"""From columns to what a network reads: preprocessing, splits and batches.
+"""From columns to a network's input: preprocessing, splits and batches.
 
 >>> table = read_table("digits")
 >>> split = split_rows(table.n_rows, labels=table["digit"].values)

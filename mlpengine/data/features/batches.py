@@ -15,9 +15,8 @@ class Batches:
     """Row indices, in a new random order each epoch, a batch at a time.
 
     `rows` is a number of rows or an array of row indices. The order is one int64 buffer that is
-    shuffled in place; batches are views of it, of which the last may be shorter, or is left out
-    with `drop_last`. With `windows`, which need a number of rows, rows are shuffled as those of a
-    file.
+    shuffled in place; batches are views of it. The last batch may be shorter; `drop_last` leaves
+    such a batch out. `windows` shuffle rows like the rows of a file and need a number of rows.
 
     >>> batches = Batches(5, 2, shuffle=False)
     >>> [indices.tolist() for indices in batches.epoch()]
@@ -123,5 +122,5 @@ class Batches:
 
 
 def steps_of_epoch(rows: int, batch_size: int, *, drop_last: bool) -> int:
-    """Return the number of batches in an epoch over so many rows."""
+    """Return the number of batches in an epoch over `rows` rows."""
     return rows // batch_size if drop_last else -(-rows // batch_size)

@@ -27,7 +27,7 @@ class Category:
     Levels in too few training rows count as unknown, so that the unknown feature is trained; a
     missing cell is unknown too if none was missing in training. `text` tells whether the column was
     text in the training table, rather than numbers that are treated as categories. The feature of
-    a row's level is `value`, which `weigh` chooses, and the others are 0.
+    a row's level is `value`, chosen by `weigh`, and the other features are 0.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class Category:
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
         """Collect the levels of a column, the most frequent ones if there are too many.
 
-        Raises: DataError for a missing cell if those are errors, or for too many levels to one-hot.
+        Raises: DataError for a missing cell if missing cells are errors, or for too many levels to
+            one-hot.
         """
         strict = options.missing == "error"
         codes, texts = coded(table[column])
@@ -67,10 +68,10 @@ class Category:
         return cls(column, levels, gaps=gaps, strict=strict, text=text)
 
     def weigh(self, table: Table, target: Array) -> None:
-        """Make features small if the levels of training rows say little of the target.
+        """Make features small if the levels of training rows say little about the target.
 
-        Weights of many levels with few rows each learn noise, and Adam moves those of a small
-        feature by as much as others, which changes the output less.
+        Weights of many levels with few rows each learn noise.  Adam moves the weights of a small
+        feature by as much as other weights, and so they change the output less.
         """
         if self.size > WEIGHED_CODES:
             ratio = variance_ratio(self.encode(table), target)
@@ -103,7 +104,7 @@ class Category:
         return lookup[codes].astype(np.int64)
 
     def unknown_rows(self, table: Table) -> Array:
-        """Return the rows whose text was in no, or too few, training rows."""
+        """Return the rows with a text that was in no, or too few, training rows."""
         unknown = self.encode(table) == len(self.levels)
         return np.flatnonzero(unknown & ~table[self.column].missing)
 
@@ -128,7 +129,8 @@ class Category:
 def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:
     """Write the features of categories one after another, for the codes (rows,) of each.
 
-    All are set to 0 and then one of each category, which takes a fifth of the time of comparisons.
+    All features are set to 0, and then one feature of each category is set.  This takes a fifth of
+    the time of comparisons.
     """
     for start in range(0, len(out), ONE_HOT_ROWS):
         block = out[start : start + ONE_HOT_ROWS]
@@ -142,7 +144,7 @@ def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: 
 def variance_ratio(codes: Array, target: Array) -> float:
     """Return F of the analysis of variance: about 1 where levels have means that differ by chance.
 
-    It is the variance between levels over that within them, each summed over classes or
+    F is the variance between levels over the variance within them, each summed over classes or
     standardized targets.
 
     Shapes: `codes` (rows,); `target` (rows,) classes from 0 on, or (rows, targets) numbers.
@@ -185,8 +187,8 @@ def coded(column: Column) -> tuple[Array, list[str]]:
 def _places_from_smallest(column: Column) -> tuple[float, Array] | None:
     """Return the smallest number and how far each row is above it, -1 where missing.
 
-    None unless they are whole numbers in a range of fewer than there are rows, which need no
-    sorting.
+    The result is None unless all numbers are whole and their range is less than the number of rows.
+    Such numbers need no sorting.
     """
     values, missing = column.values, column.missing
     known = values[~missing] if missing.any() else values

@@ -61,12 +61,12 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `variants` maps columns of texts to spellings that differ in nothing but case and blanks, and
-    `marked` those that hold numbers with units or other marks to such a text and its number,
-    `commas` those that hold numbers of which some are written like 1,5 to what to do, and
-    `gap_codes` those with a number that may stand for missing cells to what to do,
-    `drop` maps columns to leave out to the reasons; `suspects` explain nearly all of the target,
-    but may be honest predictors.
+    `variants` maps columns of texts to spellings that differ only in case and blanks.
+    `marked` maps columns of numbers with units or other marks to such a text and its number.
+    `commas` maps columns of numbers, some written like 1,5, to advice.
+    `gap_codes` maps columns with a number that may stand for missing cells to advice.
+    `drop` maps columns to leave out to the reasons.  `suspects` are columns that explain nearly all
+    of the target, but may be honest predictors.
     """
 
     source: str
@@ -116,7 +116,7 @@ class Profile:
         return lines + self.small_classes(few)
 
     def small_classes(self, few: float) -> list[str]:
-        """Return a line for each class of fewer rows than that, or one line for many of them."""
+        """Return a line for each class of fewer than `few` rows, or one line for many of them."""
         small = {name: count for name, count in self.classes.items() if count < few}
         if len(small) > LISTED_CLASSES:
             smallest, count = min(small.items(), key=lambda pair: pair[1])
@@ -304,7 +304,7 @@ def _to_drop(
 
 
 def _variants(table: Table) -> dict[str, list[str]]:
-    """Return by column the spellings of its most frequent texts that differ in case and blanks."""
+    """Return by column up to SHOWN_LEVELS levels that differ only in case and blanks."""
     variants: dict[str, list[str]] = {}
     for name, column in table.columns.items():
         if column.kind != "text" or kind_of(column) != "category":

@@ -43,9 +43,9 @@ def kind_of(column: Column) -> FeatureKind:
 
     A text column is a `category` if its levels repeat: at most half as many levels as filled
     cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
-    It is `mixed` if nearly all of its levels are numbers, and they are no codes of one length, as
-    postal codes with zeros before them are. An `integer` column is fed like a
-    number; naming it under `categorical` makes it a category.
+    It is `mixed` if nearly all of its levels are numbers, but not codes of one length such as
+    postal codes with leading zeros. An `integer` column is fed like a number; naming it under
+    `categorical` makes it a category.
     """
     if column.kind != "text":
         if column.missing.all():
@@ -156,13 +156,13 @@ def odd_row(column: Column) -> int | None:
 
 
 def odd_texts(column: Column) -> list[str]:
-    """Return the texts of a column, in this part of the rows or another, that are no numbers."""
+    """Return the levels of a column that are not numbers, including levels without a row."""
     return [level for level in column.levels if not _cells.is_number(level)]
 
 
 def gap_advice(cell: str) -> str:
     """Return the option that reads a cell as missing, if it is spelled as gaps are, or ""."""
-    from mlpengine.data.tables.detect import GAPS  # which reading alone needs
+    from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
     return f", or set data.na_values: [{cell!r}]" if cell.lower() in GAPS else ""
 
@@ -199,13 +199,14 @@ def task_of(columns: list[Column]) -> TaskName:
 def _are_amounts(values: Array) -> bool:
     """Whether whole numbers, some missing, look like counts from 0 on or like marks.
 
-    There are at least MIN_COUNTS or MIN_MARKS of them, they become rarer away from the commonest
-    one but for what is chance, and the largest, of marks the smallest too, is far rarer than that
-    one.  Of counts multiples of 5, to which people round, may be more frequent.  Marks have no gap.
+    There are at least MIN_COUNTS or MIN_MARKS distinct values.  Values become rarer away from the
+    commonest one, except by chance.  The largest value is far rarer than the commonest, and so is
+    the smallest mark.  Multiples of 5 may be more frequent among counts, because people round to
+    them.  Marks have no gap.
 
-    Classes that are taken for amounts lose their probabilities, and amounts that are taken for
-    classes only their order, so that little must speak for classes: of six, as equally frequent
-    ones are numbered at random, one in twenty has a single peak.
+    Classes that are taken for amounts lose their probabilities; amounts that are taken for classes
+    lose only their order.  So weak evidence for classes is enough: if six equally frequent classes
+    are numbered at random, one numbering in twenty has a single peak.
     """
     numbers, rows = np.unique(values[~np.isnan(values)], return_counts=True)
     if numbers[0] == 0:

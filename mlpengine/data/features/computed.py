@@ -128,9 +128,9 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
 
 
 def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
-    """Return a bool for each row of what `with_columns` returned: whether formulas are finite.
+    """Return a bool for each row of a result of `with_columns`: whether formulas are finite.
 
-    One that reads a missing cell counts as finite.
+    A formula that reads a missing cell counts as finite.
     """
     finite = np.ones(table.n_rows, bool)
     for column in columns:

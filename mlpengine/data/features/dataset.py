@@ -10,9 +10,9 @@ from mlpengine.data.features.prepared import PreparedRows
 
 
 class TableFeatures:
-    """The feature matrix of a table, of which `write` computes adjacent rows when they are read.
+    """The feature matrix of a table; `write` computes adjacent rows when they are read.
 
-    It has the `shape`, the `dtype` and the values of that matrix.
+    It has the `shape`, the `dtype` and the values of the matrix.
     """
 
     def __init__(

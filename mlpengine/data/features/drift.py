@@ -47,7 +47,7 @@ class NewRows:
         gaps = []
         for name, count in self._gaps.items():
             share = self._columns[name]["missing"]
-            # of so few training rows a share of 0 may be one of 1 / rows (rule of succession)
+            # with few training rows a share of 0 may be a share of 1 / rows (rule of succession)
             likely = (share * self._trained_rows + 1) / (self._trained_rows + 2)
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):

@@ -19,9 +19,9 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hashed(values: Array, column: Array | int) -> Array:
-    """Return a 64-bit hash of each value in a column of that number; of 0 it is 0.
+    """Return a 64-bit hash of each value in the column of this number; the hash of 0 is 0.
 
-    Shape and dtype: of `values`, float64 and contiguous; uint64.
+    Shape: as `values`, float64 and contiguous.  Dtype: uint64.
     """
     key = (np.atleast_1d(column).astype(np.uint64) * np.uint64(2) + np.uint64(1)) * _FACTOR
     bits = (values + 0.0).view(np.uint64) * key  # -0.0 and 0.0 are equal
@@ -50,7 +50,7 @@ class DuplicateRows(NamedTuple):
         return self.hashes if self.exist else None
 
     def of(self, rows: Array) -> "DuplicateRows":
-        """Return what is known of some rows."""
+        """Return the duplicates among some rows."""
         return self._replace(hashes=self.hashes[rows])
 
     def learned_once(self, targets: Array, weights: Array | None) -> tuple[Array, Array] | None:
@@ -76,9 +76,10 @@ class DuplicateRows(NamedTuple):
 def find_duplicates(
     hashes: Array, hashes_of: Callable[[Array, int], Array], columns: int
 ) -> DuplicateRows:
-    """Return which rows equal others by being duplicates, not by a coincidence of few values.
+    """Return the hashes of rows, and whether equal rows are duplicates, not a coincidence.
 
-    `hashes` are the sums of those of all columns, and ``hashes_of(rows, k)`` returns those of one.
+    `hashes` are sums over columns of the hash of each cell; ``hashes_of(rows, k)`` returns the
+    hashes of the cells of column k.
     """
     ordered = np.sort(hashes)  # takes a tenth of finding the rows
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
@@ -132,8 +133,8 @@ def _numbers(column: Column) -> Array:
 def _by_chance(hashes: Array, columns: list[Array]) -> float:
     """Return how many pairs of distinct rows are expected to be equal, as a share of the rows.
 
-    Those that are equal but for a column are so there, too, as often as any two rows are.  Columns
-    may depend on each other; the one that says the most counts.
+    Two rows that are equal in all other columns are assumed to agree in the remaining column as
+    often as any two rows.  Columns may depend on each other, so the largest estimate counts.
     """
     pairs = len(hashes) * (len(hashes) - 1) / 2
     shares = [(_equal_pairs(column) / max(pairs, 1), column) for column in columns]

@@ -170,5 +170,5 @@ def share_of_squares(codes: Array, goal: Goal, *, has_groups: bool) -> float:
 
 
 def in_order(codes: Array, shuffled: Array) -> Array:
-    """Return rows by code, those of equal code in random order: the file's order tells nothing."""
+    """Return rows by code; rows of equal code are in random order to hide the order of the file."""
     return shuffled[np.argsort(codes[shuffled], kind="stable")]

@@ -16,7 +16,7 @@ from mlpengine.settings.features import Filling, Scaling
 
 
 def smooth_clip(values: Array, workspace: Array) -> None:
-    """Clip scaled features in place, x / sqrt(1 + (x / CLIP)^2), which is close to x near 0.
+    """Replace scaled features x in place by x / sqrt(1 + (x / CLIP)^2), close to x near 0.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3.1.
     """
@@ -93,8 +93,8 @@ class Numbers:
     ) -> "Numbers":
         """Take the statistics of every feature over the given rows of a table.
 
-        `bins` are the quantile bins of every feature that varies, None for no components; the
-        waves of dates, which are an encoding already, have none.
+        `bins` are the quantile bins of every feature that varies, None for no components.  The
+        waves of dates are an encoding already and have no bins.
 
         Raises: DataError naming the first cell that is not a usable number.
         """
@@ -138,7 +138,7 @@ class Numbers:
             )
 
     def write(self, values: Array, missing: Array | None, out: Array) -> bool:
-        """Write the features of float64 values, which are overwritten by the scaled ones.
+        """Write the features of float64 `values`; the scaled values overwrite `values`.
 
         `missing` is the mask of missing cells, None where there are none. The result is whether
         the scaled values fit into the dtype of `out`.

@@ -30,7 +30,7 @@ class _OneHot(NamedTuple):
     missing: frozenset[str]
 
     def code(self, cell: Any) -> int | None:
-        """Return the code of a cell; None for one that only a whole column can tell."""
+        """Return the code of a cell; None if only the whole column determines the code."""
         kind = type(cell)
         if kind is str:
             if not self.category.text:
@@ -55,8 +55,8 @@ class _OneHot(NamedTuple):
 class RowEncoder:
     """Writes the features of one row into `out` (1, features), as `Preprocessor.transform` does.
 
-    `encode` returns False for whatever is out of the ordinary (a cell of another type, a column
-    that is missing or unusable), which `transform` reads or refuses in words.
+    `encode` returns False for anything unusual: a cell of another type, or a column that is missing
+    or unusable.  `transform` then reads the row, or refuses it with a message.
 
     Attributes:
         unknown: by column, the text in the last row that has no feature.

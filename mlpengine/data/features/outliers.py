@@ -16,11 +16,14 @@ GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
 GAP_DATES = tuple(
     np.array(["9999-12-31", "1970-01-01", "1900-01-01", "0001-01-01"], "M8[s]").astype(float)
 )
-"""Dates that do, in seconds since 1970."""
+"""Dates that stand for missing cells in some tables, in seconds since 1970."""
 
 
 class Outlier(NamedTuple):
-    """The cell of a column that is farthest from the median, and the distance in such ranges."""
+    """The cell of a column that is farthest from the median.
+
+    `times` is its distance from the median, in ranges of nine cells in ten.
+    """
 
     column: str
     times: float
@@ -28,7 +31,7 @@ class Outlier(NamedTuple):
 
 
 def gap_code(column: Column) -> str:
-    """Return what to say of a number that may stand for missing cells, or "".
+    """Return a message about a number that may stand for missing cells, or "".
 
     It is one of `GAP_CODES` or `GAP_DATES` in two cells or more, and lies beyond all others by more
     than twice their range.
@@ -59,8 +62,8 @@ def gap_code(column: Column) -> str:
 def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:
     """Return the farthest cell of each column of numbers, among some rows, if it is an outlier.
 
-    It is beyond `OUTLIER_DISTANCE`.  Where nine cells in ten are equal, the median distance of the
-    others is taken for their range.
+    An outlier is beyond `OUTLIER_DISTANCE`.  Where nine cells in ten are equal, the median distance
+    of the other cells replaces the range.
     """
     outliers = []
     for name in names:

@@ -35,7 +35,7 @@ class Windows:
 
     Attributes:
         block: rows of a block.
-        count: blocks whose rows are shuffled together, and are in memory together.
+        count: number of blocks that are in memory together, with their rows shuffled together.
     """
 
     block: int
@@ -44,7 +44,7 @@ class Windows:
     def shuffle(self, order: Array, generator: np.random.Generator) -> None:
         """Write a new order of the rows 0, 1, ... into `order`.
 
-        Where all rows are in one window it is that of `Generator.shuffle`.
+        If all rows are in one window, the order equals the result of `Generator.shuffle`.
         """
         n_rows, size = len(order), self.block * self.count
         if n_rows <= size:
@@ -63,13 +63,13 @@ class Windows:
 
 
 class PreparedRows:
-    """A float32 matrix of features in a file, which has the `shape` and values of that matrix.
+    """A float32 matrix of features in a file, with the `shape` and values of the matrix in memory.
 
     The blocks of a window are in memory, so that rows in the order of `Windows` are read once an
-    epoch, and those of a batch from two windows, or in any other order, one by one.
+    epoch.  The rows of a batch from two windows, or in any other order, are read one by one.
 
     Attributes:
-        checksum: CRC-32 of shape and values, as of the matrix in memory.
+        checksum: CRC-32 of shape and values, equal to the checksum of the matrix in memory.
     """
 
     def __init__(self, target: Path, windows: Windows, batch_size: int) -> None:
@@ -165,9 +165,9 @@ def prepared_rows(
     window: int,
     batch_size: int,
 ) -> PreparedRows:
-    """Return the features of these rows of a table from a file, which is written if need be.
+    """Return the features of these rows of a table from a file; write the file if necessary.
 
-    `table` has stored columns and `state` is everything that decides what `transform` returns.
+    `table` has stored columns.  `state` is everything that the result of `transform` depends on.
 
     Raises: DataError for a cell that cannot be used; RunError if the file cannot be written.
     """
@@ -186,7 +186,7 @@ def prepared_rows(
 def _write(
     table: Table, rows: Array | None, count: int, width: int, target: Path, transform: Transform
 ) -> None:
-    """Preprocess rows a chunk at a time, into a file that is whole or not there."""
+    """Preprocess rows a chunk at a time, into a file that is either complete or absent."""
     checksum = zlib.crc32(repr((count, width)).encode())
     temporary = part_of(target)
     try:

@@ -49,23 +49,23 @@ from mlpengine.settings.features import TaskName
 class Preprocessor:
     """Fits on training rows, then turns any table with the same columns into arrays.
 
-    Its options are those of `FeatureSettings`, described there, and `dtype`, `reading` and
+    Its options are the fields of `FeatureSettings`, described there, and `dtype`, `reading` and
     `periods` (`mlpengine.data.features.options.Options`).  `where` is a filter for the rows in use
-    (`rows_in_use`), which `fit` and `transform` do not apply.
+    (`rows_in_use`); `fit` and `transform` do not apply it.
 
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
     how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
-    the first bin and 2 beyond the last at most). Quantiles of the training rows bound them, and
-    fewer where quantiles are equal. After standard and robust scaling, `clip` "smooth" maps numbers
+    the first bin and 2 beyond the last at most). Quantiles of the training rows bound the bins;
+    equal quantiles give fewer bins. After standard and robust scaling, `clip` "smooth" maps numbers
     into -3 to 3, so that no single cell decides a prediction.
 
-    A date is the time, the time since the date before it, and where it is in a day, a week and a
-    year, each by sine and cosine, unless all rows are at the same place.
+    The features of a date are the time, the time since the date before it, and the sine and cosine
+    of its position in a day, a week and a year, unless all rows have the same position.
 
     The order of the features is: numbers, booleans and dates as in the table, the components of
-    their bins, their indicators, then the one-hot categories; those of over five codes that say
-    little of the target are small, not 1 (`Category.weigh`). A feature that is constant in training
-    is 0 everywhere.
+    their bins, their indicators, then the one-hot categories. A category of over five codes that
+    says little about the target has a small value in place of 1 (`Category.weigh`). A feature that
+    is constant in training is 0 everywhere.
 
     Raises: DataError for invalid options.
     """
@@ -232,7 +232,7 @@ class Preprocessor:
             raise DataError("\n".join(problems))
 
     def _periods(self, table: Table, name: str, rows: Array | None) -> list[Source]:
-        """Return the periods of a date of which the training rows hold a whole one."""
+        """Return the periods of a date that fit into the time span of the training rows."""
         if table[name].kind != "date" or name in self.options.categorical:
             return []
         values = table[name].values if rows is None else table[name].values[rows]
@@ -273,9 +273,9 @@ class Preprocessor:
         return Dataset(features, *self._targets(part))
 
     def features_of(self, table: Table) -> TableFeatures:
-        """Return the features of all rows of a table, which are computed when they are read.
+        """Return the features of all rows of a table; they are computed when they are read.
 
-        Raises: DataError as `transform`; of bad cells in numbers when they are read.
+        Raises: DataError as `transform`; for bad cells in numbers when they are read.
         """
         return self._features_of(self._checked(table, None))
 
@@ -297,7 +297,7 @@ class Preprocessor:
         return TableFeatures(write, shape, np.dtype(self.options.dtype))
 
     def _checked(self, table: Table, rows: Array | None) -> Table:
-        """Return a table with the computed columns, whose columns are those of training."""
+        """Return a table with the computed columns; check that it has the columns of training."""
         table = with_columns(self._own(table), self.computed, rows)
         self._check_columns(table)
         return table
@@ -305,7 +305,7 @@ class Preprocessor:
     def _write(
         self, table: Table, codes: Sequence[Array], out: Array, rows: Array | range | None
     ) -> None:
-        """Write the features of some rows, for which there are the codes of each category."""
+        """Write the features of some rows; `codes` are the codes of each category."""
         numbers = self.fitted_numbers
         width = numbers.width
         numbers.encode(table, out[:, :width], rows)
@@ -374,7 +374,7 @@ class Preprocessor:
                 )
 
     def _undated_row(self, name: str, column: Column) -> int | None:
-        """Return the first row of a text column that is no date; None if there is none."""
+        """Return the first row of a text column without a date; None if there is none."""
         if column.kind != "text":
             return None
         pattern = self.options.reading.date_pattern(name)
@@ -383,7 +383,7 @@ class Preprocessor:
         return int(rows[0]) if len(rows) else None
 
     def _extra(self, table: Table) -> list[str]:
-        """Return the target and weight columns that the table has, targets all or none."""
+        """Return the target and weight columns in the table; targets only if it has all of them."""
         targets = self.target.columns if self.target else []
         columns = list(targets) if all(name in table for name in targets) else []
         weight = self.options.weight
@@ -434,7 +434,7 @@ class Preprocessor:
 
     @property
     def read_arguments(self) -> dict[str, Any]:
-        """The arguments of `read_table` that read a table as that of training was read."""
+        """The arguments of `read_table` with which the training table was read."""
         texts, plain = self.text_columns, ("number", "integer", "category")
         numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
         spelling = self.options.reading.to_dict()
@@ -463,7 +463,7 @@ class Preprocessor:
         return self.fitted_numbers.constant
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything about it, ready for JSON, which keeps every float exactly."""
+        """Return everything about it, ready for JSON; JSON keeps every float exactly."""
         options = vars(self.options)
         return {
             "version": STATE_VERSION,

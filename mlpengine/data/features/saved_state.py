@@ -1,4 +1,4 @@
-"""The structure of a preprocessor's saved state, which is checked because files are not trusted."""
+"""The structure of a preprocessor's saved state, checked because files are not trusted."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -84,9 +84,9 @@ class PreprocessorState(TypedDict):
 
 
 def checked_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a preprocessor's state, whose structure is right and whose parts agree.
+    """Return a preprocessor's state after checking its structure, and that its parts agree.
 
-    Its `features` are a list of pairs in files, which do not keep the order of mappings.
+    In files `features` is a list of pairs, because files do not keep the order of mappings.
 
     Raises: CheckpointError naming the first place that is wrong.
     """

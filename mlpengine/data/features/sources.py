@@ -17,13 +17,13 @@ from mlpengine.data.tables.table import Table
 LIMIT = np.float64(1e100)
 """Numbers beyond this are refused: their squares would overflow the statistics.
 
-It is a number of NumPy, as comparing an array of float32 with one of Python would overflow.
+It is a NumPy number, because comparing an array of float32 with a Python number would overflow.
 """
 
 _DAY = timedelta(days=1).total_seconds()
 PERIODS = {"hour": (_DAY, 0.0), "weekday": (7 * _DAY, 3 * _DAY), "season": (365.2425 * _DAY, 0.0)}
-"""The periods of dates: the length in seconds, and how far into its first one 1970 began: on a
-Thursday, with weeks from Monday.  Waves in them follow from here, in exports too."""
+"""The periods of dates: the length in seconds, and the seconds from the start of a period to the
+start of 1970 (a Thursday, with weeks from Monday).  Exports take the waves of dates from here."""
 
 DATE_PARTS = frozenset(f"{period} {wave}" for period in PERIODS for wave in ("sin", "cos"))
 """The parts of a date that a `Source` may read."""
@@ -150,7 +150,7 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
 def check_numeric(table: Table, name: str) -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError naming a cell that cannot, the one that differs from most others.
+    Raises: DataError naming the unreadable cell that differs from most others.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():

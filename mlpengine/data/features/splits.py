@@ -111,7 +111,7 @@ def fold_rows(
 
 
 def _distinct(duplicates: Array) -> tuple[Array, Array]:
-    """Return the first row of each number, and for each row which of them it is a copy of."""
+    """Return the first row of each number, and for each row its position among these."""
     _, first, one = np.unique(duplicates, return_index=True, return_inverse=True)
     return first, one
 
@@ -135,7 +135,7 @@ def _folds_by_time(times: Array, folds: int) -> Array:
     distinct, place, counts = np.unique(times, return_inverse=True, return_counts=True)
     if len(distinct) < folds:
         raise DataError(f"folds: {folds} need at least as many times {_only(len(distinct))}")
-    number = np.arange(1, folds)  # of the cut after each fold but the last
+    number = np.arange(1, folds)  # number of the cut after each fold but the last
     first = np.searchsorted(np.cumsum(counts), len(times) * number / folds, "right")
     first = np.maximum.accumulate(first - number) + number  # no fold is empty
     first = np.clip(first, number, len(distinct) - folds + number)
@@ -165,7 +165,7 @@ def _check_columns(where: str, n_rows: int, **given: Array | None) -> None:
 def check_known(where: str, name: str, values: Array) -> None:
     """Check that the groups or times of all rows are known.
 
-    Raises: DataError with the first row whose one is NaN, NaT or None.
+    Raises: DataError with the first row that has NaN, NaT or None.
     """
     missing = np.zeros(len(values), bool)
     if values.dtype.kind == "O":
@@ -192,7 +192,7 @@ def _shares(fractions: Sequence[float]) -> Array:
 
 
 def part_sizes(count: int, shares: Array) -> Array:
-    """Return the number of rows of each part, of `count` in all: within one of its share.
+    """Return the number of rows of each part, `count` in all, each within one row of its share.
 
     Every part with a share gets at least one row, training first, as long as there are rows.
     """
@@ -202,7 +202,7 @@ def part_sizes(count: int, shares: Array) -> Array:
         sizes[part] += 1
     for part in np.flatnonzero(shares > 0)[:count]:
         if sizes[part] == 0:
-            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # of equal parts the last
+            sizes[len(sizes) - 1 - np.argmax(sizes[::-1])] -= 1  # the last of equal parts
             sizes[part] = 1
     return sizes
 

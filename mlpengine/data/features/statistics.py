@@ -46,13 +46,13 @@ class Statistics:
     def edges(self, bins: int, binned: Array) -> list[Array]:
         """Return the distinct quantiles in equal steps from 0 to 1 of every feature.
 
-        There are none of a feature that is not `binned` or has fewer than 3 different values.
+        A feature that is not `binned`, or has fewer than 3 different values, has no quantiles.
         """
         edges = [np.empty(0)] * len(self.sources)
         for i, known in enumerate(self._known()):
             if not (binned[i] and ((known > known.min()) & (known < known.max())).any()):
                 continue
-            # places in whole numbers: those of np.quantile round, and split a repeated value
+            # places in whole numbers: the places of np.quantile are rounded, and split equal values
             below, beyond = np.divmod(np.arange(bins + 1) * (len(known) - 1), bins)
             above = np.minimum(below + 1, len(known) - 1)
             ordered = np.partition(known, np.union1d(below, above))
@@ -61,7 +61,7 @@ class Statistics:
         return edges
 
     def _known(self) -> Iterator[Array]:
-        """Yield the cells of each feature that are not missing, of long columns a sample."""
+        """Yield the cells of each feature that are not missing; a sample of a long column."""
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]

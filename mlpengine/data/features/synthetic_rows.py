@@ -19,10 +19,10 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Rows that each are one row of a table, with some cells of another row near it.
+    """Synthetic rows: each is a row of a table with some cells from another row near it.
 
     Shapes: base and other (rows,), row indices of the table; swapped (rows, columns), whether
-        the cell of that column is that of the other row.
+        the cell of the column comes from the other row.
     Source: Bucila, Caruana and Niculescu-Mizil 2006, "Model compression", section 3.3 (MUNGE),
         without its noise.
     """
@@ -39,7 +39,7 @@ class SyntheticRows:
     def of(
         cls, fitted: Preprocessor, features: Array, count: int, rng: np.random.Generator
     ) -> "SyntheticRows":
-        """Make rows from rows of these features, each of which is the base of as many.
+        """Generate `count` synthetic rows; the rows of the features are bases about equally often.
 
         Shape: features (rows, in_dim), as `fitted` encodes them.
         """
@@ -69,7 +69,7 @@ class SyntheticRows:
 
 
 def _places(fitted: Preprocessor, features: Array) -> Array:
-    """Return scaled numbers and one-hot categories, by whose distance rows are near, in float32."""
+    """Return scaled numbers and one-hot categories in float32; their distances tell near rows."""
     numbers = fitted.fitted_numbers
     values = features[:, : len(numbers.sources)].astype(np.float64)
     deviation = values.std(axis=0)
@@ -80,7 +80,7 @@ def _places(fitted: Preprocessor, features: Array) -> Array:
 
 
 def _neighbors(places: Array, rng: np.random.Generator) -> Array:
-    """Return the row indices (rows, neighbors) of the nearest rows of each, in no order."""
+    """Return the row indices (rows, neighbors) of the nearest rows of each row, unordered."""
     rows = len(places)
     chosen = rng.permutation(rows)[:CANDIDATES]
     candidates, count = places[chosen], min(NEAR_ROWS, len(chosen) - 1)

@@ -1,4 +1,4 @@
-"""A test, by a small model out of fold, whether networks should learn logarithms of a target."""
+"""A test by out-of-fold errors of a small model: should networks learn logarithms of a target?"""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from mlpengine.data.features.thresholds import (
 def suits_log(y: Array, features: Callable[[Array], Array]) -> bool:
     """Return whether a small model predicts the targets (rows,) better by their logarithm.
 
-    `features` returns those (some rows, features) of rows, by their numbers.
+    `features` takes row indices and returns the features (some rows, features) of these rows.
     """
     some = evenly_spaced(len(y), PROBED_ROWS)
     return can_be_log(y[some]) and log_is_better(features(some), y[some])
@@ -40,7 +40,7 @@ def log_is_better(x: Array, y: Array) -> bool:
     """Return whether predictions of targets (rows,) err less where their logarithm is learned.
 
     The model is linear in the features (rows, features) and in random functions of them, max(0, a
-    weighted sum), with a squared penalty; errors are those out of fold, in the target's units.
+    weighted sum), with a squared penalty.  Errors are out-of-fold errors, in the target's units.
 
     Source: Rahimi and Recht 2008, "Weighted sums of random kitchen sinks", for the model.
     """

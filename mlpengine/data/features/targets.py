@@ -82,7 +82,7 @@ class ClassTarget(Target):
     def encode(self, table: Table) -> Array:
         """Return int64 class numbers.
 
-        Raises: DataError naming the first row whose label is missing or was not trained on.
+        Raises: DataError naming the first row with a label that is missing or was not trained on.
         """
         (name,) = self.columns
         _complete(table, name)
@@ -111,9 +111,9 @@ class ClassTarget(Target):
 class NumberTarget(Target):
     """One or more columns of numbers, scaled as (y - center) / scale.
 
-    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`,
-    which needs positive bounds, logarithms are scaled in place of y, that of the lowest bound where
-    y is less.
+    `bounds` are the lowest and highest prediction of each column, None for no bounds.  With `log`
+    the logarithms of y are scaled in place of y.  A y below the lowest bound counts as the lowest
+    bound, and bounds must be positive.
     """
 
     task = "regression"
@@ -143,10 +143,10 @@ class NumberTarget(Target):
         bounded: bool = False,
         log: bool = False,
     ) -> "NumberTarget":
-        """Take mean and standard deviation of each column, 0 and its mean, or 0 and 1.
+        """Fit center and scale: mean and standard deviation, 0 and the mean, or 0 and 1.
 
-        They are those of its logarithm where `log` is set.  The bounds are the range of each
-        column, where it is `bounded`, and of logarithms.
+        With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
+        each column if `bounded` or `log` is set.
 
         Raises: DataError if a cell is missing, infinite or not a number, or not positive for `log`.
         """
@@ -367,7 +367,7 @@ def _label(column: Column, value: Any) -> Label:
 
 
 def _text(label: Label) -> str:
-    """Return a label in the notation of cells, so that 1 and 1.0, True and true are one label."""
+    """Return a label in the notation of cells: 1 and 1.0 are one label, as are True and true."""
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))

@@ -29,7 +29,7 @@ def read_npy(path: str, _options: CsvOptions) -> Table:
     """Map a `.npy` file into memory, as a table.  Raises: DataError."""
     with readable(path):
         try:
-            with catch_warnings(action="ignore"):  # of headers that Python 2 wrote
+            with catch_warnings(action="ignore"):  # for headers that Python 2 wrote
                 array = np.lib.format.open_memmap(path, mode="r")
         except (*_DAMAGED, OSError) as error:
             if isinstance(error, OSError) and error.errno != ENOMEM:  # Windows, of a file cut short

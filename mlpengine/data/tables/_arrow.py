@@ -246,7 +246,7 @@ def _values(
 ) -> tuple[ColumnKind, Array, Sequence[str | None]]:
     """Return the kind, the values or codes, and the texts of an array of pyarrow.
 
-    Whole numbers are texts if that is wanted.
+    Whole numbers become texts if `as_text` is true.
     """
     from pyarrow import types
 
@@ -292,7 +292,7 @@ def _numbers(values: Any) -> Array:
 
 
 def array_of(values: Any, dtype: type[np.generic], gap: float) -> Array:
-    """Return an array of pyarrow as one of NumPy, with `gap` where it is null.
+    """Return an array of pyarrow as an array of NumPy, with `gap` where it is null.
 
     `to_numpy` would import pandas where that is installed.
     """

@@ -47,14 +47,14 @@ from mlpengine.data.tables.table import Column, Table
 _NO_ROWS = "has a header and no rows; add rows of data"
 
 SMALL, FIRST = 1 << 19, 1 << 16
-"""Bytes of a file that the csv module reads alone, as importing pyarrow takes longer (40 ms), and
-of the first rows of a larger one."""
+"""Bytes of a file that the csv module reads alone, because importing pyarrow takes longer (40 ms),
+and bytes of the first rows of a larger file."""
 
 _BLOCK, _BLOCK_ROWS = 1 << 20, 256  # bytes that are parsed at once, and rows of wide tables
 # where rows are read in blocks: bytes of one, and rows of wide tables
 _CHUNK, _CHUNK_ROWS = 1 << 23, 1024
 _NULL = np.iinfo(np.int64).min
-_SLICE = 1 << 17  # bytes; temporary arrays of so many stay in cache
+_SLICE = 1 << 17  # bytes; temporary arrays of this size stay in cache
 
 _THREADS = 2
 """Threads that parse blocks while parsed ones are added to the columns."""
@@ -64,8 +64,8 @@ class Parsed(NamedTuple):
     """A block that pyarrow has parsed.
 
     Attributes:
-        steps: what each column is read as.
-        table: the columns; None where one could not be read as that.
+        steps: the kind that each column is read as.
+        table: the columns; None if a column could not be read as its kind.
         has_codes: whether a cell may begin with a zero and another digit.
     """
 
@@ -81,11 +81,11 @@ def read_csv(
     header: Header | None = None,
     spill: Spill | None = None,
 ) -> Table:
-    """Read a CSV with a header line, or one whose header was read before.
+    """Read a CSV with a header line, or a CSV after its `header` has been read.
 
     With `spill` the columns go there, one after the other, and the table has none.
 
-    Raises: DataError naming file, line and column of whatever is wrong with it.
+    Raises: DataError naming the file, line and column of the error.
     """
     with readable(where), open_file() as stream:
         source = TextSource(stream, where)
@@ -125,7 +125,7 @@ def read_csv_blocks(stream: BinaryIO, where: str, options: CsvOptions) -> Iterat
 
 
 def _size(width: int, smallest: int, rows: int) -> int:
-    """Return the bytes of a block: each takes calls for each column, so wide ones are larger."""
+    """Return the bytes of a block: a block costs calls for each column, so wide ones are larger."""
     return min(MAX_RECORD, max(smallest, 8 * rows * width))
 
 
@@ -227,7 +227,7 @@ class _Body:
         self.n_rows += count
 
     def _expect(self) -> None:
-        """Tell the columns about how many rows there will be, by the bytes of those so far."""
+        """Tell the columns the estimated number of rows, from the bytes of the rows so far."""
         total, read = size_of(self.source.stream), self.source.offset
         limit = total // (4 * self.width)  # most cells have four bytes and more
         for reader in self.readers.values():
@@ -236,7 +236,7 @@ class _Body:
     def _add_rows(self, records: Records) -> None:
         """Add rows as the csv module reads them.
 
-        Raises: DataError for a row that has not as many cells as the header.
+        Raises: DataError for a row with another number of cells than the header.
         """
         rows = records.rows or csv_rows(lines_of(records.content), self.header.delimiter)
         for number, (row, start) in enumerate(zip(rows.cells, rows.lines, strict=True)):
@@ -320,7 +320,7 @@ class _ArrowBlocks:
     """Parses blocks of records with pyarrow, and adds them to the columns of a body."""
 
     def __init__(self, body: _Body) -> None:
-        import pyarrow  # slow, and small files need it not
+        import pyarrow  # slow, and small files do not need it
         from pyarrow import csv
 
         self.body, self.pyarrow, self.csv = body, pyarrow, csv
@@ -375,7 +375,7 @@ class _ArrowBlocks:
         return Parsed(steps, table, _has_codes(content, self.body.header.delimiter))
 
     def add(self, content: bytes, parsed: Parsed) -> int | None:
-        """Add the rows of a block; return how many they are, None where only Python reads them."""
+        """Add the rows of a block; return their number, None if only Python can read them."""
         steps, table, has_codes = parsed
         readers = {place: self.body.readers[place] for place in steps}
         if table is None:
@@ -464,7 +464,7 @@ def _add_texts(reader: ColumnReader, cells: Any) -> None:
 def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
     """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is no such date.
 
-    Cells are those that `cells.dates` reads, to the same seconds, but all with a zone or none.
+    It reads the same cells as `cells.dates`, to the same seconds, but all with a zone or none.
     """
     from pyarrow import compute
 

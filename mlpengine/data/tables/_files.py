@@ -80,13 +80,13 @@ _FORMATS = (
     (rb"\s*<\?xml\b", ("XML", "save the table as CSV")),
     (rb"\s*(\[\s*)?\{\s*(\"[^\"]*\"\s*:|\})", ("JSON", "save the table as CSV")),
 )
-"""How files of other formats begin, what they are, and what to do."""
+"""The first bytes of files of other formats, the formats, and advice."""
 
 
 def refuse_other_format(start: bytes, where: str) -> None:
     """Check that a file does not begin as files of another format than CSV.
 
-    Raises: DataError that names the format and what to do.
+    Raises: DataError that names the format and gives advice.
     """
     for pattern, (name, advice) in _FORMATS:
         if re.match(pattern, start, re.DOTALL | re.IGNORECASE):
@@ -178,7 +178,7 @@ def transcoded(
 
 
 def _zstd(stream: BinaryIO) -> Any:
-    import pyarrow  # slow, and few files are packed so
+    import pyarrow  # slow, and few files are packed in this way
 
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
 
@@ -188,11 +188,11 @@ _PACKINGS: dict[str, tuple[str, bytes, Callable[[BinaryIO], Any]]] = {
     ".bz2": ("bzip2", b"BZh", bz2.BZ2File),
     ".zst": ("zstd", b"\x28\xb5\x2f\xfd", _zstd),
 }
-"""Packings by the ends of files' names: what they are called, their first bytes, and a reader."""
+"""Packings by the suffix of a file: name, first bytes, and a reader."""
 
 
 def _unpacked(packed: BinaryIO, where: str) -> BinaryIO:
-    """Return what a file holds that is packed as its name says.
+    """Return the unpacked contents of a file; its name tells the format.
 
     Reading raises DataError for damage, and for far more bytes than a table has.
     """
@@ -256,7 +256,7 @@ def require_file(path: str | os.PathLike[str]) -> None:
 
 
 def checked_stream(source: BinaryIO) -> BinaryIO:
-    """Return an open file that a caller gave.  Raises: UsageError if it is none."""
+    """Return a caller's open file.  Raises: UsageError if it cannot be read."""
     if not hasattr(source, "read"):
         frame = "; mlpengine.fit takes data frames" if hasattr(source, "columns") else ""
         raise UsageError(

@@ -34,7 +34,7 @@ _limits: list[int] = []
 def long_cells() -> Iterator[None]:
     """Let cells be as long as records; the csv module has one limit for the process.
 
-    It is put back when the last thread has left the context.
+    The limit is restored when the last thread has left the context.
     """
     with _limit_lock:
         _limits.append(csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD)))
@@ -58,7 +58,7 @@ class CsvRows(NamedTuple):
         cells: the cells of each row.
         lines: the line in which each row starts, counted from 0.
         stop: the number of lines that these rows take.
-        error: what ended the reading early, if anything did.
+        error: the error that ended the reading early, if there was one.
     """
 
     cells: list[list[str]]
@@ -69,7 +69,7 @@ class CsvRows(NamedTuple):
 
 @long_cells()
 def csv_rows(lines: list[str], delimiter: str) -> CsvRows:
-    """Return the rows of lines that have their ends."""
+    """Return the rows of lines with line ends."""
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     cells, starts, stop = [], [], 0
     try:
@@ -89,7 +89,7 @@ def is_cut_off(error: csv.Error) -> bool:
 
 
 def lines_of(content: bytes) -> list[str]:
-    """Return the lines of a text in UTF-8, with their ends."""
+    """Return the lines of a text in UTF-8, with line ends."""
     return io.StringIO(content.decode(), newline="").readlines()
 
 
@@ -100,7 +100,7 @@ class Records(NamedTuple):
         content: their bytes, in UTF-8.
         line: the number of their first line, from 1.
         n_lines: how many lines they are.
-        rows: what the csv module has read, if not all quotes enclose cells.
+        rows: the rows that the csv module has read, if not all quotes enclose cells.
     """
 
     content: bytes
@@ -125,8 +125,8 @@ class TextSource:
     Attributes:
         line: the number of the next line, from 1.
         offset: the number of bytes before it.
-        waiting: bytes that are read but not taken.
-        at_end: whether these are the last bytes of the stream.
+        waiting: bytes that are read but not yet taken.
+        at_end: whether the waiting bytes are the last bytes of the stream.
     """
 
     def __init__(self, stream: BinaryIO, where: str, line: int = 1) -> None:
@@ -139,7 +139,7 @@ class TextSource:
         self.offset = len(start) - len(self.waiting)
 
     def fill(self, size: int) -> None:
-        """Read until so many bytes are waiting, or all that there are."""
+        """Read until `size` bytes are waiting, or to the end of the stream."""
         parts, length = [self.waiting], len(self.waiting)
         while length < size and not self.at_end:
             parts.append(self.stream.read(size - length))
@@ -228,7 +228,7 @@ class TextSource:
             ) from None
 
     def first_lines(self, size: int) -> list[str]:
-        """Return the whole lines that stand in so many bytes, without skipping them.
+        """Return the whole lines in the next `size` bytes, without skipping them.
 
         Raises: DataError for another encoding, a NUL byte, or more columns than are read.
         """
@@ -299,7 +299,7 @@ def _advice(error: csv.Error) -> str:
 class Header(NamedTuple):
     """The columns of a file, the delimiter, the line of the first row, and how many are empty.
 
-    Those have no name, after the last one that has; their cells are to be empty.
+    Empty columns have no name and follow the last column with a name.  Their cells must be empty.
     """
 
     names: list[str]

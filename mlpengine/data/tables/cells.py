@@ -54,9 +54,9 @@ def parse_numbers(
 ) -> Array | None:
     """Return the cells as float64 with NaN where missing, or None if one is not a number.
 
-    A number is what Python's `float` reads, in ASCII and without underscores, blanks around it
-    allowed; whole numbers beyond 2**53 are not numbers here, because float64 would change them,
-    and neither are, unless `padded`, codes: whole ones with a leading zero.
+    A number is a text that Python's `float` reads, in ASCII and without underscores, blanks around
+    it allowed.  Whole numbers beyond 2**53 are not numbers here, because float64 would change them.
+    Codes (whole numbers with a leading zero) are numbers only if `padded`.
     """
     values = _floats(cells) if missing == MISSING else None
     if values is None:  # spellings of one's own may be numbers, such as -99

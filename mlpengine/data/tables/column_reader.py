@@ -24,7 +24,7 @@ class AmbiguousError(DataError):
 
 
 class Growing:
-    """Values of further and further rows: an array, or with a spill segments of its file."""
+    """Values of a growing number of rows: an array, or with a spill the segments of its file."""
 
     def __init__(self, dtype: type[np.generic], spill: Spill | None = None) -> None:
         self._spill = spill
@@ -33,7 +33,7 @@ class Growing:
         self.n_rows = self._expected = 0
 
     def expect(self, n_rows: int) -> None:
-        """Note about how many rows there will be; pages of memory that no row needs stay unused."""
+        """Note the estimated number of rows; pages of memory that no row needs stay unused."""
         self._expected = n_rows
 
     def append(self, values: Array) -> None:
@@ -75,7 +75,7 @@ class ColumnReader:
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
-        """Begin with so many rows of missing cells."""
+        """Begin with `n_missing` rows of missing cells."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
@@ -84,7 +84,7 @@ class ColumnReader:
             self._grown.append(np.broadcast_to(self._gap, n_missing))
 
     def expect(self, n_rows: int) -> None:
-        """Note about how many rows there will be."""
+        """Note the estimated number of rows."""
         self._expected = n_rows
         self._grown.expect(n_rows)
 

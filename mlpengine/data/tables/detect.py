@@ -27,7 +27,7 @@ GAPS = frozenset(
 """Spellings of a missing cell, in lower case, that a few cells among numbers or dates may have."""
 
 MAX_GAPS = 3
-"""Number of different spellings of a gap in one column."""
+"""Largest number of different spellings of a gap in one column."""
 
 _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
@@ -40,7 +40,7 @@ _PARTS = {"d": "day", "m": "month", "y": "year"}
 
 @dataclass(frozen=True)
 class Detected:
-    """A table, how it was read, and a line for each thing that a person should know of that."""
+    """A table, how it was read, and a line for each thing that a person should know about it."""
 
     table: Table
     reading: CsvDialect
@@ -135,7 +135,7 @@ def _encoding(source: str) -> str:
 def _proposals(
     table: Table, reading: CsvDialect, notes: list[str], target: Sequence[str], group: str | None
 ) -> CsvDialect:
-    """Return the reading with what the columns of texts imply."""
+    """Return the reading with the options that the columns of texts imply."""
     if table.decimal_commas and reading.decimal is None:
         reading = replace(reading, decimal=",")
     formats: dict[str, str] = {}

@@ -101,7 +101,7 @@ class CsvDialect(TextOptions):
         return MISSING | frozenset(value.strip() for value in self.na_values)
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
-        """Return what dates of a column match by `date_format`; None if it has none."""
+        """Return the pattern of dates of a column by `date_format`; None if there is none."""
         return self._date_patterns.get(column if isinstance(self.date_format, dict) else "")
 
     @cached_property
@@ -196,7 +196,7 @@ class CsvOptions(NamedTuple):
         return known - self.kept if self.kept and self.kept <= known else frozenset()
 
     def first_step(self, name: str) -> int:
-        """Return what a column is tried as first: 0 numbers, 1 dates, 2 text."""
+        """Return the kind that is tried first for a column: 0 numbers, 1 dates, 2 text."""
         if name in self.text:
             return 2
         # 1.234 would be read as a number, but means 1234

@@ -1,4 +1,4 @@
-"""Tables from what Python programs hold: data frames, columns by name, rows by name, arrays."""
+"""Tables from Python objects: data frames, columns by name, rows by name, arrays."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ def as_table(
 
     A data frame is one of pandas, polars or pyarrow; columns are a mapping of names to sequences,
     rows a list of mappings of the same names, and a mapping of names to single cells is one row.
-    `names` are the columns of a matrix, and the only ones that every row must have, if they are
-    given; an empty list is a table of them without rows. Text is read as `read_table` reads CSV,
-    with the same arguments: numbers, dates and true/false are recognized unless the column is among
-    `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts unless it is among
-    `numbers`. None, NaN, NaT and what is masked are missing cells.
+    `names` are the columns of a matrix. If they are given, every row must have these columns but
+    may lack others, and an empty list is a table of them without rows. Text is read as `read_table`
+    reads CSV, with the same arguments: numbers, dates and true/false are recognized unless the
+    column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts
+    unless the column is among `numbers`. None, NaN, NaT and masked cells are missing cells.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
@@ -85,7 +85,7 @@ def categorical_columns(data: Any) -> list[str]:
 
 
 def _is_frame(data: Any) -> bool:
-    """Return whether it is a data frame.  Raises: DataError for one that has no rows yet."""
+    """Return whether it is a data frame.  Raises: DataError for a frame that has no rows yet."""
     if type(data).__name__ == "LazyFrame":
         raise DataError("table: must hold its rows (got a LazyFrame); write table.collect()")
     return hasattr(data, "columns") or hasattr(data, "column_names")
@@ -172,7 +172,7 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
 def _of_cells(
     cells: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
-    """Return a column of Python objects, in the kind that all of them are."""
+    """Return a column of Python objects, in the kind that they share."""
     gaps = [_is_missing(cell) for cell in cells]
     known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
@@ -215,7 +215,7 @@ def _seconds(moment: date) -> float:
 
 
 def _text(cell: Any, where: str, row: int) -> str:
-    """Return a cell as CSV would hold it."""
+    """Return a cell as CSV would write it."""
     if isinstance(cell, str):
         return cell
     if _is_missing(cell):

@@ -91,9 +91,8 @@ def store_table(
 ) -> Table:
     """Return what `read_table` returns, with columns in a file below `directory`.
 
-    CSV, Parquet and Feather are read in blocks, so that a few columns and the different texts
-    of all are in memory. Of the columns `skip` no cell is read: all are
-    missing.
+    CSV, Parquet and Feather are read in blocks, so that only a few columns and the distinct texts
+    of all columns are in memory. Cells of the columns `skip` are not read: they are all missing.
 
     Raises: DataError, also for a file of another format; RunError if the file cannot be written.
     """
@@ -130,9 +129,9 @@ def read_blocks(
 ) -> Iterator[Table]:
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
-    A CSV column is of the kind that its cells in a block imply.  Only the columns `kept` are read;
-    all of them if none are given or one of them is missing.  `.npy` and `.npz`
-    are one block.
+    The cells of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
+    all columns are read if none are given or one of them is missing.  `.npy` and `.npz` are one
+    block.
 
     Raises: DataError.
     """

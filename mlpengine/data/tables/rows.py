@@ -12,7 +12,7 @@ from mlpengine.data.tables.table import Table
 
 
 class UsableRows(NamedTuple):
-    """Numbers of the usable rows, None for all; a line for each reason why some are not."""
+    """Indices of the usable rows, None for all, and a line for each reason why others are not."""
 
     rows: Array | None
     remarks: list[str]

@@ -96,8 +96,8 @@ def stored_file(table: Table) -> OpenFile | None:
 class Spill:
     """Takes the values of columns as they are read, block by block, into one file.
 
-    A second file takes the finished columns, one after the other.  Of those that are `skipped` no
-    cell is kept.
+    A second file takes the finished columns, one after the other.  Cells of `skipped` columns are
+    not kept.
     """
 
     def __init__(self, path: Path, skipped: frozenset[str] = frozenset()) -> None:
@@ -150,7 +150,7 @@ class Spill:
         self.described[name] = {}
 
     def close(self) -> None:
-        """Have the finished columns on disk and close the files."""
+        """Write the finished columns to disk and close the files."""
         if self._values >= 0:
             descriptor, self._values = self._values, -1
             os.close(descriptor)
@@ -180,7 +180,7 @@ def stored_table(
 ) -> Table:
     """Return a table with its columns in a file below `directory`, written if need be.
 
-    `how` is everything that decides what `read` makes of the file at `path`. All cells of the
+    `how` is everything that the result of `read` for `path` depends on. All cells of the
     columns `skip` are missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.
@@ -285,7 +285,7 @@ def preparing(target: Path) -> Iterator[None]:
 def remove_prepared(directory: Path) -> tuple[dict[Path, int], int]:
     """Remove the prepared files of a directory, except those that are being written.
 
-    Returns the size of each file that was removed, and the number of those in use.
+    Returns the size of each removed file, and the number of prepared files in use.
     """
     removed, in_use = {}, 0
     locks = sorted(directory.iterdir()) if directory.is_dir() else []

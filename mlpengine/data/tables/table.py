@@ -153,12 +153,12 @@ class Table:
     ) -> None:
         """Check that these columns exist.
 
-        Raises: DataError naming every missing column and the nearest name that exists, which is
-            neither one of the others nor `taken`, such as the target.
+        Raises: DataError naming every missing column and the nearest name that exists.  That name
+            is neither one of `names` nor of `taken`, such as the target.
         """
         wanted = dict.fromkeys(names)
         if wanted.keys() <= self.columns.keys():
-            return  # before anything that takes a time by the columns of the table
+            return  # before any work that grows with the columns of the table
         problems = []
         free = [name for name in self.names if name not in wanted and name not in taken]
         for name in wanted:
@@ -212,7 +212,7 @@ class Table:
         columns = {name: column.take(index) for name, column in self.columns.items()}
         if self.origin is not None:
             origin = self.origin[index]
-        else:  # row numbers are not copied: there may be as many as memory holds
+        else:  # row numbers are not copied: they may fill the memory
             origin = np.flatnonzero(index) if index.dtype == bool else index
         return Table(columns, self.source, first_line=self.first_line, origin=origin)
 
