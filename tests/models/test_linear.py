@@ -118,9 +118,9 @@ def test_wide_and_long_tables_need_the_smaller_matrix(monkeypatch, shape):
 def test_a_squared_error_of_one_output_takes_one_step(monkeypatch):
     counts = []
 
-    def counting(function, start):
+    def counting(function, start, tolerance):
         values = []
-        end = minimize(lambda z: values.append(0) or function(z), start)
+        end = minimize(lambda z: values.append(0) or function(z), start, tolerance)
         counts.append(len(values))
         return end
 
