@@ -12,7 +12,7 @@ import pytest
 from mlpengine import Sgd, distill, fit, load
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import UsageError
-from mlpengine.export.device import export_training
+from mlpengine.export.c_train import export_training
 from mlpengine.training.transfer import TransferSet
 
 TEACHER = """\
