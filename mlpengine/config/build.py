@@ -34,7 +34,7 @@ from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.networks import front_of, network_specs
+from mlpengine.training.networks import input_layer_of, network_specs
 from mlpengine.training.trainer import Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
@@ -271,10 +271,10 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     """
     config, in_dim = file.config, preprocessor.n_features
     masked = bool(config.training.trained_kinds)
-    front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
+    input_layer = input_layer_of(config.settings.network, preprocessor.numbers, masked=masked)
     ends = in_dim, out_dim
     with file.errors_at("model"):
-        Flat(network_specs(config.settings.network, ends, front, config.training.dtype))
+        Flat(network_specs(config.settings.network, ends, input_layer, config.training.dtype))
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:

@@ -53,7 +53,7 @@ from mlpengine.step.shards import shards_problem
 from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, Result
-from mlpengine.training.networks import front_of, make_network
+from mlpengine.training.networks import input_layer_of, make_network
 from mlpengine.training.transfer import HeldRows
 from mlpengine.training.warm_start import copy_weights
 
@@ -270,7 +270,7 @@ class Trainer:
             (in_dim, self.task.outputs),
             seed=settings.seed,
             dtype=training.dtype,
-            front=front_of(settings.network, numbers, masked=bool(kinds)),
+            input_layer=input_layer_of(settings.network, numbers, masked=bool(kinds)),
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)

@@ -36,7 +36,7 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
 
 def _mask(mlp: TabularNetwork) -> Array:
     """Return the mask of 0 and 1 of the inputs that a network reads; empty if it reads all."""
-    return mlp.params.views.get("front.mask", np.zeros(0))
+    return mlp.params.views.get("input_layer.mask", np.zeros(0))
 
 
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:

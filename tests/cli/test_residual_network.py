@@ -66,7 +66,7 @@ def test_other_formats_compute_the_same(table, mlpengine):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     Path("c.yaml").write_text(
         "data: {source: rows.csv, target: y}\n"
-        "model: {network: residual, width: 8, dropout: 0.1, front: {embedding: pbld}}\n"
+        "model: {network: residual, width: 8, dropout: 0.1, input_layer: {embedding: pbld}}\n"
         "training: {epochs: 3, folds: 2, kinds: [plain, linear, periodic]}\n"
     )
     assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0

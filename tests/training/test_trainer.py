@@ -105,7 +105,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
         folds=np.arange(60) % 3,
         numbers=numbers,
     )
-    read = [mlp.params.views["front.mask"] for mlp in made.networks]
+    read = [mlp.params.views["input_layer.mask"] for mlp in made.networks]
     assert [mask.sum() for mask in read] == [numbers.width] * 3 + [2] * 3
     fitted = made.fit()
     assert [*fitted.shares] == ["piecewise", "plain", "linear"]
