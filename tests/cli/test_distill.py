@@ -69,7 +69,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     assert longer.code == 0, longer.err
     assert "teacher" in longer.out
     # fine-tuning learns the targets of rows, which no teacher has labeled
-    tuned = mlpengine("train", "--from", "s2", "--epochs", "2", "--out", "tuned", "-q")
+    tuned = mlpengine("train", "--warm-start", "s2", "--epochs", "2", "--out", "tuned", "-q")
     assert tuned.code == 0, tuned.err
     assert "teacher" not in tuned.out
     assert TransferSet.load(Path("s2/transfer.safetensors")).targets.shape == (275 + 300, 3)
