@@ -184,7 +184,7 @@ def c_file(code: NetworkCode, text: str = "") -> str:
         double=int(code.real == "double"),
         in_dim=code.in_dim,
         out_dim=code.out_dim,
-        mathematics=mathematics(body, upper, libm=True),
+        mathematics=mathematics(body, upper),
         body=body,
     )
 
@@ -226,8 +226,6 @@ def forward_of(
     places: Mapping[str, str],
     source: str = "",
     output: str = "",
-    *,
-    batched: bool = False,
 ) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
@@ -245,10 +243,7 @@ def forward_of(
     ends = {address_of(x): source, address_of(y): output}
     fixed |= {address: name for address, name in ends.items() if name}
     try:
-        program = write_step(
-            forward.instructions, 1, functions, fixed, [x], [y],
-            batched=batched, memory="values",
-        )  # fmt: skip
+        program = write_step(forward.instructions, functions, fixed, [x], [y], memory="values")
     except UnsupportedError as error:
         raise UsageError(f"export: every op must have a C form (got {error})") from error
     source, output = source or program.place_of(x), output or program.place_of(y)

@@ -164,9 +164,7 @@ def test_a_kernel_with_scalar_c_runs(add):
     head = (
         "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
     )
-    library = cache.load_library(
-        head + mathematics(body, "STEP", libm=True) + body, chosen_target()
-    )
+    library = cache.load_library(head + mathematics(body, "STEP") + body, chosen_target())
     y = np.empty_like(values)
     library.step(*(ctypes.c_void_p(address_of(a)) for a in (values, y)))
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)

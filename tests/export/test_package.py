@@ -213,7 +213,7 @@ def test_the_sketch_trains(model, tmp_path):
     assert predictions[0] == pytest.approx(float(model.predict(rows_of_sketch(1))[0]), abs=1e-4)
     assert len(losses) == 20
     assert losses[-1] < losses[0] / 4
-    assert written.state == 4 * (65 + 6) + 12
+    assert written.state == 4 * (65 + 2) + 8
 
 
 @needs_gcc

@@ -50,4 +50,4 @@ class ColumnSum(Kernel):
         writer.add(name, "reduce", count, self.text, body, *buffers, times=times)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
-        return []  # the gradient of a bias is summed with the gradient of its weight
+        return []  # of one row it is the row

@@ -13,16 +13,14 @@ from mlpengine.core.spec import Array
 
 def write_step(
     instructions: Iterable[InstructionLike],
-    batch: int,
     functions: Functions,
     fixed: Mapping[int, str],
     inputs: Sequence[Array],
     outputs: Sequence[Array] = (),
     *,
-    batched: bool = False,
     memory: str = "scratch",
 ) -> ScalarWriter:
-    """Lower instructions, place their values and return the statements.
+    """Lower instructions on one row, place their values and return the statements.
 
     `inputs` are arrays that the caller gives; they are placed before everything else.  `outputs`
     are arrays that the caller reads afterwards.  For the other arguments see `ScalarWriter`.
@@ -33,7 +31,7 @@ def write_step(
     for value in values:
         value.final = value.final and value.address in ends
     mark_stored(kernels)
-    writer = ScalarWriter(batch, batched or batch > 1, functions, fixed, memory)
+    writer = ScalarWriter(functions, fixed, memory)
     _find_lifetimes(kernels, writer, {address_of(a) for a in inputs} - {*fixed}, ends)
     writer.size = place(writer.storages.values(), 1)
     for kernel in kernels:
@@ -47,12 +45,12 @@ def _find_lifetimes(
     """Find when values are needed; values that share memory with an end have places, too."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
-        for value in kernel.writes:
+        for value in () if kernel.sums_rows else kernel.writes:
             passing = value.address in ends and not value.final
             if value.stored and (passing or value.address not in writer.fixed):
                 end = len(kernels) if value.final else time
                 storages[value] = Storage(value.rows * value.columns, time, end)
-        last = len(kernels) if kernel.sums_rows and not writer.batched else time
+        last = len(kernels) if kernel.sums_rows else time
         for value in kernel.reads:
             if value not in storages and value.address in given:
                 storages[value] = Storage(value.rows * value.columns, -1, time)

@@ -13,16 +13,14 @@ from mlpengine.core.spec import Array
 
 @dataclass(eq=False)
 class ScalarWriter:
-    """Forward, loss and backward of `batch` rows.
+    """Forward, loss and backward of one row.
 
-    With one row no gradient of a parameter is computed: the gradient is the product of two vectors,
-    ``factors``.  They are kept until the update.
+    No gradient of a parameter is computed: the gradient is the product of two vectors, ``factors``.
+    They are kept until the update.
 
     Attributes:
-        batched: whether functions take a number of rows, as they must for several.
         functions: the functions that the statements call are added to it.
-        fixed: the text of arrays that are not placed, by address: parameters and, with several
-            rows, their gradients.
+        fixed: the text of arrays that are not placed, by address, such as parameters.
         memory: the name of the array that holds all other arrays.
         storages: the places of these arrays in ``memory``.
         statements: of the step; ``value`` becomes the loss.
@@ -30,8 +28,6 @@ class ScalarWriter:
         factors: by the address of a weight's gradient, the text of dy and x.
     """
 
-    batch: int
-    batched: bool
     functions: Functions
     fixed: Mapping[int, str]
     memory: str
@@ -51,7 +47,3 @@ class ScalarWriter:
     def _place(self, value: MatrixValue) -> str:
         storage = self.storages.get(value)
         return f"{self.memory} + {storage.offset}" if storage else self.fixed[value.address]
-
-    def sizes(self, in_dim: int, out_dim: int) -> str:
-        """Return the arguments of a layer's function."""
-        return f"{self.batch}, {in_dim}, {out_dim}" if self.batched else f"{in_dim}, {out_dim}"
