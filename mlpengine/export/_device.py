@@ -192,6 +192,7 @@ class DeviceStep:
         backward, views = grads.bind(scratch), grads.views
         ends = (scratch.output, target, None), (grads.d_output, np.zeros(()))
         fixed = {address_of(mlp.params.views[n]): place for n, place in self.places.items()}
+        ends_of_row = [scratch.input, target]
         given = []
         for array, name, placed in (
             (scratch.input, "x", self.table is not None),
@@ -205,7 +206,7 @@ class DeviceStep:
         instructions.append(LossInstruction(self.loss, *ends))
         instructions += backward.instructions
         try:
-            program = write_step(instructions, self.functions, fixed, given)
+            program = write_step(instructions, self.functions, fixed, ends_of_row)
         except UnsupportedError as error:
             raise UsageError(
                 f"export: each part of the step needs a C form (got {error})"

@@ -236,7 +236,8 @@ def forward_of(
     """
     recording, views = network.recorded(1, training=False), network.params.views
     plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)
-    leaves = {node.index: views[node.name] for node in recording.tape.parameters}
+    leaves = {n.index: n.array for n in recording.tape.nodes if n.array is not None}  # constants
+    leaves |= {node.index: views[node.name] for node in recording.tape.parameters}
     forward = Forward(plan, leaves, "numpy")
     x, y = forward.value(recording.input), forward.value(recording.output)
     fixed = {address_of(views[name]): place for name, place in places.items()}

@@ -141,7 +141,7 @@ def written(functions):
     instructions, values, y = recorded()
     (first,) = instructions
     fixed = {address_of(first.reads[0]): "x", address_of(first.writes[0]): "y"}
-    return write_step(instructions, functions, fixed, ()).statements, values, y
+    return write_step(instructions, functions, fixed, first.reads).statements, values, y
 
 
 def test_a_kernel_without_scalar_c_is_refused_by_name(add, tmp_path):

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mlpengine.backends.compiled.statements import Statement
+from mlpengine.backends.compiled.statements import ForLoop, Statement, element
 from mlpengine.backends.scalar.definitions import Functions
 from mlpengine.backends.values import MatrixValue
 from mlpengine.core.buffers import address_of
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array
+from mlpengine.formula import Expr
 
 
 @dataclass(eq=False)
@@ -26,6 +27,7 @@ class ScalarWriter:
         statements: of the step; ``value`` becomes the loss.
         size: numbers in that array.
         factors: by the address of a weight's gradient, the text of dy and x.
+        trains: whether there is a loss.
     """
 
     functions: Functions
@@ -35,6 +37,7 @@ class ScalarWriter:
     statements: list[Statement] = field(default_factory=list)
     size: int = 0
     factors: dict[int, tuple[str, str]] = field(default_factory=dict)
+    trains: bool = False
 
     def place_of(self, array: Array) -> str:
         """Return the text of an array that is given."""
@@ -43,6 +46,22 @@ class ScalarWriter:
     def places(self, *values: MatrixValue) -> str:
         """Return the text of values, as arguments."""
         return ", ".join(map(self._place, values))
+
+    def element(self, value: MatrixValue, index: str) -> Expr:
+        """Return a number of a value."""
+        return element(f"({self._place(value)})", index)
+
+    def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
+        """Return the call of a function for each of `rows` rows.
+
+        Arguments with as many rows move on with them; text and vectors stay.
+        """
+        shown = [
+            a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)
+            for a in arguments
+        ]
+        call = f"{function}({', '.join(shown)});"
+        return call if rows == 1 else ForLoop("row", 0, rows, [call])
 
     def _place(self, value: MatrixValue) -> str:
         storage = self.storages.get(value)
