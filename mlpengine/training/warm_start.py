@@ -28,8 +28,8 @@ def copy_weights(starts: Iterable[TabularNetwork], networks: Sequence[TabularNet
         else:
             alone += 1
     if alone:
-        text = "have initial weights: the model that training starts from has none of their kind"
-        _log.warning("warning: training.kinds: %d of %d networks %s", alone, len(networks), text)
+        text = "have initial weights: the model that training starts from has none of their type"
+        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
 
 
 def _mask(mlp: TabularNetwork) -> Array:
