@@ -40,7 +40,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
     elif isinstance(task, MultiLabel):
         result["labels"] = _labels(scored, task.labels)
     if not isinstance(task, Regression):
-        result["calibration"] = _calibration(task, scored)
+        result["calibration"] = _calibration(task, scored, labels)
     if scored.part == OUT_OF_FOLD:
         return result
     if model.residuals is not None:
@@ -161,17 +161,17 @@ def _labels(scored: ScoredRows, names: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _calibration(task: Task, scored: ScoredRows) -> dict[str, Any]:
+def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> dict[str, Any]:
     """Return mean probability and share of hits for bins of the probability.
 
-    For two classes this is the probability of the second class, for more classes the probability
+    For two classes this is the probability of the latter one, for more classes the probability
     of the predicted class, and for labels the probability of each label.
     """
     chances, truth = task.predicted_numbers(scored.output), scored.rows.truth
     if isinstance(task, MultiLabel):
         said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"
     elif chances.shape[1] == 2:
-        said, right, of = chances[:, 1], truth == 1, "second class"
+        said, right, of = chances[:, 1], truth == 1, f"class {classes[1]}"
     else:
         said, right, of = chances.max(axis=1), scored.predicted == truth, "predicted class"
     number = np.minimum((said * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
