@@ -247,7 +247,6 @@ class Session:
                 column_verdicts(data.file, data.tables), data.file.silenced
             )
         weights = self.fitted.ensemble_weights if self.fitted else {}
-        weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
             "run_dir": str(directory.path),
             "parameters": self.model.params.size,
