@@ -40,7 +40,7 @@ ROUNDED = 5e-5
 
 ABOUT = """\
 Predicts one row.  x has {inputs} numbers, one for each column, at its place
-   {upper}_X_...: NaN is a missing cell, and a category is its code {upper}_CODE_....
+   {upper}_X_...: NaN is a missing value, and a category is its code {upper}_CODE_....
    out gets {outputs} numbers, {about}.
    Returns 1; or 0, and NaN in out, for a row that cannot be used.
 {example}"""

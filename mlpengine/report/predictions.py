@@ -73,7 +73,7 @@ def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[s
         else:
             one["target"] = truth[row].tolist()
             one["predicted"] = held.predicted[row].tolist()
-        one["cells"] = [table[name].cell(k) for name in shown]
+        one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
     return {"part": held.part, "columns": shown, "rows": hardest}
 
