@@ -34,7 +34,7 @@ from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.networks import front_of, network_specs
+from mlpengine.training.networks import input_layer_of, network_specs
 from mlpengine.training.trainer import Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
@@ -144,8 +144,10 @@ def load_data(
     return LoadedData(file, tables, task, _balanced(file, loss, parts["train"], task), parts)
 
 
-def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None = None) -> Trainer:
-    """Return the trainer of a config.  It starts from the weights of `start`, if there is one.
+def trainer_of(
+    data: LoadedData, warm_start: Model | None = None, ranks: Ranks | None = None
+) -> Trainer:
+    """Return the trainer of a config.  `warm_start` gives the initial weights, if any.
 
     Several `ranks` share the work of training; each calls this function.
 
@@ -175,7 +177,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
             in_time=config.data.split.time is not None,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
-            start=start.networks if start else (),
+            warm_start=warm_start.networks if warm_start else (),
             held=held,
         )
 
@@ -269,10 +271,10 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     """
     config, in_dim = file.config, preprocessor.n_features
     masked = bool(config.training.trained_kinds)
-    front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
+    input_layer = input_layer_of(config.settings.network, preprocessor.numbers, masked=masked)
     ends = in_dim, out_dim
     with file.errors_at("model"):
-        Flat(network_specs(config.settings.network, ends, front, config.training.dtype))
+        Flat(network_specs(config.settings.network, ends, input_layer, config.training.dtype))
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:

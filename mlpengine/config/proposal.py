@@ -144,7 +144,7 @@ def propose(
 COMMENTS = {
     ("data", "transform_target"): "log where a small model predicts a skewed target better by it",
     ("model", "learned_activation"): "x + alpha (f(x) - x), one learned alpha for each unit",
-    ("model", "front"): "each number also as mixtures of its cosines; then a factor for each",
+    ("model", "input_layer"): "each number also as mixtures of its cosines; then a factor for each",
     ("model", "parametrization"): "weights of size 1, products divided by the root of inputs",
     ("model", "dropout_schedule"): "the dropout falls to zero over the last half",
     ("model", "initializer"): "so that pre-activations of training rows have variance 1",

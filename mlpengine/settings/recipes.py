@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.ops import SoftmaxCrossEntropy
 from mlpengine.optim import AdamW, CosineSchedule, CosLogSchedule, Group, settings_class
 from mlpengine.settings.features import FeatureSettings
@@ -94,7 +94,7 @@ def _realmlp(task: str) -> RunSettings:
             hidden=(256, 256, 256),
             activation=("mish" if numbers else "selu",),
             learned_activation=True,
-            front=Front("pbld", scaling=True),
+            input_layer=InputLayer("pbld", scaling=True),
             parametrization="neural_tangent",
             initializer="unit_variance",
             dropout=(0.15,),

@@ -182,7 +182,7 @@ def test_summary_counts(at):
 
 
 PARTS = (
-    *("--set", "model.front.embedding=pbld", "--set", "model.front.scaling=true"),
+    *("--set", "model.input_layer.embedding=pbld", "--set", "model.input_layer.scaling=true"),
     *("--set", "model.learned_activation=true"),
 )
 
@@ -191,15 +191,19 @@ def test_summary_counts_the_parts_before_and_between_layers(at):
     plain, found = (
         json.loads(at("summary", "flowers.yaml", *parts, "--json").out) for parts in ((), PARTS)
     )
-    numbers = (found["front"]["output"] - plain["features"]) // 3
-    assert found["front"]["embedded"] == numbers > 0
-    front = numbers * (16 + 16 + 3 * 16 + 3) + found["front"]["output"]
-    assert found["front"]["parameters"] == front
-    added = front + 64 * 3 * numbers + 2 * 64  # weights of the embedded numbers, and the alphas
+    numbers = (found["input_layer"]["output"] - plain["features"]) // 3
+    assert found["input_layer"]["embedded"] == numbers > 0
+    input_layer = numbers * (16 + 16 + 3 * 16 + 3) + found["input_layer"]["output"]
+    assert found["input_layer"]["parameters"] == input_layer
+    added = (
+        input_layer + 64 * 3 * numbers + 2 * 64
+    )  # weights of the embedded numbers, and the alphas
     assert found["parameters"] == plain["parameters"] + added
-    assert found["parameters"] == front + sum(layer["parameters"] for layer in found["layers"])
+    assert found["parameters"] == input_layer + sum(
+        layer["parameters"] for layer in found["layers"]
+    )
     text = at("summary", "flowers.yaml", *PARTS).out
-    assert "front: pbld, 16 frequencies a feature; scaling; " in text
+    assert "input layer: pbld, 16 frequencies a feature; scaling; " in text
     assert "relu (learned)" in text
 
 

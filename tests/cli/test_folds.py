@@ -374,7 +374,7 @@ def write_kinds(target, **changes):
         "c.yaml",
         target,
         data=(f"target: {target}", data),
-        model=("hidden: [6]", "hidden: [6], front: {embedding: pbld}"),
+        model=("hidden: [6]", "hidden: [6], input_layer: {embedding: pbld}"),
         kinds=("folds: 4", "folds: 3, kinds: [linear, plain, piecewise, periodic]"),
         **changes,
     )
@@ -403,12 +403,12 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
         assert network.is_linear == (kind == "linear")
         if network.is_linear:
             continue
-        mask = network.params.views["front.mask"]
+        mask = network.params.views["input_layer.mask"]
         assert [n for n, m in zip(names, mask, strict=False) if not m] == [
             n for n in names if ".." in n and kind != "piecewise"
         ]
         assert set(mask[len(names) :]) == {float(kind == "periodic")}
-    again = train(mlpengine, "c.yaml", "--from", "runs/c", "-o", "runs/from", "--epochs", "1")
+    again = train(mlpengine, "c.yaml", "--warm-start", "runs/c", "-o", "runs/from", "--epochs", "1")
     assert [*again["shares"]] == [*shares]
     # the prediction is the weighted mean, the score out of fold that of networks of the row's fold
     x = features(model, read_table("rows.csv", text=["zone"]))
@@ -422,7 +422,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert measured["out_of_fold"]["loss"] == pytest.approx(result["out_of_fold"]["loss"])
     if target == "y":
         return
-    single = ["training.folds=null", "model.front.embedding=none", "data.encoding=none"]
+    single = ["training.folds=null", "model.input_layer.embedding=none", "data.encoding=none"]
     assert mlpengine("export", "runs/c").code == 0  # compared with our own predictions
     assert mlpengine("export", "runs/c", "--format", "c").code == 0
     for command in ("summary", "explain"):
@@ -437,7 +437,10 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     [
         (["training.kinds=[plain, plain]"], "each kind must be given once"),
         (["data.encoding=none"], "piecewise needs data.encoding: piecewise; or leave it out"),
-        (["model.front.embedding=none"], "periodic needs model.front.embedding; or leave it out"),
+        (
+            ["model.input_layer.embedding=none"],
+            "periodic needs model.input_layer.embedding; or leave it out",
+        ),
         (["training.kinds=[plain]"], "training.kinds"),
     ],
 )

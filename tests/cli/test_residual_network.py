@@ -66,7 +66,7 @@ def test_other_formats_compute_the_same(table, mlpengine):
     pytest.importorskip("onnxruntime", reason="needs the extra onnx")
     Path("c.yaml").write_text(
         "data: {source: rows.csv, target: y}\n"
-        "model: {network: residual, width: 8, dropout: 0.1, front: {embedding: pbld}}\n"
+        "model: {network: residual, width: 8, dropout: 0.1, input_layer: {embedding: pbld}}\n"
         "training: {epochs: 3, folds: 2, kinds: [plain, linear, periodic]}\n"
     )
     assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
@@ -141,10 +141,10 @@ def test_a_fit_starts_from_a_residual_network(table, mlpengine):
         "training": {"epochs": 2, "folds": None},
     }
     first, _ = package.fit("rows.csv", "y", seed=1, **options)
-    again, _ = package.fit("rows.csv", "y", start=first, **options)
+    again, _ = package.fit("rows.csv", "y", warm_start=first, **options)
     assert isinstance(again.mlp, Residual)
     wide = {**options, "model": {"network": "residual", "width": 9}}
-    with pytest.raises(ConfigError, match="must be as in the model that training starts"):
-        package.fit("rows.csv", "y", start=first, **wide)
+    with pytest.raises(ConfigError, match="width"):
+        package.fit("rows.csv", "y", warm_start=first, **wide)
     record = json.loads(json.dumps(first.to_dict()))
     assert record["network"]["settings"]["width"] == 8

@@ -70,7 +70,7 @@ def test_all_of_realmlp_is_built_and_the_resolved_config_says_the_same(tmp_path)
     file = load(tmp_path, file.resolved().replace("kinds: [periodic, linear]", "kinds: []"))
     trainer = trainer_of(load_data(file))
     mlp, optimizer = trainer.networks[0], trainer.step.optimizer
-    assert mlp.front.embedded == 2
+    assert mlp.input_layer.embedded == 2
     assert mlp.learned_activation
     assert mlp.parametrization == "neural_tangent"
     assert {run.lr for run in optimizer.ranges} == {0.1, 6.0, 1.0}
@@ -83,6 +83,6 @@ def test_all_of_realmlp_is_built_and_the_resolved_config_says_the_same(tmp_path)
 def test_fit_takes_a_recipe():
     quick = {"training": {"folds": None, "epochs": 1}, "model": {"hidden": [8]}}
     model, _ = fit("penguins", preset="realmlp", **quick)
-    assert model.mlp.front.embedding == "pbld"
+    assert model.mlp.input_layer.embedding == "pbld"
     with pytest.raises(UsageError, match="preset must be one of plain, realmlp"):
         fit("penguins", preset="realmpl", **quick)

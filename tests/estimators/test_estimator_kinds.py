@@ -149,7 +149,7 @@ def test_partial_fit_goes_on_with_networks_of_each_kind(estimator):
     np.testing.assert_array_equal(predicted(twin), predicted(model))
     assert all((a != m.params.flat).any() for a, m in zip(before, model.mlps_, strict=True))
     assert [mlp.is_linear for mlp in model.mlps_] == linear
-    masks = [mlp.params.views.get("front.mask") for mlp in model.mlps_]
+    masks = [mlp.params.views.get("input_layer.mask") for mlp in model.mlps_]
     assert {*np.concatenate(masks).tolist()} <= {0.0, 1.0}
 
 

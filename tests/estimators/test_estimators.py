@@ -427,7 +427,7 @@ def test_a_preset_gives_the_settings_that_are_not_given(preset, iris):
     run = recipe(preset, "classification", len(x))
     assert [*model.mlp_.sizes] == [4, 24, 3]
     assert model.n_iter_ == run.training.epochs
-    assert (model.mlp_.front is not None) == (preset == "realmlp")
+    assert (model.mlp_.input_layer is not None) == (preset == "realmlp")
     assert model.score(x, y) > 0.95
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).predict_proba(x), model.predict_proba(x)

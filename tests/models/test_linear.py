@@ -10,7 +10,7 @@ from mlpengine import fit
 from mlpengine.models import linear
 from mlpengine.models.linear import PENALTIES, fit_linear, linear_networks, minimize
 from mlpengine.models.task import Split
-from mlpengine.nn import Front, Mlp
+from mlpengine.nn import InputLayer, Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
 
 RNG = np.random.default_rng(3)
@@ -64,7 +64,7 @@ def test_any_loss_can_be_minimized():
         ([5], {}),
         ([5, 7, 4], {"activation": "mish", "dropout": 0.3}),
         ([6, 5], {"parametrization": "neural_tangent", "learned_activation": True}),
-        ([5], {"front": Front("pbld", scaling=True, masked=True)}),
+        ([5], {"input_layer": InputLayer("pbld", scaling=True, masked=True)}),
     ],
 )
 def test_a_linear_network_computes_the_product(hidden, options):

@@ -105,7 +105,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
         folds=np.arange(60) % 3,
         numbers=numbers,
     )
-    read = [mlp.params.views["front.mask"] for mlp in made.networks]
+    read = [mlp.params.views["input_layer.mask"] for mlp in made.networks]
     assert [mask.sum() for mask in read] == [numbers.width] * 3 + [2] * 3
     fitted = made.fit()
     assert [*fitted.shares] == ["piecewise", "plain", "linear"]
@@ -174,7 +174,7 @@ def test_an_error_says_which_setting_is_at_fault(name):
 
 def test_weights_of_another_network_are_refused():
     with pytest.raises(UsageError, match="hidden: must be as in the model") as error:
-        Trainer(settings(), Classification(CLASSES), part(50, 1), start=[Mlp([4, 9, CLASSES])])
+        Trainer(settings(), Classification(CLASSES), part(50, 1), warm_start=[Mlp([4, 9, CLASSES])])
     assert error.value.setting == ("network", "hidden")
 
 
