@@ -35,7 +35,9 @@ RANDOM_UNITS = tuned(200, "units", "of its model")
 PROBE_PENALTIES = tuned((10.0, 100.0, 1000.0, 10_000.0), "squares", "of which the best one counts")
 
 # Duplicate rows
-EQUAL_BY_CHANCE = tuned(1e-3, "share of rows", "0.0004 in 38 tables of copies, 0.001 of few values")
+EQUAL_BY_CHANCE = tuned(
+    1e-3, "share of rows", "0.0004 in 38 tables of duplicates, 0.001 of few values"
+)
 FEWEST_DISTINCT = tuned(0.25, "share of rows", "below which columns repeat few values")
 CHANCE_ROWS = tuned(20_000, "rows", "by which chance is estimated")
 CHANCE_COLUMNS = tuned(256, "columns", "by which chance is estimated")
