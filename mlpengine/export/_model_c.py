@@ -213,7 +213,7 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
 
 
 def _needs_double(model: Model, rounded: float) -> bool:
-    """Return whether a float rounds cells of a column by more than this share of their spread."""
+    """Return whether a float rounds values of a column by more than this share of their spread."""
     numbers, kinds = model.preprocessor.fitted_numbers, model.preprocessor.kinds
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)

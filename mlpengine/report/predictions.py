@@ -51,7 +51,7 @@ def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
 
 
 def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the rows with the largest loss, with the cells of some columns."""
+    """Return the rows with the largest loss, with the values of some columns."""
     task, labels = loaded.task, loaded.tables.preprocessor.classes
     truth, rows = held.rows.truth, held.rows
     losses, chances = _row_losses(task, held), task.probabilities(held.output)
