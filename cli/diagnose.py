@@ -159,7 +159,7 @@ def _estimate(trainer: Trainer) -> dict[str, Any]:
 
 
 def _columns(data: LoadedData) -> list[Verdict]:
-    """Return the verdicts on the cells and columns of the data."""
+    """Return the verdicts on the values and columns of the data."""
     file, tables = data.file, data.tables
     return [*cell_verdicts(file, tables), *column_verdicts(file, tables)]
 

@@ -211,7 +211,7 @@ class Session:
                 progress.close()
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdicts on cells and, after the end, on columns; then the diagnostics'."""
+        """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""
         return [*self.column_verdicts, *(self.diagnostics.verdicts() if self.diagnostics else [])]
 
     def close(self) -> None:

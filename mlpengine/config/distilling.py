@@ -211,7 +211,7 @@ class Teacher:
 
 
 def _cells(table: Table, name: str) -> Array:
-    """Return the cells of a column: numbers, texts with None for gaps, or dates."""
+    """Return the values of a column: numbers, texts with None for gaps, or dates."""
     column = table[name]
     if column.kind == "text":
         return np.array([*column.levels, None], object)[column.values]

@@ -166,7 +166,7 @@ def distill(
     """Train one small network to predict what a teacher predicts; return it and the result.
 
     The student learns from the rows of the table and from synthetic rows.  A synthetic row is a
-    row of the table with some cells of a near row.  The targets are the teacher's numbers or
+    row of the table with some values of a near row.  The targets are the teacher's numbers or
     probabilities.  The `spreads` of the result hold the metrics of the teacher, and of a network
     of this size that learned the targets of the table, on test rows, or else on validation rows.
     The student has intervals or sets if the teacher is a model that has them, or if the teacher is

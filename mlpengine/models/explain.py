@@ -31,7 +31,7 @@ takes as long for its calls as for its products."""
 
 
 class Importance(NamedTuple):
-    """The change of loss and metric when the cells of a column are permuted.
+    """The change of loss and metric when the values of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
     (R2 or accuracy) over repetitions; the deviations are over the same repetitions.

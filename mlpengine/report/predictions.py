@@ -51,7 +51,7 @@ def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, An
 
 
 def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the rows with the largest loss, with the cells of some columns."""
+    """Return the rows with the largest loss, with the values of some columns."""
     task, labels = loaded.task, loaded.tables.preprocessor.classes
     truth, rows = scored.rows.truth, scored.rows
     losses, chances = _row_losses(task, scored), task.probabilities(scored.output)
@@ -73,7 +73,7 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
         else:
             one["target"] = truth[row].tolist()
             one["predicted"] = scored.predicted[row].tolist()
-        one["cells"] = [table[name].cell(k) for name in shown]
+        one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
     return {"part": scored.part, "columns": shown, "rows": hardest}
 

@@ -268,7 +268,7 @@ def test_predict_copies_any_column(key, at, trained):
     assert named.code == 0, named.err
     table = read_table(trained / "flowers.csv")
     lines = [line.split(",", 1) for line in named.out.splitlines()]
-    assert [first for first, _ in lines] == [key, *(table[key].cell(i) for i in range(ROWS))]
+    assert [first for first, _ in lines] == [key, *(table[key].text(i) for i in range(ROWS))]
     assert [rest for _, rest in lines] == [line.split(",", 1)[1] for line in plain.out.splitlines()]
 
 
@@ -323,7 +323,7 @@ def test_predict_into_a_file(suffix, at, trained):
     found = read_table(trained / out)
     assert found.names == ["id", "kind", "probability_=lily", "probability_rose"]
     given = read_table(trained / "flowers.csv")
-    right = [found["kind"].cell(i).lstrip("'") == given["kind"].cell(i) for i in range(ROWS)]
+    right = [found["kind"].text(i).lstrip("'") == given["kind"].text(i) for i in range(ROWS)]
     assert np.mean(right) > 0.85
 
 

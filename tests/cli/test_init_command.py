@@ -436,7 +436,7 @@ def test_fit_says_loudly_which_columns_are_misread(caplog):
     columns["percent"] = [f"{k % 13} %" for k in range(100)]
     fit(columns, "y", training={"epochs": 1, "folds": None})
     for text in (
-        "warning: fit: column 'commas': 12 of 100 cells are like '",
+        "warning: fit: column 'commas': 12 of 100 values are like '",
         "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
         "warning: fit: column 'percent': '",
     ):
