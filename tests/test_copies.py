@@ -38,7 +38,7 @@ from mlpengine.data.tables import Table
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.models.task import Regression, Split, Task
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.ops import REGISTRY, GradOp, Loss, RunningStatistics
 from mlpengine.optim import (
     AdaptiveClip,
@@ -306,9 +306,13 @@ ROWS = {
         lambda: mlpengine.nn.Residual(3, 2, width=8, seed=1),
         lambda network: network.predict(floats(5, 3)),
     ),
-    "Front": Row(lambda: Front("pbld", 3), lambda front: front.specs(5, np.dtype("f4"))),
-    "Mlp, with a front": Row(
-        lambda: Mlp([3, 4, 2], front=Front("pbld", scaling=True), learned_activation=True),
+    "InputLayer": Row(
+        lambda: InputLayer("pbld", 3), lambda input_layer: input_layer.specs(5, np.dtype("f4"))
+    ),
+    "Mlp, with an input layer": Row(
+        lambda: Mlp(
+            [3, 4, 2], input_layer=InputLayer("pbld", scaling=True), learned_activation=True
+        ),
         predicted,
     ),
     "Mlp, activation with options": Row(
