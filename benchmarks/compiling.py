@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from mlpengine import AdamW, MeanSquaredError, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.settings.recipes import recipe
 from mlpengine.step.auto_backend import seconds_to_compile
-from mlpengine.training.networks import front_of, make_network
+from mlpengine.training.networks import input_layer_of, make_network
 
 DEPTHS = {"2 layers": 2, "32 layers": 32}
 """Hidden layers of 64 units.  The layers share their code."""
@@ -31,8 +31,8 @@ def network(name: str) -> tuple[Mlp, int]:
     if name in DEPTHS:
         return Mlp([20, *[64] * DEPTHS[name], 1]), 32
     realmlp = recipe("realmlp", "regression").network
-    front = front_of(realmlp)
-    return make_network(realmlp, (10, 1), seed=0, dtype="float32", front=front), 256
+    input_layer = input_layer_of(realmlp)
+    return make_network(realmlp, (10, 1), seed=0, dtype="float32", input_layer=input_layer), 256
 
 
 def compile_step(name: str) -> None:

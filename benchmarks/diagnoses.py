@@ -29,7 +29,7 @@ from sklearn import datasets
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Callback, Mlp
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
@@ -422,9 +422,9 @@ def run(setup: SetUp, seed: int = 1, fix: Mapping[str, Any] | None = None, *,
         predicted = trainer.task.predict(trainer.networks[0].predict(part.x))
         score = score_on(predicted, part.truth, by_class=settings.get("by_class", False))
     columns = [*cell_verdicts(data.file, data.tables), *column_verdicts(data.file, data.tables)]
-    held = held_out(data, trainer.mean)
-    if np.isfinite(held.output).all():
-        watcher.core.baseline_score = baseline_score_of(data, score_of(data, held))
+    scored = scored_rows(data, trainer.mean)
+    if np.isfinite(scored.output).all():
+        watcher.core.baseline_score = baseline_score_of(data, score_of(data, scored))
     return Outcome([*columns, *watcher.verdicts(measure=True)], score, watcher)
 
 

@@ -116,9 +116,9 @@ def draw(rng: np.random.Generator, source: Path) -> dict[str, Any]:
         "dropout": one([0.0, 0.0, 0.1, [0.5, *[0.0] * (len(hidden) - 1)]]),
         "learned_activation": learned,
         "parametrization": "neural_tangent" if sometimes(0.15) else "standard",
-        "front": {"embedding": one(["none", "none", "none", "pbld", "periodic"])},
+        "input_layer": {"embedding": one(["none", "none", "none", "pbld", "periodic"])},
     }
-    model["front"]["scaling"] = sometimes(0.15)
+    model["input_layer"]["scaling"] = sometimes(0.15)
     data: dict[str, Any] = {
         "source": str(source),
         "target": used,

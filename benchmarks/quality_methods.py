@@ -290,8 +290,8 @@ Costs = tuple[float | None, float | None]
 
 ABLATION: dict[str, tuple[tuple[str, ...], Costs]] = {
     "robust scale and clip": (("data.standardize=standard", "data.clip=none"), (2.1, 8.7)),
-    "embedding of numbers": (("model.front.embedding=false",), (2.3, 20.6)),
-    "scaling layer": (("model.front.scaling=false",), (1.4, 1.0)),
+    "embedding of numbers": (("model.input_layer.embedding=false",), (2.3, 20.6)),
+    "scaling layer": (("model.input_layer.scaling=false",), (1.4, 1.0)),
     "neural-tangent form": (("model.parametrization=standard", "lr"), (0.3, 0.4)),
     "initial weights from rows": (("model.initializer=null",), (0.9, 1.2)),
     "learned activation": (("model.learned_activation=false",), (0.5, 4.8)),

@@ -16,7 +16,7 @@ from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.wording import plural
 from mlpengine.models.model import Model
 from mlpengine.training.loading import load
-from mlpengine.training.networks import front_of, network_specs
+from mlpengine.training.networks import input_layer_of, network_specs
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
     GIVEN_CONFIG,
@@ -65,11 +65,11 @@ def command(
 ) -> None:
     """Train one small network that predicts what the networks of RUN predict together.
 
-    It learns from the training rows of RUN and from rows made of them, which have some cells of a
+    It learns from the training rows of RUN and from rows made of them, which have some values of a
     near row; its targets are the predictions of RUN.  Test rows are those of RUN; the result shows
     the metrics of both there, and those of a network of this size that learned the true targets.
-    The new run is as any other: evaluate, predict, export, report, and train --resume and --from
-    take it.
+    The new run is as any other: evaluate, predict, export, report, and train --resume and
+    --warm-start take it.
     """
     teacher = load(run)
     file = load_config(resolved_config(run))
@@ -138,7 +138,9 @@ def _check_smaller(run: Path, teacher: Model, student: ConfigFile, tables: Table
     """Raise UsageError unless the teacher is several networks, or larger than the student."""
     network, fitted = student.config.settings.network, tables.preprocessor
     ends = inputs, outputs = fitted.n_features, teacher.task.outputs
-    specs = network_specs(network, ends, front_of(network, fitted.numbers), fitted.options.dtype)
+    specs = network_specs(
+        network, ends, input_layer_of(network, fitted.numbers), fitted.options.dtype
+    )
     parameters, own = sum(spec.size for spec in specs.values()), len(teacher.mlp.params)
     if teacher.members is None and parameters >= own:
         size, advice = f"{network.network} has", "smaller model.width and model.blocks"

@@ -112,7 +112,7 @@ def network_summary(trainer: Trainer) -> dict[str, Any]:
         "dtype": mlp.dtype.name,
         "backend": step.backend,
         "threads": trainer.threads,
-        **({"front": front_facts(mlp)} if mlp.front else {}),
+        **({"input_layer": input_layer_facts(mlp)} if mlp.input_layer else {}),
         "layers": layers,
         "members": len(trainer.members),
         "parameters": len(mlp.params),
@@ -128,11 +128,11 @@ def network_summary(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def front_facts(mlp: TabularNetwork) -> dict[str, Any]:
+def input_layer_facts(mlp: TabularNetwork) -> dict[str, Any]:
     """Return the facts of the part that computes the first layer's input."""
-    assert mlp.front is not None
-    size = sum(v.size for name, v in mlp.params.views.items() if name.startswith("front."))
-    return {**mlp.front.to_dict(), "output": mlp.n_inputs, "parameters": size}
+    assert mlp.input_layer is not None
+    size = sum(v.size for name, v in mlp.params.views.items() if name.startswith("input_layer."))
+    return {**mlp.input_layer.to_dict(), "output": mlp.n_inputs, "parameters": size}
 
 
 def layer_facts(mlp: TabularNetwork, batch: int) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ def layer_facts(mlp: TabularNetwork, batch: int) -> list[dict[str, Any]]:
             name, own = names[first], names[first:last]
             out_dim, in_dim = views[name].shape
             products = 2 * batch * views[name].size
-            is_inner = bool(facts) or mlp.front is not None
+            is_inner = bool(facts) or mlp.input_layer is not None
             learned = any(one.endswith(".alpha") for one in own)
             facts.append(
                 {
@@ -169,7 +169,7 @@ def summary_text(facts: dict[str, Any]) -> str:
     lines = [
         f"{plural(facts['features'], 'feature')}, {plural(facts['outputs'], 'output')}, "
         f"loss {facts['loss']}, {facts['dtype']}, dropout {_rates(facts['dropout'])}",
-        *_front_lines(facts.get("front")),
+        *_input_layer_lines(facts.get("input_layer")),
         "",
         f"{'layer':>5}  {'weight':<14}{'activation':<17}{'output':<14}{'parameters':>12}"
         f"{'FLOPs a step':>16}",
@@ -200,14 +200,14 @@ def _rates(dropout: float | list[float]) -> str:
     return ", ".join(f"{rate:g}" for rate in (dropout if isinstance(dropout, list) else [dropout]))
 
 
-def _front_lines(front: dict[str, Any] | None) -> list[str]:
-    if front is None:
+def _input_layer_lines(input_layer: dict[str, Any] | None) -> list[str]:
+    if input_layer is None:
         return []
-    waves = plural(front["frequencies"], "frequency", "frequencies")
-    embedding = f"{front['embedding']}, {waves} a feature"
-    parts = ["mask"] * front["masked"] + ["scaling"] * front["scaling"]
-    parts += [embedding] * (front["embedding"] != "none")
+    waves = plural(input_layer["frequencies"], "frequency", "frequencies")
+    embedding = f"{input_layer['embedding']}, {waves} a feature"
+    parts = ["mask"] * input_layer["masked"] + ["scaling"] * input_layer["scaling"]
+    parts += [embedding] * (input_layer["embedding"] != "none")
     return [
-        f"front: {'; '.join(parts[::-1])}; {plural(front['output'], 'number')}, "
-        f"{plural(front['parameters'], 'parameter')}"
+        f"input layer: {'; '.join(parts[::-1])}; {plural(input_layer['output'], 'number')}, "
+        f"{plural(input_layer['parameters'], 'parameter')}"
     ]

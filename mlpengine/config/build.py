@@ -34,7 +34,7 @@ from mlpengine.ops.losses import BinaryCrossEntropyWithLogits
 from mlpengine.step.ranks import Ranks
 from mlpengine.tape.flat import Flat
 from mlpengine.training.measure import Measured
-from mlpengine.training.networks import front_of, network_specs
+from mlpengine.training.networks import input_layer_of, network_specs
 from mlpengine.training.trainer import Trainer, step_rows
 from mlpengine.training.transfer import TransferSet
 
@@ -144,19 +144,21 @@ def load_data(
     return LoadedData(file, tables, task, _balanced(file, loss, parts["train"], task), parts)
 
 
-def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None = None) -> Trainer:
-    """Return the trainer of a config.  It starts from the weights of `start`, if there is one.
+def trainer_of(
+    data: LoadedData, warm_start: Model | None = None, ranks: Ranks | None = None
+) -> Trainer:
+    """Return the trainer of a config.  `warm_start` gives the initial weights, if any.
 
     Several `ranks` share the work of training; each calls this function.
 
     Raises: ConfigError if settings do not fit the data or each other.
     """
     file, parts, transfer = data.file, data.parts, data.transfer
-    config, train, held = file.config, parts["train"], None
+    config, train, calibration_set = file.config, parts["train"], None
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
-    if config.training.kinds and not config.training.folds:
-        _log.warning("warning: training.kinds: is ignored without training.folds")
+    if config.training.members and not config.training.folds:
+        _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
         if config.data.stream or config.training.folds:
             text = "needs one network and features in memory (training.folds, data.stream)"
@@ -164,7 +166,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
             fitted = data.tables.preprocessor
-            train, held = transfer.rows(table.rows(rows), fitted, data.task, train)
+            train, calibration_set = transfer.rows(table.rows(rows), fitted, data.task, train)
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
@@ -175,8 +177,8 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
             in_time=config.data.split.time is not None,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
-            start=start.networks if start else (),
-            held=held,
+            warm_start=warm_start.networks if warm_start else (),
+            calibration_set=calibration_set,
         )
 
 
@@ -268,11 +270,11 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     Raises: ConfigError if they do not.
     """
     config, in_dim = file.config, preprocessor.n_features
-    masked = bool(config.training.trained_kinds)
-    front = front_of(config.settings.network, preprocessor.numbers, masked=masked)
+    masked = bool(config.training.trained_members)
+    input_layer = input_layer_of(config.settings.network, preprocessor.numbers, masked=masked)
     ends = in_dim, out_dim
     with file.errors_at("model"):
-        Flat(network_specs(config.settings.network, ends, front, config.training.dtype))
+        Flat(network_specs(config.settings.network, ends, input_layer, config.training.dtype))
 
 
 def _balanced(file: ConfigFile, loss: Loss, train: Split, task: Task) -> Loss:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
@@ -31,7 +31,7 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.training.diagnose import YARDSTICK_SECONDS
+from mlpengine.training.diagnose import BASELINE_SECONDS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
@@ -54,14 +54,13 @@ class FitResult(Result):
     Attributes:
         metrics: loss and headline metrics by part: train, and validation and test if they exist;
             with folds out_of_fold in place of train.
-        spreads: by part and title.  For several networks, the standard error (``+-``) out of fold,
+        spreads: by part and title.  For several networks, the out-of-fold standard error (``+-``),
             or the mean (``one network``) and deviation over seeds.  For a student, the metrics of
             its ``teacher`` and of a network that was trained directly (``direct``).
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
         decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
-            and the keys that were given in place of a decision; empty where training starts from
-            a model.
+            and the keys that were given in place of a decision; empty for a warm start.
         verdicts: problems of the data and the fit, except verdicts that a config silences.
     """
 
@@ -97,7 +96,7 @@ def fit(
     *,
     validation: Any = None,
     test: Any = None,
-    start: Model | str | os.PathLike[str] | None = None,
+    warm_start: Model | str | os.PathLike[str] | None = None,
     preset: str = "plain",
     callbacks: Sequence[Callback] = (),
     **config: Any,
@@ -115,7 +114,8 @@ def fit(
         target: the column to predict, or several.
         validation: a table of its own in place of a share of `table`.
         test: a table of its own for the test, in place of a share of `table`.
-        start: a model or a run.  Training starts from its weights and preprocessing.
+        warm_start: a model or a run that gives the initial weights and the preprocessing
+            (fine-tuning).
         preset: the recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
@@ -133,9 +133,13 @@ def fit(
     """
     given = {"validation": validation, "test": test}
     file, tables, decided = _config(
-        table, target, given, config, preset=preset, proposing=start is None
+        table, target, given, config, preset=preset, proposing=warm_start is None
     )
-    model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
+    model = (
+        warm_start
+        if isinstance(warm_start, Model) or warm_start is None
+        else load(os.fspath(warm_start))
+    )
     data = _loaded(file, tables, model)
     trainer = trainer_of(data, model)
     fitted = trainer.fit(callbacks)
@@ -162,7 +166,7 @@ def distill(
     """Train one small network to predict what a teacher predicts; return it and the result.
 
     The student learns from the rows of the table and from synthetic rows.  A synthetic row is a
-    row of the table with some cells of a near row.  The targets are the teacher's numbers or
+    row of the table with some values of a near row.  The targets are the teacher's numbers or
     probabilities.  The `spreads` of the result hold the metrics of the teacher, and of a network
     of this size that learned the targets of the table, on test rows, or else on validation rows.
     The student has intervals or sets if the teacher is a model that has them, or if the teacher is
@@ -240,8 +244,8 @@ def _measured(
     file = data.file
     with trainer.pinned():
         measured = measure(fitted, data.parts, data.folds, blocks=data.blocks, beside=beside)
-        if fitted.diagnostics and fitted.result.seconds >= YARDSTICK_SECONDS:
-            score = score_of(data, held_out(data, fitted.mean, measured.last))
+        if fitted.diagnostics and fitted.result.seconds >= BASELINE_SECONDS:
+            score = score_of(data, scored_rows(data, fitted.mean, measured.last))
             fitted.diagnostics.core.baseline_score = baseline_score_of(data, score)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)
@@ -257,13 +261,13 @@ def _measured(
     )
 
 
-def _loaded(file: ConfigFile, tables: Mapping[str, Table], start: Model | None) -> LoadedData:
+def _loaded(file: ConfigFile, tables: Mapping[str, Table], warm_start: Model | None) -> LoadedData:
     """Return the data of a config with some parts given as tables in memory."""
-    before = start.preprocessor if start else None
+    before = warm_start.preprocessor if warm_start else None
     source = read_source(file, table=tables.get("train"), fitted=before)
     own = {part: table for part, table in tables.items() if part != "train"}
     read = read_tables(file, source, before, own)
-    return load_data(file, tables=read, is_new=start is not None)
+    return load_data(file, tables=read, is_new=warm_start is not None)
 
 
 def _config(

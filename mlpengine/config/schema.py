@@ -182,10 +182,10 @@ class Config:
 
         for kind, setting, given in (
             ("piecewise", "data.encoding: piecewise", data.encoding == "piecewise"),
-            ("periodic", "model.front.embedding", self.model.front.embedding != "none"),
+            ("periodic", "model.input_layer.embedding", self.model.input_layer.embedding != "none"),
         ):
             text = f"{kind} needs {setting}; or leave it out"
-            yield kind in training.fold_kinds and not given, text, "training", "kinds"
+            yield kind in training.fold_members and not given, text, "training", "members"
 
         own_rows = self.validation_share and not data.validation_source
         text = "needs validation rows of the same table (data.split.validation)"

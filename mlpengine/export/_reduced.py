@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.nn import Front, Mlp, Network, Residual, TabularNetwork
-from mlpengine.nn.front import MASK, SCALE
+from mlpengine.nn import InputLayer, Mlp, Network, Residual, TabularNetwork
+from mlpengine.nn.input_layer import MASK, SCALE
 from mlpengine.ops import GradOp
 
 
@@ -26,7 +26,7 @@ class Reduced(NamedTuple):
 def reduced(network: Network) -> Reduced:
     """Return a network with the outputs of `network`, but for roundings, and fewer weights.
 
-    Factors and masks of the front are in the weights that read it.  Learned activations with
+    Factors and masks of the input layer are in the weights that read it.  Learned activations with
     shares of all 0 or all 1 are plain ones, and a layer without activation is one with the next,
     unless that is larger.  An embedding that no weight reads is left out, and so are features, if
     their weights are more than the places of the others.  It is `network` itself where nothing is
@@ -75,8 +75,8 @@ def _linear(network: Residual) -> Reduced:
 
 
 def _stacked(network: TabularNetwork, layers: Sequence[_Layer]) -> Reduced:
-    """Return layers that read the front of `network`."""
-    front, columns, (first,) = _read(network, layers[0].weight)
+    """Return layers that read the input layer of `network`."""
+    input_layer, columns, (first,) = _read(network, layers[0].weight)
     alphas = [layer.alpha for layer in layers if layer.alpha is not None]
     mlp = Mlp(
         [_in_dim(network, columns), *(len(layer.bias) for layer in layers)],
@@ -84,7 +84,7 @@ def _stacked(network: TabularNetwork, layers: Sequence[_Layer]) -> Reduced:
         output_activation=layers[-1].activation,
         initializer="zeros",
         dtype=network.dtype,
-        front=front,
+        input_layer=input_layer,
         learned_activation=any((alpha != 1).any() for alpha in alphas),
     )
     values = dict(network.params.views)
@@ -100,14 +100,18 @@ def _blocks(network: Residual) -> Reduced:
     readers = {"first.weight": views["first.weight"] * factors}
     if network.can_be_linear and views["linear.weight"].any():
         readers["linear.weight"] = views["linear.weight"] * factors
-    front, columns, weights = _read(network, *readers.values())
-    changes = {"in_dim": _in_dim(network, columns), "front": front, "linear": len(weights) > 1}
+    input_layer, columns, weights = _read(network, *readers.values())
+    changes = {
+        "in_dim": _in_dim(network, columns),
+        "input_layer": input_layer,
+        "linear": len(weights) > 1,
+    }
     residual = Residual(**network.options | changes | {"initializer": "zeros"})
     return _filled(residual, columns, views | dict(zip(readers, weights, strict=True)))
 
 
 def _factors(network: TabularNetwork) -> Array:
-    """Return the product (n_inputs,) of the scaling and the mask of the front, in float64."""
+    """Return the product (n_inputs,) of the scaling and the mask of the input layer, in float64."""
     views, factors = network.params.views, np.ones(network.n_inputs)
     for name in (SCALE, MASK):
         factors *= views.get(name, 1)
@@ -116,13 +120,13 @@ def _factors(network: TabularNetwork) -> Array:
 
 def _read(
     network: TabularNetwork, *weights: Array
-) -> tuple[Front | None, Array | None, list[Array]]:
-    """Return front and features that weights (units, n_inputs) read, and their columns of these."""
+) -> tuple[InputLayer | None, Array | None, list[Array]]:
+    """Return input layer and features that weights (units, n_inputs) read, and their columns."""
     features = network.in_dim
     used = np.any([weight.any(axis=0) for weight in weights], axis=0)
     if used[features:].any():
-        assert network.front is not None
-        return replace(network.front, scaling=False, masked=False), None, [*weights]
+        assert network.input_layer is not None
+        return replace(network.input_layer, scaling=False, masked=False), None, [*weights]
     used[0] |= not used.any()
     kept = np.flatnonzero(used[:features])
     if (features - len(kept)) * sum(map(len, weights)) <= len(kept):

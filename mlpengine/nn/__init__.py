@@ -1,8 +1,8 @@
 """Networks, their buffers and their gradients."""
 
-from mlpengine.nn.front import Front
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.initializers import INITIALIZERS
+from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.nn.mlp import Mlp
 from mlpengine.nn.network import Network
@@ -18,8 +18,8 @@ __all__ = [
     "ACTIVATIONS",
     "INITIALIZERS",
     "NETWORKS",
-    "Front",
     "Gradients",
+    "InputLayer",
     "Mlp",
     "Network",
     "Population",

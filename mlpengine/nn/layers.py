@@ -11,7 +11,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec
 from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import suggestion
-from mlpengine.nn.front import Front
+from mlpengine.nn.input_layer import InputLayer
 from mlpengine.ops import (
     REGISTRY,
     Activation,
@@ -138,7 +138,7 @@ def plan_layers(
     activations: Sequence[GradOp | None],
     dropout: Sequence[float],
     *,
-    front: Front | None = None,
+    input_layer: InputLayer | None = None,
     learned_activation: bool = False,
     neural_tangent: bool = False,
 ) -> tuple[Layer, ...]:
@@ -151,7 +151,7 @@ def plan_layers(
     """
     stride = 3 if any(dropout) else 2
     last = len(sizes) - 2
-    first = front.out_dim(sizes[0]) if front else sizes[0]
+    first = input_layer.out_dim(sizes[0]) if input_layer else sizes[0]
     layers = []
     for i, (in_dim, out_dim) in enumerate(pairwise([first, *sizes[1:]])):
         op, start = activations[i], i * stride
@@ -174,10 +174,10 @@ def plan_layers(
 
 
 def parameter_specs(
-    layers: Sequence[Layer], dtype: np.dtype[Any], front: Front | None, in_dim: int
+    layers: Sequence[Layer], dtype: np.dtype[Any], input_layer: InputLayer | None, in_dim: int
 ) -> dict[str, Spec]:
     """Return the specs of all parameters by name, in the order of the flat vector."""
-    specs = front.specs(in_dim, dtype) if front else {}
+    specs = input_layer.specs(in_dim, dtype) if input_layer else {}
     for layer in layers:
         specs[layer.weight_name] = Spec((layer.out_dim, layer.in_dim), dtype)
         specs[layer.bias_name] = Spec((layer.out_dim,), dtype)

@@ -11,8 +11,8 @@ from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
 from mlpengine.core.structure import check_keys, of_type
 from mlpengine.core.wording import html_table, plural, quoted
-from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
+from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import (
     ACTIVATIONS,
     ActivationLike,
@@ -48,7 +48,7 @@ class Mlp(TabularNetwork):
             activation.
         seed: of the initial weights and of dropout.
         dtype: float32 or float64, of everything.
-        front: computes the first layer's input from the features.
+        input_layer: computes the first layer's input from the features.
         learned_activation: whether hidden activations f become x + alpha (f(x) - x) with one
             learned alpha for each unit; alpha starts at 1.
         parametrization: ``neural_tangent`` divides products with weights by the root of in_dim,
@@ -56,10 +56,10 @@ class Mlp(TabularNetwork):
 
     Attributes:
         layers: in order.
-        front: the part that computes the first layer's input from the features, or None.
+        input_layer: the part that computes the first layer's input from the features, or None.
         params: all parameters; they have the names in a PyTorch ``nn.Sequential`` of the same net.
-            Names of the front's parameters begin with "front."; parameters of learned activations
-            are "1.alpha" etc.
+            Names of the input layer's parameters begin with "input_layer."; parameters of learned
+            activations are "1.alpha" etc.
 
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
@@ -77,7 +77,7 @@ class Mlp(TabularNetwork):
         initializer: str | None = None,
         seed: int = 0,
         dtype: DTypeLike = "float32",
-        front: Front | None = None,
+        input_layer: InputLayer | None = None,
         learned_activation: bool = False,
         parametrization: Parametrization = "standard",
     ) -> None:
@@ -102,16 +102,16 @@ class Mlp(TabularNetwork):
                 f"write activation={[*each[:1]] * hidden}"
             )
         ops = [activation_op(a) for a in (*each, output_activation)]
-        self.front = front
+        self.input_layer = input_layer
         self.layers = plan_layers(
             self.sizes,
             ops,
             rates,
-            front=front,
+            input_layer=input_layer,
             learned_activation=learned_activation,
             neural_tangent=parametrization == "neural_tangent",
         )
-        specs = parameter_specs(self.layers, floating(dtype, "mlp"), front, self.in_dim)
+        specs = parameter_specs(self.layers, floating(dtype, "mlp"), input_layer, self.in_dim)
         super().__init__(
             self.in_dim,
             {name: spec.shape for name, spec in specs.items()},
@@ -126,12 +126,14 @@ class Mlp(TabularNetwork):
             initialize(weight, initializer or own or suited_to(layer.activation), rng)
             if layer.alpha_name is not None:
                 self.params.views[layer.alpha_name][...] = 1
-        if self.front is not None:
-            self.front.initialize(self.params.views, rng)
+        if self.input_layer is not None:
+            self.input_layer.initialize(self.params.views, rng)
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record front and layers on `tape`, and return the output."""
-        return record_layers(self.layers, tape, self.front.record(tape, x) if self.front else x)
+        """Record input layer and layers on `tape`, and return the output."""
+        return record_layers(
+            self.layers, tape, self.input_layer.record(tape, x) if self.input_layer else x
+        )
 
     @property
     def _where(self) -> str:
@@ -155,7 +157,7 @@ class Mlp(TabularNetwork):
             "biases": [layer.bias_name for layer in self.layers],
             "alphas": [layer.alpha_name for layer in self.layers if layer.alpha_name],
         }
-        return {group: tuple(names) for group, names in groups.items()} | self._front_groups
+        return {group: tuple(names) for group, names in groups.items()} | self._input_layer_groups
 
     @property
     def layer_names(self) -> Sequence[tuple[str, ...]]:
@@ -215,7 +217,7 @@ class Mlp(TabularNetwork):
             "activations": [activation_to_dict(layer.activation) for layer in self.layers],
             "dropout": list(self.dropout) if isinstance(self.dropout, tuple) else self.dropout,
             "dtype": self.dtype.name,
-            **({"front": self.front.to_dict()} if self.front else {}),
+            **({"input_layer": self.input_layer.to_dict()} if self.input_layer else {}),
             **({"learned_activation": True} if self.learned_activation else {}),
             **({"parametrization": self.parametrization} if self._is_scaled else {}),
         }
@@ -253,7 +255,7 @@ class Mlp(TabularNetwork):
             "dropout": self.dropout,
             "initializer": self.initializer,
             "dtype": self.dtype,
-            "front": self.front,
+            "input_layer": self.input_layer,
             "learned_activation": self.learned_activation,
             "parametrization": self.parametrization,
         }
@@ -296,16 +298,16 @@ class Mlp(TabularNetwork):
         """
         ops = _described_activations(description)
         sizes, parts = _checked_sizes(description["sizes"]), _described_parts(description)
-        front = parts["front"]
+        input_layer = parts["input_layer"]
         layers = plan_layers(
             sizes,
             ops,
             _dropout_rates(description["dropout"], len(sizes) - 2),
-            front=front,
+            input_layer=input_layer,
             learned_activation=parts["learned_activation"],
         )
         dtype = np.dtype(description["dtype"])
-        check_arrays(parameter_specs(layers, dtype, front, sizes[0]), state)
+        check_arrays(parameter_specs(layers, dtype, input_layer, sizes[0]), state)
         mlp = cls.from_dict(description)
         mlp.load_state_dict(state)
         return mlp
@@ -331,7 +333,7 @@ class Mlp(TabularNetwork):
 
 
 KEYS = ("sizes", "activations", "dropout", "dtype")
-LATER_KEYS = ("front", "learned_activation", "parametrization")
+LATER_KEYS = ("input_layer", "learned_activation", "parametrization")
 """Keys of a description that every network has, and keys that a description may leave out."""
 
 
@@ -339,7 +341,9 @@ def _described_parts(description: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Mlp` that descriptions without these parts leave out."""
     learned = description.get("learned_activation", False)
     return {
-        "front": Front.from_dict(description["front"]) if "front" in description else None,
+        "input_layer": InputLayer.from_dict(description["input_layer"])
+        if "input_layer" in description
+        else None,
         "learned_activation": of_type(learned, bool, "mlp.learned_activation"),
         "parametrization": description.get("parametrization", "standard"),
     }

@@ -9,8 +9,8 @@ import numpy as np
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, DTypeLike
 from mlpengine.core.wording import plural
-from mlpengine.nn.front import Front
 from mlpengine.nn.initializers import initialize, suited_to
+from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import (
     ActivationLike,
     activation_from_dict,
@@ -47,7 +47,7 @@ class Residual(TabularNetwork):
             that suits the activation.
         seed: of the initial weights and of dropout.
         dtype: float32 or float64, of everything.
-        front: computes the first layer's input from the features.
+        input_layer: computes the first layer's input from the features.
         linear: whether a linear function of the first layer's input is added to the output; its
             weights start at 0.
 
@@ -73,7 +73,7 @@ class Residual(TabularNetwork):
         initializer: str | None = None,
         seed: int = 0,
         dtype: DTypeLike = "float32",
-        front: Front | None = None,
+        input_layer: InputLayer | None = None,
         linear: bool = False,
     ) -> None:
         sizes = {"in_dim": in_dim, "outputs": outputs, "width": width, "expansion": expansion}
@@ -95,9 +95,9 @@ class Residual(TabularNetwork):
         self.blocks, self.width, self.expansion = blocks, width, expansion
         self.activation = activation_op(activation)
         self.dropout, self.residual_dropout = float(dropout), float(residual_dropout)
-        self.initializer, self.front = initializer, front
+        self.initializer, self.input_layer = initializer, input_layer
         shapes = residual_shapes(
-            front.out_dim(in_dim) if front else in_dim,
+            input_layer.out_dim(in_dim) if input_layer else in_dim,
             outputs,
             blocks=blocks,
             width=width,
@@ -105,7 +105,9 @@ class Residual(TabularNetwork):
             linear=linear,
         )
         before = (
-            {n: s.shape for n, s in front.specs(in_dim, np.dtype(dtype)).items()} if front else {}
+            {n: s.shape for n, s in input_layer.specs(in_dim, np.dtype(dtype)).items()}
+            if input_layer
+            else {}
         )
         super().__init__(
             in_dim, {**before, **shapes}, initializer=initializer, seed=seed, dtype=dtype
@@ -115,18 +117,18 @@ class Residual(TabularNetwork):
         for name, view in self.params.views.items():
             if name.endswith("norm.weight"):
                 view[...] = 1
-            elif view.ndim == 2 and not name.startswith("front.") and name != "linear.weight":
+            elif view.ndim == 2 and not name.startswith("input_layer.") and name != "linear.weight":
                 follows = name.endswith("up.weight")
                 initialize(
                     view, initializer or suited_to(self.activation if follows else None), rng
                 )
-        if self.front is not None:
-            self.front.initialize(self.params.views, rng)
+        if self.input_layer is not None:
+            self.input_layer.initialize(self.params.views, rng)
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record front, blocks and output on `tape`, and return the output."""
-        if self.front is not None:
-            x = self.front.record(tape, x)
+        """Record input layer, blocks and output on `tape`, and return the output."""
+        if self.input_layer is not None:
+            x = self.input_layer.record(tape, x)
         h = tape.layer("first", self._dense(tape, x, "first"))
         for k in range(self.blocks):
             z = self._dense(tape, self._norm(tape, h, f"blocks.{k}.norm"), f"blocks.{k}.up")
@@ -158,7 +160,7 @@ class Residual(TabularNetwork):
     @property
     def options(self) -> dict[str, Any]:
         names = ("blocks", "width", "expansion", "activation", "dropout", "residual_dropout")
-        shared = ("initializer", "dtype", "front")
+        shared = ("initializer", "dtype", "input_layer")
         return {
             "in_dim": self.in_dim,
             "outputs": self.sizes[-1],
@@ -207,12 +209,12 @@ class Residual(TabularNetwork):
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Names of parameters by group: weights, biases, embedding, scaling, linear; no alphas."""
-        own = {n: v.ndim for n, v in self.params.views.items() if not n.startswith("front.")}
+        own = {n: v.ndim for n, v in self.params.views.items() if not n.startswith("input_layer.")}
         return {
             "weights": tuple(name for name, n in own.items() if n > 1 and name != "linear.weight"),
             "biases": tuple(name for name, ndim in own.items() if ndim == 1),
             "alphas": (),
-            **self._front_groups,
+            **self._input_layer_groups,
             "linear": tuple(name for name in own if name == "linear.weight"),
         }
 
@@ -232,7 +234,7 @@ class Residual(TabularNetwork):
         settings = self.options | {
             "activation": activation_to_dict(self.activation),
             "dtype": self.dtype.name,
-            "front": self.front and asdict(self.front),
+            "input_layer": self.input_layer and asdict(self.input_layer),
         }
         del settings["initializer"]
         return {"name": type(self).__name__, "settings": settings}
@@ -240,9 +242,9 @@ class Residual(TabularNetwork):
     @classmethod
     def _constructed(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
         options = dict(settings)
-        front = options.get("front")
-        if front is not None:
-            options["front"] = Front.from_dict(front)
+        input_layer = options.get("input_layer")
+        if input_layer is not None:
+            options["input_layer"] = InputLayer.from_dict(input_layer)
         if isinstance(options.get("activation"), dict):
             options["activation"] = activation_from_dict(options["activation"])
         return {**options, "initializer": "zeros"}

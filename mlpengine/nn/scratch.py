@@ -73,7 +73,7 @@ class Scratch:
 
     @property
     def first(self) -> Array:
-        """The input of layer 0 of an `Mlp`: the network's input, or the output of the front.
+        """The input of layer 0 of an `Mlp`: the network's input, or the output of the input layer.
 
         Raises: TapeError as `activations`.
         """

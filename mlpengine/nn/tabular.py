@@ -1,4 +1,4 @@
-"""The base of networks that configs and models may have: a front, layers, linear counterparts."""
+"""The base of the networks of configs and models: input layer, layers, linear counterparts."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.core.buffers import write_into
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, ArrayLike
-from mlpengine.nn.front import EMBEDDING, MASK, SCALE, Front
+from mlpengine.nn.input_layer import EMBEDDING, MASK, SCALE, InputLayer
 from mlpengine.nn.network import Network
 
 
@@ -32,14 +32,14 @@ class TabularNetwork(Network):
 
     Attributes:
         sizes: in_dim, the sizes of the layers' outputs, and out_dim.
-        front: the part that computes the first layer's input from the features, or None.
+        input_layer: the part that computes the first layer's input from the features, or None.
         initializer: of the weights, or None for the initializers that suit the activations.
     """
 
     linear_option: ClassVar[LinearOption]
 
     sizes: tuple[int, ...]
-    front: Front | None
+    input_layer: InputLayer | None
     initializer: str | None
 
     @property
@@ -50,9 +50,9 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def layer_names(self) -> Sequence[tuple[str, ...]]:
-        """The names of the parameters by layer, without the parameters of the front.
+        """The names of the parameters by layer, without the parameters of the input layer.
 
-        The first is the weight that reads the front.
+        The first is the weight that reads the input layer's output.
         """
 
     @property
@@ -63,7 +63,7 @@ class TabularNetwork(Network):
     @property
     @abstractmethod
     def dense_sizes(self) -> Sequence[tuple[int, int]]:
-        """The inputs and outputs of each product with a weight, the front not counted."""
+        """The inputs and outputs of each product with a weight, the input layer not counted."""
 
     @property
     @abstractmethod
@@ -130,7 +130,7 @@ class TabularNetwork(Network):
     def freeze(self, layers: Iterable[Any]) -> None:
         """Keep the parameters of these layers as they are, and train all others.
 
-        Layers count from 0, or from -1 backwards; the front belongs to layer 0; an empty list
+        Layers count from 0, or from -1 backwards; the input layer belongs to layer 0; an empty list
         unfreezes all.  No backend computes the gradients of frozen layers; they are zero.  No
         optimizer moves or decays frozen layers.  Call this before making gradients, optimizer and
         training step.
@@ -150,8 +150,8 @@ class TabularNetwork(Network):
             if not isinstance(number, int | np.integer) or not -count <= number < count:
                 raise UsageError(f"freeze: layers count from 0 to {count - 1} (got {number!r})")
             frozen |= {*each[int(number)]}
-            if number in (0, -count) and self.front is not None:
-                frozen |= self.front.specs(self.in_dim, self.dtype).keys()
+            if number in (0, -count) and self.input_layer is not None:
+                frozen |= self.input_layer.specs(self.in_dim, self.dtype).keys()
         super().freeze(frozen)
 
     @property
@@ -165,8 +165,8 @@ class TabularNetwork(Network):
         return frozenset({MASK} & self.params.specs.keys())
 
     @property
-    def _front_groups(self) -> dict[str, tuple[str, ...]]:
-        """The groups of the front's parameters."""
+    def _input_layer_groups(self) -> dict[str, tuple[str, ...]]:
+        """The groups of the input layer's parameters."""
         names = self.params.specs
         return {
             "embedding": tuple(name for name in names if name.startswith(f"{EMBEDDING}.")),
@@ -174,15 +174,17 @@ class TabularNetwork(Network):
         }
 
     def mask_inputs(self, kept: ArrayLike) -> None:
-        """Let layer 0 read only the numbers of the front where `kept` (numbers,) is true.
+        """Let layer 0 read only the numbers of the input layer where `kept` (numbers,) is true.
 
         The weights of layer 0 must be new; they are rescaled to the number of inputs that are kept.
 
-        Raises: UsageError if the front has no mask, or no number is kept; ShapeError.
+        Raises: UsageError if the input layer has no mask, or no number is kept; ShapeError.
         """
         mask = np.asarray(kept, np.bool_)
         if MASK not in self.params.views:
-            raise UsageError(f"mask_inputs: needs a front with masked=True (got {self.front})")
+            raise UsageError(
+                f"mask_inputs: needs an input layer with masked=True (got {self.input_layer})"
+            )
         write_into(self.params.views[MASK], mask.astype(self.dtype), "mask_inputs: kept")
         if not mask.any():
             raise UsageError("mask_inputs: layer 0 needs a number to read (got none)")
@@ -190,8 +192,8 @@ class TabularNetwork(Network):
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs of the first layer, the features or the outputs of the front."""
-        return self.front.out_dim(self.in_dim) if self.front else self.in_dim
+        """Number of inputs of the first layer, the features or the outputs of the input layer."""
+        return self.input_layer.out_dim(self.in_dim) if self.input_layer else self.in_dim
 
     def divide_outputs(self, number: float) -> None:
         """Divide the outputs of the network by a number."""

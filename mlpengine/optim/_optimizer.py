@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias, TypedDic
 
 import numpy as np
 
-from mlpengine.backends.update import ParameterRange, Update
+from mlpengine.backends.update_rules import ParameterRange, Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, options_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.update import Update
+from mlpengine.backends.update_rules import Update
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call
 from mlpengine.optim._optimizer import HasParams, Optimizer

@@ -1,4 +1,4 @@
-"""Options with objects of the engine as values: a loss, an optimizer, a front.
+"""Options with objects of the engine as values: a loss, an optimizer, an input layer.
 
 A file has a name alone (``optimizer: adam``), a mapping with the name (``{name: adam, lr: 1e-3}``),
 or one without it, for the default's name.
@@ -23,7 +23,7 @@ from pydantic_core.core_schema import definitions_schema, no_info_plain_validato
 
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Option, options_of
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.ops import LOSSES, Loss
 from mlpengine.optim import (
     CLIPS,
@@ -269,7 +269,7 @@ OPTIMIZER = Family(OptimizerSettings, OPTIMIZERS, "adam", of=settings_class)
 SCHEDULE = Family(Schedule, SCHEDULES, "constant", takes=callable)
 
 ClipOption: TypeAlias = Annotated[Clip, CLIP_RULE]
-FrontOption: TypeAlias = Annotated[Front, Of(Front)]
+InputLayerOption: TypeAlias = Annotated[InputLayer, Of(InputLayer)]
 LossOption: TypeAlias = Annotated[
     Loss | None,
     LOSS,

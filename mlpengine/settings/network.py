@@ -8,13 +8,13 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 from mlpengine.core.fields import Count, Fraction, Limits
-from mlpengine.nn import ACTIVATIONS, INITIALIZERS, Front
+from mlpengine.nn import ACTIVATIONS, INITIALIZERS, InputLayer
 from mlpengine.nn.mlp import Parametrization
 from mlpengine.nn.residual import MAX_BLOCKS
 from mlpengine.ops import FormulaActivation, GradOp
 from mlpengine.optim.schedules import Falling
 from mlpengine.settings.base import STRICT, Flag, Names, one_or_more, options_of, rule
-from mlpengine.settings.families import FrontOption
+from mlpengine.settings.families import InputLayerOption
 
 NetworkName: TypeAlias = Literal["mlp", "residual"]
 """The names of `mlpengine.nn.NETWORKS`."""
@@ -65,8 +65,8 @@ class NetworkSettings:
         default=False,
         description="x + alpha (f(x) - x) for f, one learned alpha for each unit (mlp).",
     )
-    front: FrontOption = Field(
-        default_factory=Front, description="Embedding of numbers, and a scaling layer."
+    input_layer: InputLayerOption = Field(
+        default_factory=InputLayer, description="Embedding of numbers, and a scaling layer."
     )
     parametrization: Parametrization = Field(
         default="standard",

@@ -33,7 +33,7 @@ SECONDS_OF_LAYER = 0.27
 
 SECONDS_OF_LEARNED_ACTIVATION = 0.08
 
-SECONDS_OF_FRONT = 0.4
+SECONDS_OF_INPUT_LAYER = 0.4
 
 FORWARD_SHARE = 0.25
 """Share of compile time for the forward pass alone (GCC 12, EPYC with AVX-512, November 2026)."""
@@ -48,7 +48,11 @@ def seconds_to_compile(mlp: TabularNetwork) -> float:
     Layer sizes and the number of features do not count: the program has loops over them.
     """
     each = SECONDS_OF_LAYER + SECONDS_OF_LEARNED_ACTIVATION * bool(mlp.groups["alphas"])
-    return SECONDS_OF_PROGRAM + SECONDS_OF_FRONT * bool(mlp.front) + each * len({*mlp.dense_sizes})
+    return (
+        SECONDS_OF_PROGRAM
+        + SECONDS_OF_INPUT_LAYER * bool(mlp.input_layer)
+        + each * len({*mlp.dense_sizes})
+    )
 
 
 def choose_backend(steps: int, mlp: TabularNetwork, batch_size: int) -> str:

@@ -8,26 +8,26 @@ import numpy as np
 from mlpengine.core.errors import at_setting
 from mlpengine.core.spec import DTypeLike, Spec
 from mlpengine.data.features.numbers import Numbers
-from mlpengine.nn import Front, Mlp, Residual, TabularNetwork
+from mlpengine.nn import InputLayer, Mlp, Residual, TabularNetwork
 from mlpengine.nn.layers import parameter_specs, plan_layers
 from mlpengine.nn.residual import residual_shapes
 from mlpengine.settings import NetworkSettings
 from mlpengine.settings.network import OWN_OPTIONS
 
 
-def front_of(
+def input_layer_of(
     network: NetworkSettings, numbers: Numbers | None = None, *, masked: bool = False
-) -> Front | None:
+) -> InputLayer | None:
     """Return the input layer (embedding); None if networks read the features themselves.
 
     It embeds the `numbers` among the features, or all features.  With `masked` a network may read
     only some inputs.
     """
-    front = network.front
-    if front.embedding != "none" and numbers is not None:
-        front = replace(front, embedded=len(numbers.sources))
-    front = replace(front, masked=masked)
-    return None if front == Front() else front
+    input_layer = network.input_layer
+    if input_layer.embedding != "none" and numbers is not None:
+        input_layer = replace(input_layer, embedded=len(numbers.sources))
+    input_layer = replace(input_layer, masked=masked)
+    return None if input_layer == InputLayer() else input_layer
 
 
 def make_network(
@@ -36,13 +36,18 @@ def make_network(
     *,
     seed: int,
     dtype: Any,
-    front: Front | None,
+    input_layer: InputLayer | None,
 ) -> TabularNetwork:
     """Return a network; `ends` are its numbers of features and outputs.  Raises: UsageError."""
     layers, activation, dropout = len(network.hidden), network.activation, network.dropout
     own = {name: getattr(network, name) for name in OWN_OPTIONS[network.network]}
     sizes = own.pop("hidden", ())
-    own |= {"initializer": network.initializer, "seed": seed, "dtype": dtype, "front": front}
+    own |= {
+        "initializer": network.initializer,
+        "seed": seed,
+        "dtype": dtype,
+        "input_layer": input_layer,
+    }
     with at_setting("network"):
         if network.network == "residual":
             return Residual(*ends, activation=activation[0], dropout=dropout[0], **own)
@@ -55,20 +60,25 @@ def make_network(
 
 
 def network_specs(
-    network: NetworkSettings, ends: tuple[int, int], front: Front | None, dtype: DTypeLike
+    network: NetworkSettings,
+    ends: tuple[int, int],
+    input_layer: InputLayer | None,
+    dtype: DTypeLike,
 ) -> dict[str, Spec]:
     """Return the specs of the parameters of `make_network` by name, without making the network."""
     kind = np.dtype(dtype)
     if network.network == "residual":
         shapes = residual_shapes(
-            front.out_dim(ends[0]) if front else ends[0],
+            input_layer.out_dim(ends[0]) if input_layer else ends[0],
             ends[1],
             blocks=network.blocks,
             width=network.width,
             expansion=network.expansion,
         )
         own = {name: Spec(shape, kind) for name, shape in shapes.items()}
-        return (front.specs(ends[0], kind) if front else {}) | own
+        return (input_layer.specs(ends[0], kind) if input_layer else {}) | own
     sizes = [ends[0], *network.hidden, ends[1]]
-    layers = plan_layers(sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), front=front)
-    return parameter_specs(layers, kind, front, ends[0])
+    layers = plan_layers(
+        sizes, [None] * (len(sizes) - 1), [0.0] * (len(sizes) - 2), input_layer=input_layer
+    )
+    return parameter_specs(layers, kind, input_layer, ends[0])

@@ -16,7 +16,7 @@ from mlpengine import (
     SoftmaxCrossEntropy,
     TrainingStep,
 )
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.ops import GaussianNll, Huber, MeanAbsoluteError, Poisson, Quantile
 from mlpengine.optim import AdaptiveClip, Clip, CosineSchedule, PercentileClip, RmsProp
 
@@ -81,7 +81,7 @@ class StepCase:
 
 
 RECIPE = {
-    "front": Front("pbld", scaling=True),
+    "input_layer": InputLayer("pbld", scaling=True),
     "learned_activation": True,
     "parametrization": "neural_tangent",
 }
@@ -163,15 +163,17 @@ CASES = (
     StepCase("softmax inside", (5, 20, 9, 3), activation="softmax"),
     StepCase("log_softmax", (5, 16, 33, 3), activation="log_softmax", dtype="float64"),
     StepCase("no hidden layer", (9, 4), 20),
-    StepCase("scaled", parts={"front": Front(scaling=True)}, activation="relu"),
-    StepCase("waves", (5, 9, 3), 7, parts={"front": Front("periodic", 3, frequencies=19)}),
+    StepCase("scaled", parts={"input_layer": InputLayer(scaling=True)}, activation="relu"),
+    StepCase(
+        "waves", (5, 9, 3), 7, parts={"input_layer": InputLayer("periodic", 3, frequencies=19)}
+    ),
     StepCase(
         "recipe",
         (6, 33, 20, 2),
         13,
         "mish",
         MeanSquaredError(),
-        parts=RECIPE | {"front": Front("pbld", 4, frequencies=9, scaling=True)},
+        parts=RECIPE | {"input_layer": InputLayer("pbld", 4, frequencies=9, scaling=True)},
     ),
     StepCase("recipe of doubles", (6, 33, 2), 13, "selu", dtype="float64", parts=RECIPE),
     StepCase("recipe in chunks", (9, 48, 3), 2500, "selu", parts=RECIPE),

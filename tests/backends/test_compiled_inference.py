@@ -14,7 +14,7 @@ from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import CompileError, UsageError
 from mlpengine.export.network_c import c_file, network_code
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.ops import Gelu, Softmax
 
@@ -39,11 +39,11 @@ def test_a_compiled_network_predicts_the_same(sizes, batch, dtype):
     assert compiled(x.astype("f4")) is compiled.output
 
 
-EMBEDDED = Front("pbld", frequencies=3, scaling=True)
+EMBEDDED = InputLayer("pbld", frequencies=3, scaling=True)
 STEPS = [
     # sizes, batch, threads, dtype, more
     ([7, 33, 5], 30, 1, "float64", {"activation": "tanh", "dropout": 0.3}),
-    ([9, 40, 3], 8, 1, "float32", {"learned_activation": True, "front": EMBEDDED}),
+    ([9, 40, 3], 8, 1, "float32", {"learned_activation": True, "input_layer": EMBEDDED}),
     ([300, 300, 3], 64, 2, "float32", {"dropout": [0.6]}),  # threads divide columns
     ([4, 64, 64, 2], 3000, 2, "float64", {"dropout": 0.2}),  # rows in chunks
 ]
@@ -97,10 +97,10 @@ def exported(networks, folder, **options):
 PARTS = {
     **{str(name): {"activation": name, "output_activation": name} for name in ACTIVATIONS},
     "gelu by tanh": {"activation": Gelu("tanh"), "output_activation": Gelu("tanh")},
-    "waves": {"front": Front("periodic", 2, frequencies=3)},
-    "scaling": {"front": Front(scaling=True)},
+    "waves": {"input_layer": InputLayer("periodic", 2, frequencies=3)},
+    "scaling": {"input_layer": InputLayer(scaling=True)},
     "all parts": {
-        "front": Front("pbld", 4, scaling=True),
+        "input_layer": InputLayer("pbld", 4, scaling=True),
         "activation": "mish",
         "learned_activation": True,
         "parametrization": "neural_tangent",
@@ -151,7 +151,7 @@ def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):
     for network in networks:
         network.params.flat *= 2
     weights = [0.1, 0.5, 0.15, 0.25]
-    predict = exported(networks, tmp_path, log_link=log_link, shares=weights)
+    predict = exported(networks, tmp_path, log_link=log_link, weights=weights)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
     out = np.zeros((8, 3), dtype)
     predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None

@@ -37,7 +37,7 @@ from mlpengine.ops import FormulaLoss, MeanAbsoluteError
 from mlpengine.optim import AdaptiveClip, Group, NormClip, PercentileClip
 from mlpengine.settings.recipes import recipe
 from mlpengine.step.auto_backend import choose_backend, seconds_to_compile
-from mlpengine.training.networks import front_of, make_network
+from mlpengine.training.networks import input_layer_of, make_network
 
 STEPS = 6
 TOLERANCE = {"float32": (2e-4, 2e-6), "float64": (1e-11, 1e-14)}
@@ -348,8 +348,8 @@ def test_units_are_clipped_whatever_the_size_of_their_gradients(size):
 
 def realmlp_network(features):
     realmlp = recipe("realmlp", "regression").network
-    front = front_of(realmlp)
-    return make_network(realmlp, (features, 1), seed=0, dtype="float32", front=front)
+    input_layer = input_layer_of(realmlp)
+    return make_network(realmlp, (features, 1), seed=0, dtype="float32", input_layer=input_layer)
 
 
 @pytest.mark.parametrize(

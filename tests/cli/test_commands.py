@@ -44,12 +44,12 @@ SMALLER = {
     "split: {test: 0.2}": "split: {validation: 0.1, test: 0.2}",
     "encoding: piecewise": "encoding: none",
     "  folds: 8\n": "",
-    "  kinds: [plain, piecewise, linear]": "  #",
+    "  members: [plain, piecewise, linear]": "  #",
 }
 
 
 def make_small(config):
-    """Replace the folds and the two kinds of networks that init wrote by one plain network."""
+    """Replace the folds and the two member types that init wrote by one plain network."""
     text = config.read_text()
     for old, new in SMALLER.items():
         assert text.count(old) == 1
@@ -182,7 +182,7 @@ def test_summary_counts(at):
 
 
 PARTS = (
-    *("--set", "model.front.embedding=pbld", "--set", "model.front.scaling=true"),
+    *("--set", "model.input_layer.embedding=pbld", "--set", "model.input_layer.scaling=true"),
     *("--set", "model.learned_activation=true"),
 )
 
@@ -191,15 +191,19 @@ def test_summary_counts_the_parts_before_and_between_layers(at):
     plain, found = (
         json.loads(at("summary", "flowers.yaml", *parts, "--json").out) for parts in ((), PARTS)
     )
-    numbers = (found["front"]["output"] - plain["features"]) // 3
-    assert found["front"]["embedded"] == numbers > 0
-    front = numbers * (16 + 16 + 3 * 16 + 3) + found["front"]["output"]
-    assert found["front"]["parameters"] == front
-    added = front + 64 * 3 * numbers + 2 * 64  # weights of the embedded numbers, and the alphas
+    numbers = (found["input_layer"]["output"] - plain["features"]) // 3
+    assert found["input_layer"]["embedded"] == numbers > 0
+    input_layer = numbers * (16 + 16 + 3 * 16 + 3) + found["input_layer"]["output"]
+    assert found["input_layer"]["parameters"] == input_layer
+    added = (
+        input_layer + 64 * 3 * numbers + 2 * 64
+    )  # weights of the embedded numbers, and the alphas
     assert found["parameters"] == plain["parameters"] + added
-    assert found["parameters"] == front + sum(layer["parameters"] for layer in found["layers"])
+    assert found["parameters"] == input_layer + sum(
+        layer["parameters"] for layer in found["layers"]
+    )
     text = at("summary", "flowers.yaml", *PARTS).out
-    assert "front: pbld, 16 frequencies a feature; scaling; " in text
+    assert "input layer: pbld, 16 frequencies a feature; scaling; " in text
     assert "relu (learned)" in text
 
 
@@ -264,7 +268,7 @@ def test_predict_copies_any_column(key, at, trained):
     assert named.code == 0, named.err
     table = read_table(trained / "flowers.csv")
     lines = [line.split(",", 1) for line in named.out.splitlines()]
-    assert [first for first, _ in lines] == [key, *(table[key].cell(i) for i in range(ROWS))]
+    assert [first for first, _ in lines] == [key, *(table[key].text(i) for i in range(ROWS))]
     assert [rest for _, rest in lines] == [line.split(",", 1)[1] for line in plain.out.splitlines()]
 
 
@@ -319,7 +323,7 @@ def test_predict_into_a_file(suffix, at, trained):
     found = read_table(trained / out)
     assert found.names == ["id", "kind", "probability_=lily", "probability_rose"]
     given = read_table(trained / "flowers.csv")
-    right = [found["kind"].cell(i).lstrip("'") == given["kind"].cell(i) for i in range(ROWS)]
+    right = [found["kind"].text(i).lstrip("'") == given["kind"].text(i) for i in range(ROWS)]
     assert np.mean(right) > 0.85
 
 

@@ -25,7 +25,7 @@ data: {source: rows.csv, target: y}
 model:
   hidden: [6]
   dropout: 0.3
-  front: {embedding: pbld, frequencies: 3, scaling: true}
+  input_layer: {embedding: pbld, frequencies: 3, scaling: true}
   learned_activation: true
   parametrization: neural_tangent
   initializer: unit_variance

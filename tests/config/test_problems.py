@@ -287,9 +287,11 @@ SHORT_FORMS = {
     "training: {early_stopping: true}": lambda c: c.training.early_stopping.patience == 20,
     "training: {early_stopping: false}": lambda c: c.training.early_stopping is None,
     "training: {early_stopping: {patience: 3}}": lambda c: c.training.early_stopping.patience == 3,
-    "model: {front: {embedding: pbld}}": lambda c: c.model.front.frequencies == 16,
-    "model: {front: {embedding: periodic, sigma: 1}}": lambda c: c.model.front.sigma == 1,
-    "model: {hidden: [4]}": lambda c: c.model.front.embedding == "none",
+    "model: {input_layer: {embedding: pbld}}": lambda c: c.model.input_layer.frequencies == 16,
+    "model: {input_layer: {embedding: periodic, sigma: 1}}": lambda c: (
+        c.model.input_layer.sigma == 1
+    ),
+    "model: {hidden: [4]}": lambda c: c.model.input_layer.embedding == "none",
     "optimizer: {groups: {biases: {lr: 0.1, weight_decay: 0}}}": (
         lambda c: c.optimizer.groups["biases"].weight_decay == 0
     ),
@@ -350,7 +352,7 @@ CONVERSIONS = [
     *("training: {refit: 1}", "training: {epochs: '3'}", "training: {freeze: [1.5]}"),
     *("training: {clip_norm: true}", "training: {threads: true}", "training: {seeds: 2.0}"),
     *("training: {checkpoint: {every_seconds: .inf}}", "report: {html: 1}", "seed: 1.0"),
-    *("seed: true", "name: 5", "diagnostics: 3", "model: {front: {scaling: 'no'}}"),
+    *("seed: true", "name: 5", "diagnostics: 3", "model: {input_layer: {scaling: 'no'}}"),
     *("model: {dropout: true}", "optimizer: {lr: '1e-3'}", "optimizer: {lr: true}"),
     *("optimizer: {groups: {biases: {lr: '1'}}}", "sweep: {space: {seed: {int: [true, 2]}}}"),
     *("loss: {name: huber, delta: '1'}", "schedule: {warmup_epochs: yes}"),

@@ -427,7 +427,7 @@ def test_a_preset_gives_the_settings_that_are_not_given(preset, iris):
     run = recipe(preset, "classification", len(x))
     assert [*model.mlp_.sizes] == [4, 24, 3]
     assert model.n_iter_ == run.training.epochs
-    assert (model.mlp_.front is not None) == (preset == "realmlp")
+    assert (model.mlp_.input_layer is not None) == (preset == "realmlp")
     assert model.score(x, y) > 0.95
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).predict_proba(x), model.predict_proba(x)
@@ -527,7 +527,7 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path, monkey
     config = yaml.safe_load(propose(facts, ["y"], source="rows.csv", schema="s.json"))
     model = MlpClassifier(random_state=0).fit(x[some], y[some])
     assert count == config["training"].get("folds", 1)
-    by_steps = [kind for kind in config["training"].get("kinds", ["plain"]) if kind != "linear"]
+    by_steps = [kind for kind in config["training"].get("members", ["plain"]) if kind != "linear"]
     assert len(getattr(model, "best_epochs_", [0])) == count * len(by_steps)
     chosen = model._settings(rows, 0, ends_early=True)
     assert [*chosen.network.hidden] == config["model"]["hidden"]
@@ -535,8 +535,8 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path, monkey
     assert training.optimizer.lr == config["optimizer"]["lr"]
     assert (training.epochs, training.batch_size) == (expected["epochs"], expected["batch_size"])
     assert training.early_stopping.patience == expected["early_stopping"]["patience"]
-    kinds, edges = MlpClassifier()._kinds(x[some], folded=count > 1)
-    assert kinds == config["training"].get("kinds", [])
+    kinds, edges = MlpClassifier()._member_types(x[some], folded=count > 1)
+    assert kinds == config["training"].get("members", [])
     assert bool(edges) == ("piecewise" in kinds) == ("encoding" in config["data"])
 
 

@@ -49,7 +49,14 @@ MODELS = {
     "logarithms": ({"y": PRICE}, {"data": {"transform_target": "log"}}),
     "a residual network": (
         {"y": PRICE},
-        {"model": {"network": "residual", "width": 6, "blocks": 2, "front": {"scaling": True}}},
+        {
+            "model": {
+                "network": "residual",
+                "width": 6,
+                "blocks": 2,
+                "input_layer": {"scaling": True},
+            }
+        },
     ),
     "several networks": ({"y": KIND}, {"training": {"epochs": 2, "batch_size": 16, "seeds": 2}}),
 }

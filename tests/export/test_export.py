@@ -15,7 +15,7 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.export import export, onnx_inputs
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for
-from mlpengine.nn import ACTIVATIONS, Front
+from mlpengine.nn import ACTIVATIONS, InputLayer
 from mlpengine.nn.population import Population
 from mlpengine.ops import REGISTRY, Elu, Gelu, LeakyRelu
 
@@ -119,7 +119,7 @@ MODELS = {
     "all parts of a network": {
         "target": ["y1", "y2"], "loss": "mse", "missing": "indicator", "standardize": "robust",
         "parts": {
-            "front": Front("pbld", 3, scaling=True), "activation": "mish",
+            "input_layer": InputLayer("pbld", 3, scaling=True), "activation": "mish",
             "learned_activation": True, "parametrization": "neural_tangent",
         },
     },
@@ -128,7 +128,7 @@ MODELS = {
     },
     "waves": {
         "target": "size", "loss": "softmax_cross_entropy", "members": 2,
-        "parts": {"front": Front("periodic", 2, frequencies=3)},
+        "parts": {"input_layer": InputLayer("periodic", 2, frequencies=3)},
     },
     "gaps are errors": {
         "target": "size", "loss": "softmax_cross_entropy", "missing": "error", "gaps": False,

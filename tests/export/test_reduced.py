@@ -17,8 +17,8 @@ from mlpengine.export import export
 from mlpengine.export._reduced import reduced
 from mlpengine.export.network_c import c_file, network_code
 from mlpengine.models.members import NetworkMean
-from mlpengine.nn import Front, Residual
-from mlpengine.nn.front import MASK
+from mlpengine.nn import InputLayer, Residual
+from mlpengine.nn.input_layer import MASK
 
 FEATURES, UNITS, OUTPUTS = 9, 5, 3
 READ = [0, 1, 2, 7]
@@ -30,9 +30,15 @@ def dense(*sizes):
     return sum(n * units + units for n, units in pairwise(sizes))
 
 
-def mlp(front=None, *, kind=None, alpha=None, hidden=(UNITS, UNITS), **options):
+def mlp(input_layer=None, *, kind=None, alpha=None, hidden=(UNITS, UNITS), **options):
     """Return a network that reads `READ`, unless it has an embedding; `kind` has or lacks that."""
-    options = {"activation": "silu", "front": front, "dtype": "float64", "seed": 3, **options}
+    options = {
+        "activation": "silu",
+        "input_layer": input_layer,
+        "dtype": "float64",
+        "seed": 3,
+        **options,
+    }
     network = shaken(Mlp([FEATURES, *hidden, OUTPUTS], **options))
     return masked(network, kind, alpha)
 
@@ -62,15 +68,15 @@ def blocks(**options):
     return Residual(FEATURES, OUTPUTS, **options)
 
 
-MASKED = Front(masked=True)
-WAVES = Front("pbld", embedded=4, scaling=True, masked=True)
+MASKED = InputLayer(masked=True)
+WAVES = InputLayer("pbld", embedded=4, scaling=True, masked=True)
 BLOCK = 2 * UNITS + dense(UNITS, 2 * UNITS, UNITS) + 2 * UNITS + dense(UNITS, OUTPUTS)
 FOUR = dense(len(READ), UNITS, UNITS, OUTPUTS)
 CASES = {
     "columns without weights": (mlp(), FOUR),
     "a mask": (mlp(MASKED), FOUR),
     "a mask in float32": (mlp(MASKED, dtype="float32"), FOUR),
-    "factors": (mlp(Front(scaling=True, masked=True)), FOUR),
+    "factors": (mlp(InputLayer(scaling=True, masked=True)), FOUR),
     "an embedding without readers": (mlp(WAVES), FOUR),
     "an embedding": (mlp(WAVES, kind="periodic"), PBLD + dense(21, UNITS, UNITS, OUTPUTS)),
     "neural tangent": (mlp(MASKED, parametrization="neural_tangent"), FOUR),
@@ -84,15 +90,15 @@ CASES = {
     "linear": (linear(mlp(WAVES, parametrization="neural_tangent")), dense(len(READ), OUTPUTS)),
     "linear of rank 1": (linear(mlp(hidden=(1, 8))), dense(len(READ), 1, OUTPUTS)),
     "nothing read": (mlp(MASKED, activation=None, initializer="zeros"), dense(1, OUTPUTS)),
-    "blocks": (masked(shaken(blocks(front=WAVES))), dense(len(READ), UNITS) + BLOCK),
+    "blocks": (masked(shaken(blocks(input_layer=WAVES))), dense(len(READ), UNITS) + BLOCK),
     "blocks and a linear function": (
-        masked(shaken(blocks(front=WAVES, linear=True))),
+        masked(shaken(blocks(input_layer=WAVES, linear=True))),
         dense(len(READ), UNITS) + BLOCK + OUTPUTS * len(READ),
     ),
     "blocks and a linear function of zeros": (
-        masked(blocks(front=MASKED, linear=True)), dense(len(READ), UNITS) + BLOCK
+        masked(blocks(input_layer=MASKED, linear=True)), dense(len(READ), UNITS) + BLOCK
     ),
-    "linear beside blocks": (linear(blocks(front=WAVES)), dense(len(READ), OUTPUTS)),
+    "linear beside blocks": (linear(blocks(input_layer=WAVES)), dense(len(READ), OUTPUTS)),
 }  # fmt: skip
 CASES["nothing read"][0].weights[0][...] = 0
 
@@ -117,8 +123,8 @@ class Doubled(Mlp):
     "network",
     [
         Mlp([4, 8, 2], dropout=0.2),
-        Mlp([4, 8, 2], learned_activation=True, front=Front("periodic")),
-        Doubled([4, 8, 2], front=MASKED),
+        Mlp([4, 8, 2], learned_activation=True, input_layer=InputLayer("periodic")),
+        Doubled([4, 8, 2], input_layer=MASKED),
         Residual(4, 2, width=3),
     ],
     ids=str,
@@ -137,10 +143,10 @@ def test_few_columns_stay_where_their_places_would_take_more():
         assert reduced(network).network.sizes[0] == left
 
 
-def of_kinds(dtype="float32"):
-    """Return networks of three kinds and two folds, as a training with folds makes them."""
-    front = Front("pbld", embedded=4, masked=True)
-    parts = {"learned_activation": True, "front": front, "alpha": 1, "dtype": dtype}
+def of_members(dtype="float32"):
+    """Return networks of three member types and two folds, as a training with folds makes them."""
+    input_layer = InputLayer("pbld", embedded=4, masked=True)
+    parts = {"learned_activation": True, "input_layer": input_layer, "alpha": 1, "dtype": dtype}
     plain = [mlp(**parts, seed=seed) for seed in (1, 2)]
     waves = [mlp(**parts, kind="periodic", seed=seed) for seed in (3, 4)]
     return [*plain, *waves, *(linear(network) for network in plain)]
@@ -151,8 +157,8 @@ SIZES = 2 * FOUR + 2 * (PBLD + dense(21, UNITS, UNITS, OUTPUTS)) + 2 * dense(len
 
 @pytest.mark.parametrize("log_link", [False, True])
 def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
-    networks, shares = of_kinds("float64"), [0.1, 0.1, 0.25, 0.25, 0.15, 0.15]
-    text = c_file(network_code(networks, name="net", shares=shares, log_link=log_link))
+    networks, shares = of_members("float64"), [0.1, 0.1, 0.25, 0.25, 0.15, 0.15]
+    text = c_file(network_code(networks, name="net", weights=shares, log_link=log_link))
     assert re.findall(r"real net_parameters\[(\d+)\]", text) == [f"{SIZES}"]
     assert text.count("net_columns[4]") == 1  # which both kinds that read them share
     (tmp_path / "net.c").write_text(text)
@@ -171,11 +177,11 @@ def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["js", "onnx", "c"])
-def test_files_of_a_mean_of_kinds_are_as_large_as_what_they_hold(suffix, tmp_path):
+def test_files_of_a_mean_of_members_are_as_large_as_what_they_hold(suffix, tmp_path):
     """They are run, but for C, and compared with `predict`, which `export` holds to 1e-5."""
     for package in ["onnx", "onnxruntime"] if suffix == "onnx" else []:
         pytest.importorskip(package)
-    parts = {"front": MASKED, "learned_activation": True}
+    parts = {"input_layer": MASKED, "learned_activation": True}
     one = mixed_model("y1", loss="mse", encoding="piecewise", parts=parts, gaps=False)
     features, kept = one.mlp.in_dim, 5
     plain, all_read = one.mlp, one.mlp.like(seed=5)

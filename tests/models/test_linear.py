@@ -10,7 +10,7 @@ from mlpengine import fit
 from mlpengine.models import linear
 from mlpengine.models.linear import PENALTIES, fit_linear, linear_networks, minimize
 from mlpengine.models.task import Split
-from mlpengine.nn import Front, Mlp
+from mlpengine.nn import InputLayer, Mlp
 from mlpengine.ops import MeanSquaredError, Poisson, SoftmaxCrossEntropy
 
 RNG = np.random.default_rng(3)
@@ -64,7 +64,7 @@ def test_any_loss_can_be_minimized():
         ([5], {}),
         ([5, 7, 4], {"activation": "mish", "dropout": 0.3}),
         ([6, 5], {"parametrization": "neural_tangent", "learned_activation": True}),
-        ([5], {"front": Front("pbld", scaling=True, masked=True)}),
+        ([5], {"input_layer": InputLayer("pbld", scaling=True, masked=True)}),
     ],
 )
 def test_a_linear_network_computes_the_product(hidden, options):
@@ -193,7 +193,7 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth(tails):
     model, _ = fit(
         train, "y", data={"encoding": "piecewise", "task": "regression", "split": {"test": 0}},
         model={"hidden": [4]}, diagnostics=False,
-        training={"folds": 4, "kinds": ["plain", "linear"], "epochs": 1},
+        training={"folds": 4, "members": ["plain", "linear"], "epochs": 1},
     )  # fmt: skip
     ridge = Ridge().fit(x[:500], y[:500]).predict(x[500:])
     errors = [np.sqrt(np.mean((guess - y[500:]) ** 2)) for guess in (model.predict(new), ridge)]

@@ -7,7 +7,7 @@ import pytest
 
 from mlpengine import Adam, MeanSquaredError, Mlp, TrainingStep
 from mlpengine.core.errors import CheckpointError, UsageError
-from mlpengine.nn import Front, Residual
+from mlpengine.nn import InputLayer, Residual
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 
@@ -22,7 +22,7 @@ MADE = {
         "dropout": 0.25,
         "residual_dropout": 0.125,
         "dtype": "float64",
-        "front": Front(scaling=True, masked=True),
+        "input_layer": InputLayer(scaling=True, masked=True),
     },
     "formula": {"activation": "x * tanh(x)", "width": 5, "initializer": "he_normal"},
 }
@@ -60,7 +60,7 @@ def test_outputs_are_those_of_the_formula(name):
         return h @ p[f"{key}.weight"].T + p[f"{key}.bias"]
 
     x = rows(own.dtype).astype(np.float64)
-    x = x * p.get("front.scale", 1) * p.get("front.mask", 1)
+    x = x * p.get("input_layer.scale", 1) * p.get("input_layer.mask", 1)
     h = dense(x, "first")
     for k in range(own.blocks):
         z = activation(dense(norm(h, f"blocks.{k}.norm"), f"blocks.{k}.up"))
@@ -89,7 +89,7 @@ def test_what_is_read_is_what_was_written(name, tmp_path):
         ({"width": 7}, "first.weight must be"),
         ({"blocks": 10**9}, "blocks must be a whole number from 1 to 1,000"),
         ({"activation": {"name": "linear"}}, "must be an op on one operand"),
-        ({"front": {"sigma": "wide"}}, "front: sigma must be a finite"),
+        ({"input_layer": {"sigma": "wide"}}, "input_layer: sigma must be a finite"),
         ({"unknown": 1}, "must take the settings of the file"),
     ],
 )

@@ -6,7 +6,7 @@ from optimizer_table import CASES, gradient, make_grads, make_model
 
 from mlpengine import AdamW, CosineSchedule, MeanSquaredError, Mlp, Sgd
 from mlpengine.core.errors import UsageError
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.optim import FlatCosineSchedule, Group, NAdam, Optimizer, PlateauSchedule
 from mlpengine.step.step import TrainingStep
 
@@ -55,7 +55,7 @@ def test_the_decay_follows_its_schedule():
 
 
 RECIPE = {
-    "front": Front("pbld", 3, frequencies=5, outputs=3, scaling=True),
+    "input_layer": InputLayer("pbld", 3, frequencies=5, outputs=3, scaling=True),
     "activation": "mish",
     "learned_activation": True,
     "parametrization": "neural_tangent",
@@ -121,10 +121,10 @@ def test_200_steps_of_the_recipe_agree_with_pytorch():
 
     def forward(x):
         embedding = "frequency", "phase", "weight", "bias"
-        frequency, phase, weight, bias = (p[f"front.embedding.{name}"] for name in embedding)
+        frequency, phase, weight, bias = (p[f"input_layer.embedding.{name}"] for name in embedding)
         waves = torch.cos(2 * torch.pi * x[:, :3, None] * frequency + phase)
         mixed = torch.einsum("njk,jqk->njq", waves, weight) + bias
-        h = torch.cat([x, mixed.flatten(1)], 1) * p["front.scale"]
+        h = torch.cat([x, mixed.flatten(1)], 1) * p["input_layer.scale"]
         for i in (0, 2, 4):
             z = h @ p[f"{i}.weight"].T / h.shape[1] ** 0.5 + p[f"{i}.bias"]
             h = z + p[f"{i + 1}.alpha"] * (torch.nn.functional.mish(z) - z) if i < 4 else z

@@ -18,7 +18,7 @@ from mlpengine.config.space import FIXED, MEASURES_LOSS
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Limits, Option
 from mlpengine.data.features.options import Options
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.optim import Group
 from mlpengine.settings import (
     DiagnosticsSettings,
@@ -39,7 +39,7 @@ from mlpengine_cli.main import COMMANDS, group
 
 SETTINGS = [
     *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
-    *(RunSettings, EarlyStopping, Front, Group),
+    *(RunSettings, EarlyStopping, InputLayer, Group),
 ]
 FAMILIES = (CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE)
 MEMBERS = [one.of(kind) for one in FAMILIES for kind in one.registry.values()]
@@ -173,7 +173,7 @@ def test_sections_of_configs_show_the_options_of_their_classes():
         "NetworkSettings": NetworkSettings,
         "TrainingSection": TrainingSettings,
         "DiagnosticsSettings": DiagnosticsSettings,
-        "Front": Front,
+        "InputLayer": InputLayer,
         "EarlyStopping": EarlyStopping,
         "Group": Group,
     }

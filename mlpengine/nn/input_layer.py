@@ -15,12 +15,12 @@ from mlpengine.tape.tape import Node, Tape
 
 EmbeddingName = Literal["pbld", "periodic", "none"]
 
-EMBEDDING, SCALE, MASK = "front.embedding", "front.scale", "front.mask"
+EMBEDDING, SCALE, MASK = "input_layer.embedding", "input_layer.scale", "input_layer.mask"
 """Names of the parameters: the first is a prefix."""
 
 
 @dataclass(frozen=True)
-class Front:
+class InputLayer:
     """Learned functions of the features; a network's first layer reads them in their place.
 
     Source: Holzmueller et al. 2024, arXiv 2407.04491, section 3 and appendix A.
@@ -54,13 +54,13 @@ class Front:
     ] = False
 
     def __post_init__(self) -> None:
-        check_options(self, "front")
-        one_of("front: embedding", self.embedding, get_args(EmbeddingName))
+        check_options(self, "input_layer")
+        one_of("input_layer: embedding", self.embedding, get_args(EmbeddingName))
 
     @classmethod
     def from_dict(cls, description: Any) -> Self:
-        """Return the front that `to_dict` described.  Raises: CheckpointError or UsageError."""
-        check_keys(description, "front", (), [one.name for one in fields(cls)])
+        """Return the described input layer.  Raises: CheckpointError or UsageError."""
+        check_keys(description, "input_layer", (), [one.name for one in fields(cls)])
         return cls(**description)
 
     def count(self, in_dim: int) -> int:
@@ -74,7 +74,7 @@ class Front:
             return in_dim
         if self.embedded > in_dim:
             raise UsageError(
-                f"front: embedded must not exceed the number of features "
+                f"input_layer: embedded must not exceed the number of features "
                 f"({self.embedded} of {in_dim})"
             )
         return self.embedded
@@ -100,7 +100,7 @@ class Front:
         return {name: Spec(shape, dtype) for name, shape in shapes.items()}
 
     def initialize(self, views: dict[str, Array], rng: np.random.Generator) -> None:
-        """Fill the front's parameters among `views`, drawing from `rng` in float64.
+        """Fill the input layer's parameters among `views`, drawing from `rng` in float64.
 
         Frequencies are normal, phases uniform in -pi to pi; weight and bias are uniform in
         -b to b with b = 1 / sqrt(frequencies).
@@ -108,17 +108,17 @@ class Front:
         bound = 1 / sqrt(self.frequencies)
         for name, view in views.items():
             match name:
-                case "front.embedding.frequency":
+                case "input_layer.embedding.frequency":
                     view[...] = rng.normal(0, self.sigma, view.shape)
-                case "front.embedding.phase":
+                case "input_layer.embedding.phase":
                     view[...] = rng.uniform(-pi, pi, view.shape)
-                case "front.embedding.weight" | "front.embedding.bias":
+                case "input_layer.embedding.weight" | "input_layer.embedding.bias":
                     view[...] = rng.uniform(-bound, bound, view.shape)
-                case "front.scale" | "front.mask":
+                case "input_layer.scale" | "input_layer.mask":
                     view[...] = 1
 
     def record(self, tape: Tape, x: Node) -> Node:
-        """Record the front on `tape`, over parameters of its names; return the input of layer 0."""
+        """Record the input layer on `tape`, and return the input of layer 0."""
         nodes = {name: tape.parameter(name) for name in self.specs(x.spec.shape[1], x.spec.dtype)}
         factors = [nodes.pop(name) for name in (SCALE, MASK) if name in nodes]
         if nodes:

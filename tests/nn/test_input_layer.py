@@ -1,17 +1,17 @@
-"""Fronts, learned activations and the neural-tangent parametrization of networks."""
+"""Input layers, learned activations and the neural-tangent parametrization of networks."""
 
 import numpy as np
 import pytest
 
 from mlpengine import MeanSquaredError, Mlp
 from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
-from mlpengine.nn import Front
+from mlpengine.nn import InputLayer
 from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam, Sgd
 from mlpengine.step.step import TrainingStep
 
 RECIPE = {
-    "front": Front("pbld", 3, frequencies=6, outputs=3, scaling=True),
+    "input_layer": InputLayer("pbld", 3, frequencies=6, outputs=3, scaling=True),
     "activation": "mish",
     "learned_activation": True,
     "parametrization": "neural_tangent",
@@ -34,11 +34,11 @@ def by_hand(mlp: Mlp, x: np.ndarray) -> np.ndarray:
     """Return the outputs of `recipe` by its formula, with another layout of the embedding."""
     p = mlp.params.views
     frequency, phase, weight, bias = (
-        p[f"front.embedding.{name}"] for name in ("frequency", "phase", "weight", "bias")
+        p[f"input_layer.embedding.{name}"] for name in ("frequency", "phase", "weight", "bias")
     )
     waves = np.cos(2 * np.pi * x[:, :3, None] * frequency + phase)
     mixed = np.stack([waves[:, j] @ weight[j].T + bias[j] for j in range(3)], 1)
-    h = np.concatenate([x, mixed.reshape(len(x), 6)], 1) * p["front.scale"]
+    h = np.concatenate([x, mixed.reshape(len(x), 6)], 1) * p["input_layer.scale"]
     for layer in mlp.layers:
         z = h @ p[layer.weight_name].T / np.sqrt(layer.in_dim) + p[layer.bias_name]
         f = z * np.tanh(np.log1p(np.exp(z)))
@@ -54,8 +54,8 @@ def test_the_parts_compute_their_formulas():
 def test_parameters_lie_in_one_vector_by_name_and_group():
     mlp = recipe()
     assert [*mlp.params.views][:5] == [
-        *(f"front.embedding.{name}" for name in ("frequency", "phase", "weight", "bias")),
-        "front.scale",
+        *(f"input_layer.embedding.{name}" for name in ("frequency", "phase", "weight", "bias")),
+        "input_layer.scale",
     ]
     assert [*mlp.params.views][5:] == [
         *("0.weight", "0.bias", "1.alpha", "2.weight", "2.bias", "3.alpha", "4.weight", "4.bias")
@@ -63,17 +63,19 @@ def test_parameters_lie_in_one_vector_by_name_and_group():
     groups = mlp.groups
     assert sorted(n for names in groups.values() for n in names) == sorted(mlp.params.views)
     assert groups["alphas"] == ("1.alpha", "3.alpha")
-    assert groups["scaling"] == ("front.scale",)
+    assert groups["scaling"] == ("input_layer.scale",)
 
 
 def test_every_part_starts_as_published():
-    mlp = Mlp([200, 30, 40, 1], **RECIPE | {"front": Front("pbld", scaling=True)}, seed=1)
+    mlp = Mlp(
+        [200, 30, 40, 1], **RECIPE | {"input_layer": InputLayer("pbld", scaling=True)}, seed=1
+    )
     p = mlp.params.views
-    assert p["front.embedding.frequency"].std() == pytest.approx(0.1, rel=0.05)
-    assert np.abs(p["front.embedding.phase"]).max() == pytest.approx(np.pi, rel=0.01)
+    assert p["input_layer.embedding.frequency"].std() == pytest.approx(0.1, rel=0.05)
+    assert np.abs(p["input_layer.embedding.phase"]).max() == pytest.approx(np.pi, rel=0.01)
     for name in ("weight", "bias"):
-        assert np.abs(p[f"front.embedding.{name}"]).max() == pytest.approx(0.25, rel=0.01)
-    assert (p["front.scale"] == 1).all()
+        assert np.abs(p[f"input_layer.embedding.{name}"]).max() == pytest.approx(0.25, rel=0.01)
+    assert (p["input_layer.scale"] == 1).all()
     assert (p["1.alpha"] == 1).all()
     assert p["0.weight"].std() == pytest.approx(1, rel=0.05)
 
@@ -82,9 +84,9 @@ def test_every_part_starts_as_published():
     "parts",
     [
         RECIPE,
-        {"front": Front("periodic", frequencies=3)},
-        {"front": Front(scaling=True)},
-        {"front": Front("periodic", frequencies=3, masked=True)},
+        {"input_layer": InputLayer("periodic", frequencies=3)},
+        {"input_layer": InputLayer(scaling=True)},
+        {"input_layer": InputLayer("periodic", frequencies=3, masked=True)},
         {"learned_activation": True},
         {"parametrization": "neural_tangent"},
     ],
@@ -138,7 +140,7 @@ def test_a_network_like_another_has_its_parts():
 def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
     """At the start, after steps of training, and in its gradients."""
     kept, options = [0, 2, 3], {"dtype": "float64", "parametrization": parametrization}
-    mlp = Mlp([4, 8, 2], seed=3, front=Front(masked=True), **options)
+    mlp = Mlp([4, 8, 2], seed=3, input_layer=InputLayer(masked=True), **options)
     mlp.mask_inputs([True, False, True, True])
     spread = mlp.weights[0][:, kept].std() * mlp.layers[0].factor
     variance = {"standard": 2 / 3, "neural_tangent": 1 / 3}  # He's for relu, 1 / inputs
@@ -157,21 +159,26 @@ def test_a_masked_network_is_one_without_those_inputs(backend, parametrization):
     for _ in range(3 if parametrization == "standard" else 0):
         assert steps[0](x, y) == pytest.approx(steps[1](x[:, kept], y), rel=1e-12)
     np.testing.assert_allclose(mlp.predict(x), small.predict(x[:, kept]), rtol=1e-11)
-    np.testing.assert_array_equal(mlp.params.views["front.mask"], [1, 0, 1, 1])
+    np.testing.assert_array_equal(mlp.params.views["input_layer.mask"], [1, 0, 1, 1])
 
 
 @pytest.mark.parametrize(
-    ("front", "kept", "error", "message"),
+    ("input_layer", "kept", "error", "message"),
     [
-        (None, [True] * 4, UsageError, "needs a front with masked=True"),
-        (Front(scaling=True), [True] * 4, UsageError, "needs a front with masked=True"),
-        (Front(masked=True), [False] * 4, UsageError, r"needs a number to read \(got none\)"),
-        (Front(masked=True), [True] * 3, ShapeError, r"mask_inputs: kept: shape must be \(4,\)"),
+        (None, [True] * 4, UsageError, "needs an input layer with masked=True"),
+        (InputLayer(scaling=True), [True] * 4, UsageError, "needs an input layer with masked=True"),
+        (InputLayer(masked=True), [False] * 4, UsageError, r"needs a number to read \(got none\)"),
+        (
+            InputLayer(masked=True),
+            [True] * 3,
+            ShapeError,
+            r"mask_inputs: kept: shape must be \(4,\)",
+        ),
     ],
 )
-def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):
+def test_a_mask_that_cannot_be_is_refused(input_layer, kept, error, message):
     with pytest.raises(error, match=message):
-        Mlp([4, 2], front=front).mask_inputs(kept)
+        Mlp([4, 2], input_layer=input_layer).mask_inputs(kept)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +193,7 @@ def test_a_mask_that_cannot_be_is_refused(front, kept, error, message):
 )
 def test_a_front_out_of_range_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
-        Mlp([4, 2], front=Front(**options))
+        Mlp([4, 2], input_layer=InputLayer(**options))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +215,7 @@ def test_learned_activations_take_element_wise_ops_of_one_operand():
 
 
 @pytest.mark.parametrize(
-    "change", [{"front": {"embedding": 3}}, {"front": 3}, {"parametrization": "other"}]
+    "change", [{"input_layer": {"embedding": 3}}, {"input_layer": 3}, {"parametrization": "other"}]
 )
 def test_a_wrong_description_is_refused(change):
     with pytest.raises((CheckpointError, UsageError)):

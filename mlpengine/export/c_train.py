@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import identifier
+from mlpengine.backends.scalar.definitions import identifier
 from mlpengine.core.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source
@@ -141,10 +141,11 @@ def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
     mlp = model.mlp if isinstance(model, Model) else model
     if not isinstance(mlp, Mlp):
         raise UsageError(f"export: a network to train must be an Mlp (got {mlp})")
-    if mlp.front is not None or mlp.learned_activation or mlp.parametrization != "standard":
+    if mlp.input_layer is not None or mlp.learned_activation or mlp.parametrization != "standard":
         raise UsageError(
-            f"export: a network to train must have no front, learned activation or scaled weights "
-            f"(got front={mlp.front}, learned_activation={mlp.learned_activation}, "
+            f"export: a network to train must have no input layer, learned activation or scaled "
+            f"weights (got input_layer={mlp.input_layer}, "
+            f"learned_activation={mlp.learned_activation}, "
             f"parametrization={mlp.parametrization!r})"
         )
     plain = Mlp.from_dict({**mlp.to_dict(), "dropout": 0.0})
