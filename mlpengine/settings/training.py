@@ -15,6 +15,7 @@ from mlpengine.settings.base import (
     Flag,
     Texts,
     WholeNumber,
+    defaults,
     one_or_more,
     rule,
     switch,
@@ -177,5 +178,5 @@ class TrainingSettings(TrainingOptions):
     """How a network is trained."""
 
     loss: LossOption = None
-    optimizer: OptimizerOption = Field(default_factory=settings_class(Adam))
-    schedule: ScheduleOption = Field(default_factory=ConstantSchedule)
+    optimizer: OptimizerOption = Field(default_factory=defaults(settings_class(Adam)))
+    schedule: ScheduleOption = Field(default_factory=defaults(ConstantSchedule))
