@@ -70,13 +70,10 @@ class TrainingStep:
 
     A network with several inputs or outputs takes and gives arrays by name, and has a loss for each
     output, ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The loss is their
-    sum.  Several networks have a step each; `run_together` makes their steps on several threads.
+    sum.  Several networks have a step each; steps of different networks may run in several threads.
 
     Args:
-        optimizer: an optimizer made for the network; or one for each of its groups of parameters,
-            ``{"head": Adam(network), "body": Sgd(network)}``, with one schedule.  `step.optimizer`
-            then joins them and has the learning rate of the first; the other rates keep their
-            ratio to it.
+        optimizer: an optimizer made for the network.
         loss_weights: factors of the losses in the sum; 1 for an output without a factor.
         clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
             does not clip.
@@ -112,7 +109,7 @@ class TrainingStep:
         self,
         mlp: Network,
         loss: Loss | Mapping[str, Loss],
-        optimizer: Optimizer | Mapping[str, Optimizer],
+        optimizer: Optimizer,
         batch_size: int,
         *,
         loss_weights: Mapping[str, float] | None = None,
