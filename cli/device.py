@@ -10,7 +10,7 @@ import click
 
 from mlpengine.config import load_config
 from mlpengine.core.errors import UsageError
-from mlpengine.export.device import MakeOptimizer, Package, export_training
+from mlpengine.export.c_train import MakeOptimizer, Package, export_training
 from mlpengine.models.model import Model
 from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
 from mlpengine.training.run_directory import RESOLVED

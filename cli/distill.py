@@ -68,8 +68,8 @@ def command(
     It learns from the training rows of RUN and from rows made of them, which have some cells of a
     near row; its targets are the predictions of RUN.  Test rows are those of RUN; the result shows
     the metrics of both there, and those of a network of this size that learned the true targets.
-    The new run is as any other: evaluate, predict, export, report, and train --resume and --from
-    take it.
+    The new run is as any other: evaluate, predict, export, report, and train --resume and
+    --warm-start take it.
     """
     teacher = load(run)
     file = load_config(resolved_config(run))

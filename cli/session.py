@@ -53,7 +53,7 @@ from mlpengine.training.trainer import Fitted, Trainer
 from .progress import Progress
 from .streams import say
 
-START_MODEL = "start.safetensors"
+WARM_START_MODEL = "warm_start.safetensors"
 """The model that training started from, where it did not start from random weights."""
 
 CONFIG_DIGEST = "config_sha256"
@@ -141,7 +141,7 @@ class Session:
         fitted: the result of the training, after `finish` unless it was interrupted.
         loop: the training loop, before `run`.
         resumed: the checkpoint that it was loaded from, if any.
-        start: the model that gives the first weights of the training, if any.
+        warm_start: the model that gives the first weights of the training, if any.
         measured: the metrics of all parts, after `finish`.
         score: the comparison of the model with a linear one, after `finish`, if it was compared.
     """
@@ -153,9 +153,9 @@ class Session:
         directory: RunDirectory,
         progress: list[Progress],
         checkpoint: Checkpoint | None = None,
-        start: Model | None = None,
+        warm_start: Model | None = None,
     ) -> None:
-        self.start = start
+        self.warm_start = warm_start
         self.directory, self.resumed, self.progress = directory, checkpoint, progress
         self.data, self.trainer = data, trainer
         self.model = trainer.model(data.tables.preprocessor)
@@ -186,8 +186,8 @@ class Session:
     def write_inputs(self) -> None:
         """Write config and environment; the resolved config is last, since resuming requires it."""
         file = self.data.file
-        if self.start is not None:
-            self.start.save(self.directory.path / START_MODEL)
+        if self.warm_start is not None:
+            self.warm_start.save(self.directory.path / WARM_START_MODEL)
         raw = file.document.raw
         self.directory.write(
             GIVEN_CONFIG, raw, private=b"://" in raw

@@ -26,7 +26,7 @@ from .progress import Progress, progress
 from .ranks import aborting, follow, is_root, on_all, on_each, require_equal_ranks, start_ranks
 from .run_page import write_run_page
 from .session import (
-    START_MODEL,
+    WARM_START_MODEL,
     Session,
     check_header,
     check_same_config,
@@ -45,7 +45,7 @@ Examples:
   mlpengine train configs/digits.yaml --set training.refit=true
   mlpengine train --resume runs/first
   mlpengine train --resume runs/first --epochs 200
-  mlpengine train --from runs/first --set data.source=new.csv --set training.epochs=20
+  mlpengine train --warm-start runs/first --set data.source=new.csv --set training.epochs=20
   mpiexec -n 2 mlpengine train configs/digits.yaml --set training.shards=2
 """
 
@@ -65,11 +65,10 @@ Examples:
     help="Resume a run that was stopped or killed, bit for bit; takes no CONFIG.",
 )
 @click.option(
-    "--from",
-    "origin",
+    "--warm-start",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Start from the weights and the preprocessing of RUN; without CONFIG with its config.",
+    help="Fine-tune RUN: take its weights and preprocessing, and its config without CONFIG.",
 )
 @overrides_like("optimizer.lr=0.1")
 @click.option(
@@ -89,7 +88,7 @@ def command(
     config: Path | None,
     out: Path | None,
     resume: Path | None,
-    origin: Path | None,
+    warm_start: Path | None,
     settings: tuple[str, ...],
     epochs: int | None,
     mpi: bool,
@@ -113,12 +112,12 @@ def command(
     quiet = quiet or not root
 
     def start() -> Start:
-        if resume is not None and any([config, out, origin, settings]):
+        if resume is not None and any([config, out, warm_start, settings]):
             raise UsageError(
                 "--resume: a run keeps its settings; leave CONFIG out, and give --epochs or none"
             )
-        if resume is None and config is None and origin is None:
-            raise UsageError("train: give a CONFIG, --resume RUN or --from RUN (see --help)")
+        if resume is None and config is None and warm_start is None:
+            raise UsageError("train: give a CONFIG, --resume RUN or --warm-start RUN (see --help)")
         if ranks and (profile or fix):
             raise UsageError("--profile, --fix: need one process (got mpiexec)")
         if fix and resume is not None:
@@ -126,9 +125,9 @@ def command(
         overrides = [parse_override(text) for text in settings]
         if epochs is not None:
             overrides.append(Override("--epochs", ("training", "epochs"), str(epochs)))
-        model = None if origin is None else load(origin)
+        model = None if warm_start is None else load(warm_start)
         own = [] if config or resume else [OWN_TARGETS]
-        return Start(config or resume or _config_of(origin), [*own, *overrides], out, model)
+        return Start(config or resume or _config_of(warm_start), [*own, *overrides], out, model)
 
     with stops(quiet=not root) as state, aborting(ranks, state), ExitStack() as opened:
         begin = on_all(ranks, start)
@@ -159,14 +158,14 @@ def command(
     leave(state)
 
 
-OWN_TARGETS = Override("--from", ("data", "transfer_set"), "null")
+OWN_TARGETS = Override("--warm-start", ("data", "transfer_set"), "null")
 """Trains a student further on the targets of rows that its teacher has not labeled."""
 
 
 def _config_of(run: Path | None) -> Path:
     """Return the config of a run."""
     if run is None or not (run / RESOLVED).is_file():
-        raise UsageError(f"--from: {run} holds no {RESOLVED}; give a CONFIG, too")
+        raise UsageError(f"--warm-start: {run} holds no {RESOLVED}; give a CONFIG, too")
     return run / RESOLVED
 
 
@@ -201,7 +200,7 @@ class Start(NamedTuple):
         checkpoint = find_checkpoint(directory)
         check_same_config(directory, checkpoint)
         overrides = _longer(directory, checkpoint, epochs)
-        weights = directory.path / START_MODEL
+        weights = directory.path / WARM_START_MODEL
         model = Model.load(weights) if checkpoint is None and weights.is_file() else None
         config = directory.path / RESOLVED
         return cls(config, overrides, None, model, checkpoint, epochs, directory)
@@ -229,7 +228,7 @@ class Start(NamedTuple):
         if self.directory is None:
             directory = RunDirectory.create(self.out or Path("runs") / data.file.name)
             opened.callback(directory.close)
-            session = Session(data, trainer, directory, callbacks, start=self.model)
+            session = Session(data, trainer, directory, callbacks, warm_start=self.model)
             session.write_inputs()
             return session
         session = Session(data, trainer, self.directory, callbacks, self.checkpoint)
@@ -368,7 +367,7 @@ def run_and_refit(
     overrides = refit_overrides(session.loop.best_epoch)
     begin = begin._replace(
         out=first.with_name(f"{first.name}-refit"),
-        model=load(first / START_MODEL) if (first / START_MODEL).is_file() else None,
+        model=load(first / WARM_START_MODEL) if (first / WARM_START_MODEL).is_file() else None,
     )
     run_again(begin, "\nrefit    ", overrides, state, callbacks, shown)
 

@@ -144,8 +144,10 @@ def load_data(
     return LoadedData(file, tables, task, _balanced(file, loss, parts["train"], task), parts)
 
 
-def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None = None) -> Trainer:
-    """Return the trainer of a config.  It starts from the weights of `start`, if there is one.
+def trainer_of(
+    data: LoadedData, warm_start: Model | None = None, ranks: Ranks | None = None
+) -> Trainer:
+    """Return the trainer of a config.  `warm_start` gives the initial weights, if any.
 
     Several `ranks` share the work of training; each calls this function.
 
@@ -175,7 +177,7 @@ def trainer_of(data: LoadedData, start: Model | None = None, ranks: Ranks | None
             in_time=config.data.split.time is not None,
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
-            start=start.networks if start else (),
+            warm_start=warm_start.networks if warm_start else (),
             held=held,
         )
 

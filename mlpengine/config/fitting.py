@@ -60,8 +60,7 @@ class FitResult(Result):
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
             all of the target.
         decided: the decisions of ``mlpengine init`` for such a table, a line each with its keys,
-            and the keys that were given in place of a decision; empty where training starts from
-            a model.
+            and the keys that were given in place of a decision; empty for a warm start.
         verdicts: problems of the data and the fit, except verdicts that a config silences.
     """
 
@@ -97,7 +96,7 @@ def fit(
     *,
     validation: Any = None,
     test: Any = None,
-    start: Model | str | os.PathLike[str] | None = None,
+    warm_start: Model | str | os.PathLike[str] | None = None,
     preset: str = "plain",
     callbacks: Sequence[Callback] = (),
     **config: Any,
@@ -115,7 +114,8 @@ def fit(
         target: the column to predict, or several.
         validation: a table of its own in place of a share of `table`.
         test: a table of its own for the test, in place of a share of `table`.
-        start: a model or a run.  Training starts from its weights and preprocessing.
+        warm_start: a model or a run that gives the initial weights and the preprocessing
+            (fine-tuning).
         preset: the recipe for the keys that `config` leaves out: ``plain`` or ``realmlp``.
         callbacks: called by the training loop.
         config: the sections and keys of a config by name, such as ``model={"hidden": [32]}``,
@@ -133,9 +133,13 @@ def fit(
     """
     given = {"validation": validation, "test": test}
     file, tables, decided = _config(
-        table, target, given, config, preset=preset, proposing=start is None
+        table, target, given, config, preset=preset, proposing=warm_start is None
     )
-    model = start if isinstance(start, Model) or start is None else load(os.fspath(start))
+    model = (
+        warm_start
+        if isinstance(warm_start, Model) or warm_start is None
+        else load(os.fspath(warm_start))
+    )
     data = _loaded(file, tables, model)
     trainer = trainer_of(data, model)
     fitted = trainer.fit(callbacks)
@@ -257,13 +261,13 @@ def _measured(
     )
 
 
-def _loaded(file: ConfigFile, tables: Mapping[str, Table], start: Model | None) -> LoadedData:
+def _loaded(file: ConfigFile, tables: Mapping[str, Table], warm_start: Model | None) -> LoadedData:
     """Return the data of a config with some parts given as tables in memory."""
-    before = start.preprocessor if start else None
+    before = warm_start.preprocessor if warm_start else None
     source = read_source(file, table=tables.get("train"), fitted=before)
     own = {part: table for part, table in tables.items() if part != "train"}
     read = read_tables(file, source, before, own)
-    return load_data(file, tables=read, is_new=start is not None)
+    return load_data(file, tables=read, is_new=warm_start is not None)
 
 
 def _config(

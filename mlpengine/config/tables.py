@@ -155,7 +155,7 @@ def _rare_texts(fitted: Preprocessor, table: Table) -> Iterator[str]:
 def _check_target(file: ConfigFile, fitted: Preprocessor, target: list[str]) -> None:
     known = fitted.target.columns if fitted.target else []
     if known != target:
-        text = f"the model that training starts from predicts {', '.join(map(repr, known))}"
+        text = f"the model of the warm start predicts {', '.join(map(repr, known))}"
         raise file.wrong(("data", "target"), f"{text} (got {', '.join(map(repr, target))})")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import (
+from mlpengine.backends.scalar.definitions import (
     Definition,
     FreshNames,
     Functions,
@@ -19,7 +19,7 @@ from mlpengine.backends.scalar.text import (
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables.table import number_text
-from mlpengine.export._report import Exported
+from mlpengine.export._exported import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.export.network_c import (
     NetworkCode,

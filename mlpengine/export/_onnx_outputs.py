@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlpengine.export._compare import label_array
+from mlpengine.export._agreement import label_array
 from mlpengine.export._onnx_graph import Graph
 from mlpengine.formula import onnx_node
 from mlpengine.models.model import Model

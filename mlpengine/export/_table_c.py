@@ -29,8 +29,7 @@ from mlpengine.backends.compiled.statements import (
     vselect,
     whole,
 )
-from mlpengine.backends.scalar.functions import softmax_function
-from mlpengine.backends.scalar.text import (
+from mlpengine.backends.scalar.definitions import (
     Constants,
     Definition,
     FreshNames,
@@ -40,6 +39,7 @@ from mlpengine.backends.scalar.text import (
     identifier,
     real_constant,
 )
+from mlpengine.backends.scalar.layer_functions import softmax_function
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor

@@ -9,9 +9,7 @@ from typing import Literal
 import numpy as np
 
 from mlpengine.backends.compiled.statements import Assign, ForLoop, Memory, Statement, element
-from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import (
+from mlpengine.backends.scalar.definitions import (
     Constants,
     Definition,
     Functions,
@@ -20,6 +18,8 @@ from mlpengine.backends.scalar.text import (
     c_definitions,
     c_text,
 )
+from mlpengine.backends.scalar.math import mathematics
+from mlpengine.backends.scalar.scalar_step import write_step
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypedDict, cas
 
 import numpy as np
 
-from mlpengine.backends.update import Update
+from mlpengine.backends.update_rules import Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, options_of

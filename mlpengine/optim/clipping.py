@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from mlpengine.backends.update import Clipping
+from mlpengine.backends.update_rules import Clipping
 from mlpengine.core.buffers import Uncopyable
 from mlpengine.core.errors import CheckpointError, ShapeError
 from mlpengine.core.fields import POSITIVE, Given, Limits, Positive, check_options

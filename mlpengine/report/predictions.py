@@ -40,7 +40,7 @@ def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
     elif isinstance(task, MultiLabel):
         result["labels"] = _labels(held, task.labels)
     if not isinstance(task, Regression):
-        result["calibration"] = _calibration(task, held)
+        result["calibration"] = _calibration(task, held, labels)
     if held.part == OUT_OF_FOLD:
         return result
     if model.residuals is not None:
@@ -161,17 +161,17 @@ def _labels(held: Held, names: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _calibration(task: Task, held: Held) -> dict[str, Any]:
+def _calibration(task: Task, held: Held, classes: Sequence[object]) -> dict[str, Any]:
     """Return mean probability and share of hits for bins of the probability.
 
-    For two classes this is the probability of the second class, for more classes the probability
+    For two classes this is the probability of the latter one, for more classes the probability
     of the predicted class, and for labels the probability of each label.
     """
     chances, truth = task.predicted_numbers(held.output), held.rows.truth
     if isinstance(task, MultiLabel):
         said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"
     elif chances.shape[1] == 2:
-        said, right, of = chances[:, 1], truth == 1, "second class"
+        said, right, of = chances[:, 1], truth == 1, f"class {classes[1]}"
     else:
         said, right, of = chances.max(axis=1), held.predicted == truth, "predicted class"
     number = np.minimum((said * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)

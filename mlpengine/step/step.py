@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from mlpengine.backends.update import largest_update
+from mlpengine.backends.update_rules import largest_update
 from mlpengine.core.buffers import quiet_runner, second_call, unmasked
 from mlpengine.core.errors import (
     CheckpointError,

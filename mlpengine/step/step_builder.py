@@ -14,9 +14,9 @@ from mlpengine.backends.compiled import (
     UnsupportedError,
     compile_program,
 )
-from mlpengine.backends.compiled.batch_norm import parts_of
+from mlpengine.backends.compiled.batch_norm_rows import parts_of
 from mlpengine.backends.compiled.group import StepGroup
-from mlpengine.backends.update import Clipping
+from mlpengine.backends.update_rules import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import CompileError

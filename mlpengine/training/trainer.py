@@ -183,7 +183,7 @@ class Trainer:
         numbers: the features that are numbers, and those that are components of their bins;
             ensemble member types read different ones.
         ranks: processes that share the batches of one network, or several networks.
-        start: networks that give the initial weights (warm start).
+        warm_start: networks that give the initial weights.
         members, shares: members and ensemble weights of an earlier training to continue.
         more_rows: whether other rows follow these, so that batches may be larger and initial
             weights do not depend on these rows.
@@ -211,7 +211,7 @@ class Trainer:
         in_time: bool = False,
         numbers: Numbers | None = None,
         ranks: Ranks | None = None,
-        start: Sequence[TabularNetwork] = (),
+        warm_start: Sequence[TabularNetwork] = (),
         members: Sequence[Member] = (),
         shares: tuple[float, ...] = (),
         more_rows: bool = False,
@@ -234,7 +234,7 @@ class Trainer:
             return
         self.networks = self._make_networks(from_rows=not more_rows)
         self.shares = equal_shares(len(self.kinds))
-        copy_weights(start, self.networks)
+        copy_weights(warm_start, self.networks)
         self.batch_size = training.batch_size
         if not more_rows:
             self.batch_size = step_rows(self.batch_size, len(train), folds)

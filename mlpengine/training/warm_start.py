@@ -1,4 +1,4 @@
-"""Training that starts from the weights of trained networks."""
+"""Warm start: initial weights from trained networks."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -12,23 +12,25 @@ from mlpengine.nn import TabularNetwork
 _log = logging.getLogger("mlpengine")
 
 
-def copy_weights(starts: Iterable[TabularNetwork], networks: Sequence[TabularNetwork]) -> None:
+def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNetwork]) -> None:
     """Copy the weights of trained networks into networks that read the same inputs.
 
     Raises: UsageError, with the setting, if the architectures differ.
     """
-    starts = [one for one in starts if not one.is_linear]
-    if not starts:
+    sources = [one for one in sources if not one.is_linear]
+    if not sources:
         return
     alone = 0
     for k, network in enumerate(networks):
-        same = [one for one in starts if np.array_equal(_mask(one), _mask(network))]
-        if same or len(networks) == 1 == len(starts):
-            _copy_weights((same or starts)[k % len(same or starts)], network)
+        same = [one for one in sources if np.array_equal(_mask(one), _mask(network))]
+        if same or len(networks) == 1 == len(sources):
+            _copy_weights((same or sources)[k % len(same or sources)], network)
         else:
             alone += 1
     if alone:
-        text = "have initial weights: the model that training starts from has none of their kind"
+        text = (
+            "have random initial weights: the model of the warm start has no network of their type"
+        )
         _log.warning("warning: training.kinds: %d of %d networks %s", alone, len(networks), text)
 
 
@@ -37,11 +39,11 @@ def _mask(mlp: TabularNetwork) -> Array:
     return mlp.params.views.get("input_layer.mask", np.zeros(0))
 
 
-def _copy_weights(start: TabularNetwork, mlp: TabularNetwork) -> None:
-    theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (start, mlp))
-    views = dict(start.params.views)
-    option, group, neutral = start.linear_option
-    added = start.groups[group]
+def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
+    theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (source, mlp))
+    views = dict(source.params.views)
+    option, group, neutral = source.linear_option
+    added = source.groups[group]
     if not own.get(option) and all((views[name] == neutral).all() for name in added):
         for known in (theirs, own):
             known.pop(option, None)  # networks in a model with linear ones have this option
@@ -52,7 +54,7 @@ def _copy_weights(start: TabularNetwork, mlp: TabularNetwork) -> None:
         if pair[0] != pair[1]:
             setting = names.get(key, key)
             with at_setting("training" if key == "dtype" else "network", setting):
-                text = f"must be as in the model that training starts from ({pair[0]}, {pair[1]})"
+                text = f"must be as in the model of the warm start ({pair[0]}, {pair[1]})"
                 raise UsageError(f"{setting}: {text}")
     for view, weights in zip(mlp.params.views.values(), views.values(), strict=True):
         view[...] = weights  # in order, because names depend on dropout

@@ -79,16 +79,22 @@ def test_early_stopping_waits_anew(mlpengine, config):
 WRONG = {
     "fewer epochs": (("--resume", "run", "--epochs", 3), "the run has 3 epochs already (got 3)"),
     "other settings": (("--resume", "run", "--set", "seed=1"), "a run keeps its settings"),
-    "from and resume": (("--resume", "run", "--from", "run"), "a run keeps its settings"),
-    "from a file alone": (("--from", "run/model.safetensors"), "holds no config.resolved.yaml"),
-    "from nowhere": (("--from", "rum"), "there is no such run or model file - did you mean 'run'?"),
+    "from and resume": (("--resume", "run", "--warm-start", "run"), "a run keeps its settings"),
+    "from a file alone": (
+        ("--warm-start", "run/model.safetensors"),
+        "holds no config.resolved.yaml",
+    ),
+    "from nowhere": (
+        ("--warm-start", "rum"),
+        "there is no such run or model file - did you mean 'run'?",
+    ),
     "another network": (
-        ("c.yaml", "--from", "run", "--set", "model.hidden=[4]"),
-        "model.hidden: must be as in the model that training starts from",
+        ("c.yaml", "--warm-start", "run", "--set", "model.hidden=[4]"),
+        "model.hidden: must be as in the model of the warm start",
     ),
     "another target": (
-        ("c.yaml", "--from", "run", "--set", "data.target=island"),
-        "data.target: the model that training starts from predicts 'species' (got 'island')",
+        ("c.yaml", "--warm-start", "run", "--set", "data.target=island"),
+        "data.target: the model of the warm start predicts 'species' (got 'island')",
     ),
     "a layer too many": (
         ("c.yaml", "--set", "training.freeze=[3]"),
@@ -112,7 +118,7 @@ def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tm
     for i in range(40):
         rows += f"{['Adelie', 'Gentoo'][i % 2]},Dream,{40 + i % 9},18,{190 + i % 17},3800,MALE\n"
     (tmp_path / "new.csv").write_text(rows)
-    tuned = ("--from", "first", "--set", "data.source=new.csv", "-q")
+    tuned = ("--warm-start", "first", "--set", "data.source=new.csv", "-q")
     assert mlpengine("train", *tuned, "-o", "still", "--set", "optimizer.lr=1e-30").code == 0
     np.testing.assert_array_equal(weights("still"), first.mlp.params.flat)
     assert mlpengine("train", *tuned, "-o", "head", "--set", "training.freeze=[0, 1]").code == 0
@@ -124,18 +130,18 @@ def test_fine_tuning_starts_from_weights_and_preprocessing(mlpengine, config, tm
     assert head.classes == first.classes  # the new table has two of three
     settings = {"data": {"source": "new.csv"}, "model": {"hidden": [6, 5]}, "seed": 3}
     settings["training"] = {"epochs": 3, "batch_size": 32, "freeze": [0, 1]}
-    model, _ = fit("new.csv", "species", start="first", **settings)
+    model, _ = fit("new.csv", "species", warm_start="first", **settings)
     np.testing.assert_array_equal(model.mlp.params.flat, head.mlp.params.flat)
-    with pytest.raises(ConfigError, match="must be as in the model that training starts from"):
-        fit("new.csv", "species", start=first)
+    with pytest.raises(ConfigError, match="hidden"):
+        fit("new.csv", "species", warm_start=first)
 
 
 def test_a_fine_tuned_run_that_was_stopped_at_once_starts_again_from_the_model(
     mlpengine, config, tmp_path
 ):
     mlpengine("train", config, "-o", "first", "-q")
-    mlpengine("train", "--from", "first", "-o", "whole", "-q")
-    mlpengine("train", "--from", "first", "-o", "cut", "-q")
+    mlpengine("train", "--warm-start", "first", "-o", "whole", "-q")
+    mlpengine("train", "--warm-start", "first", "-o", "cut", "-q")
     for file in (tmp_path / "cut" / "checkpoints").iterdir():
         file.unlink()  # as if it had been killed before the first one
     (tmp_path / "cut" / "model.safetensors").unlink()

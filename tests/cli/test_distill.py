@@ -12,7 +12,7 @@ import pytest
 from mlpengine import Sgd, distill, fit, load
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.core.errors import UsageError
-from mlpengine.export.device import export_training
+from mlpengine.export.c_train import export_training
 from mlpengine.training.transfer import TransferSet
 
 TEACHER = """\
@@ -69,7 +69,7 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     assert longer.code == 0, longer.err
     assert "teacher" in longer.out
     # fine-tuning learns the targets of rows, which no teacher has labeled
-    tuned = mlpengine("train", "--from", "s2", "--epochs", "2", "--out", "tuned", "-q")
+    tuned = mlpengine("train", "--warm-start", "s2", "--epochs", "2", "--out", "tuned", "-q")
     assert tuned.code == 0, tuned.err
     assert "teacher" not in tuned.out
     assert TransferSet.load(Path("s2/transfer.safetensors")).targets.shape == (275 + 300, 3)

@@ -408,7 +408,7 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
             n for n in names if ".." in n and kind != "piecewise"
         ]
         assert set(mask[len(names) :]) == {float(kind == "periodic")}
-    again = train(mlpengine, "c.yaml", "--from", "runs/c", "-o", "runs/from", "--epochs", "1")
+    again = train(mlpengine, "c.yaml", "--warm-start", "runs/c", "-o", "runs/from", "--epochs", "1")
     assert [*again["shares"]] == [*shares]
     # the prediction is the weighted mean, the score out of fold that of networks of the row's fold
     x = features(model, read_table("rows.csv", text=["zone"]))

@@ -253,7 +253,7 @@ def test_a_text_among_numbers_is_a_class_where_the_config_says_so(mlpengine, tmp
 
 MISSING = {
     "train titanic.ymal": "titanic.yaml",
-    "train titanic.yaml --from runs/titanc": "runs/titanic",
+    "train titanic.yaml --warm-start runs/titanc": "runs/titanic",
     "train --resume runs/titanc": "runs/titanic",
     "check sub/titanic.yml": "sub/titanic.yaml",
     "check sud/titanic.yaml": "sub/titanic.yaml",

@@ -93,7 +93,7 @@ WRONG = {
     "help of a command": (["help", "train"], "'help' - write mlpengine train --help"),
     "a target by place": (["init", "a.csv", "y"], "the command takes DATA, and --target COLUMN"),
     "no number": (["train", "c.yaml", "--epochs", "ten"], "must be a whole number (got 'ten')"),
-    "missing argument": (["train"], "give a CONFIG, --resume RUN or --from RUN"),
+    "missing argument": (["train"], "give a CONFIG, --resume RUN or --warm-start RUN"),
     "wrong number": (["train", "c.yaml", "--epochs", "0"], "--epochs"),
     "wrong setting": (["train", "c.yaml", "--set", "a"], "write it as section.key=value"),
     "missing config": (["train", "none.yaml"], "none.yaml: cannot read the config"),

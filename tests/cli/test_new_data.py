@@ -1,4 +1,4 @@
-"""Rows unlike those of training: what predict, evaluate, train --from and check say of them."""
+"""Rows unlike the training rows: warnings of predict, evaluate, train --warm-start and check."""
 
 import json
 
@@ -81,7 +81,17 @@ STRANGE = [
     [
         ("predict", "runs/c", "{}"),
         ("evaluate", "runs/c", "{}"),
-        ("train", "c.yaml", "--from", "runs/c", "--set", "data.source={}", "-q", "--out", "new"),
+        (
+            "train",
+            "c.yaml",
+            "--warm-start",
+            "runs/c",
+            "--set",
+            "data.source={}",
+            "-q",
+            "--out",
+            "new",
+        ),
     ],
     ids=["predict", "evaluate", "train"],
 )

@@ -141,10 +141,10 @@ def test_a_fit_starts_from_a_residual_network(table, mlpengine):
         "training": {"epochs": 2, "folds": None},
     }
     first, _ = package.fit("rows.csv", "y", seed=1, **options)
-    again, _ = package.fit("rows.csv", "y", start=first, **options)
+    again, _ = package.fit("rows.csv", "y", warm_start=first, **options)
     assert isinstance(again.mlp, Residual)
     wide = {**options, "model": {"network": "residual", "width": 9}}
-    with pytest.raises(ConfigError, match="must be as in the model that training starts"):
-        package.fit("rows.csv", "y", start=first, **wide)
+    with pytest.raises(ConfigError, match="width"):
+        package.fit("rows.csv", "y", warm_start=first, **wide)
     record = json.loads(json.dumps(first.to_dict()))
     assert record["network"]["settings"]["width"] == 8

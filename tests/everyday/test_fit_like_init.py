@@ -81,7 +81,7 @@ def test_a_refit_is_one_network_on_all_rows(table):
 def test_a_model_that_training_starts_from_keeps_its_network(table):
     first, _ = mlpengine.fit(table, "price", training={"epochs": 1, "folds": None})
     second, result = mlpengine.fit(
-        table, "price", start=first, training={"epochs": 1}, model={"hidden": [64, 64]}
+        table, "price", warm_start=first, training={"epochs": 1}, model={"hidden": [64, 64]}
     )
     assert [n.sizes for n in second.networks] == [n.sizes for n in first.networks]
     assert result.decided == []

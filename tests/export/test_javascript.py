@@ -20,7 +20,7 @@ from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.cells import dates
 from mlpengine.data.tables.dialect import CsvDialect
 from mlpengine.export import _node, export
-from mlpengine.export._javascript import to_js
+from mlpengine.export._js_module import to_js
 from mlpengine.export._node import row_objects
 from mlpengine.models.model import Model
 from mlpengine.nn import ACTIVATIONS

@@ -24,7 +24,7 @@ from mlpengine.backends.compiled.cache import load_library
 from mlpengine.backends.compiled.printing import CTarget, print_statements
 from mlpengine.backends.compiled.statements import lets
 from mlpengine.backends.numexpr import fused
-from mlpengine.backends.rules import find_rule
+from mlpengine.backends.vector_rules import find_rule
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import call
 from mlpengine.estimators import MlpRegressor

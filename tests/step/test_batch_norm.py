@@ -5,7 +5,7 @@ import pytest
 from own_networks import BATCH, NormedPixels, data, images, losses_of, make_step
 
 from mlpengine import Adam, MeanSquaredError, TrainingStep
-from mlpengine.backends.compiled.batch_norm import BATCH_NORM_PARTS
+from mlpengine.backends.compiled.batch_norm_rows import BATCH_NORM_PARTS
 from mlpengine.core.errors import MlpEngineError, NumericalError
 
 

@@ -174,7 +174,7 @@ def test_an_error_says_which_setting_is_at_fault(name):
 
 def test_weights_of_another_network_are_refused():
     with pytest.raises(UsageError, match="hidden: must be as in the model") as error:
-        Trainer(settings(), Classification(CLASSES), part(50, 1), start=[Mlp([4, 9, CLASSES])])
+        Trainer(settings(), Classification(CLASSES), part(50, 1), warm_start=[Mlp([4, 9, CLASSES])])
     assert error.value.setting == ("network", "hidden")
 
 

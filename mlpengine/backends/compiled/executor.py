@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.cache import chosen_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
 from mlpengine.backends.compiled.target import CompileTarget
-from mlpengine.backends.update import Clipping, Update
+from mlpengine.backends.update_rules import Clipping, Update
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
 

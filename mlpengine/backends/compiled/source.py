@@ -21,7 +21,7 @@ from mlpengine.backends.compiled.statements import CFunction, If, Phase, Stateme
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.update_loops import update_functions, update_vectors
-from mlpengine.backends.update import Clipping, Update, largest_update
+from mlpengine.backends.update_rules import Clipping, Update, largest_update
 from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array

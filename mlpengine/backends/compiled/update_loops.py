@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.statements import (
     load_vector,
     store,
 )
-from mlpengine.backends.update import ParameterRange, Update
+from mlpengine.backends.update_rules import ParameterRange, Update
 from mlpengine.core.spec import Array
 from mlpengine.formula import c_number, variable, variables
 
