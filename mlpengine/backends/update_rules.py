@@ -1,9 +1,7 @@
-"""Clipping and an optimizer's step as data, for backends other than NumPy."""
+"""An optimizer's step as data, for backends other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,21 +19,6 @@ class ParameterRange(NamedTuple):
     stop: int
     lr: float
     weight_decay: float
-
-
-@dataclass(frozen=True, eq=False)
-class Clipping:
-    """The result of `Clip.describe`.
-
-    Attributes:
-        rule: one of the rules of ``clip.h``; ``norm`` with an infinite maximum does not clip.
-        numbers: its settings, up to two; they may differ between calls of one program.
-        arrays: its memory, and constants, by their names in C.
-    """
-
-    rule: Literal["norm", "percentile", "unit"] = "norm"
-    numbers: tuple[float, ...] = (inf,)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Update(NamedTuple):
