@@ -32,7 +32,7 @@ def test_a_model_predicts_as_when_it_was_new(mlpengine, tmp_path):
 
 
 def test_features_keep_their_formula():
-    """Numbers are z / sqrt(1 + (z/3)^2), then come bins, then flags of missing cells."""
+    """Numbers are z / sqrt(1 + (z/3)^2), then come bins, then flags of missing values."""
     preprocessor = Model.load(GOLDEN / "model.safetensors").preprocessor
     rows, numbers = read_table(GOLDEN / "rows.csv"), preprocessor.numbers
     raw = np.column_stack([rows[source.column].values for source in numbers.sources])
