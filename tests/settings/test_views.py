@@ -30,7 +30,7 @@ from mlpengine.settings import (
     TrainingSettings,
 )
 from mlpengine.settings.base import fitting, options_of
-from mlpengine.settings.families import CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE, model_of
+from mlpengine.settings.families import LOSS, OPTIMIZER, SCHEDULE, model_of
 from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -41,7 +41,7 @@ SETTINGS = [
     *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
     *(EarlyStopping, InputLayer, Group),
 ]
-FAMILIES = (CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE)
+FAMILIES = (LOSS, OPTIMIZER, SCHEDULE)
 MEMBERS = [one.of(kind) for one in FAMILIES for kind in one.registry.values()]
 DECLARING = [*SETTINGS, *MEMBERS]
 
