@@ -11,12 +11,11 @@ from mlpengine.step.step import TrainingStep
 
 @contextmanager
 def restored(step: TrainingStep) -> Iterator[None]:
-    """Restore weights, optimizer, clipping and the step of dropout when the block ends."""
-    mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
+    """Restore weights, optimizer and the step of dropout when the block ends."""
+    mlp, optimizer = step.mlp, step.optimizer
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
     dropout = mlp.rng.step
     moments = optimizer.state_dict()
-    norms = clip.state_dict() if clip else {}
     try:
         yield
     finally:
@@ -24,8 +23,6 @@ def restored(step: TrainingStep) -> Iterator[None]:
         mlp.rng.step = dropout
         optimizer.schedule, optimizer.lr = schedule, lr
         optimizer.load_state_dict(moments)
-        if clip:
-            clip.load_state_dict(norms)
 
 
 class Rows:
