@@ -162,15 +162,10 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = median(losses[len(losses) // 2 :]) / constant
     lasting = min(share, median(losses[-3:]) / constant)
     signal = diagnostics.baselines.signal
-<<<<<<< HEAD
-    hopeless = signal < limits.SIGNAL or float(np.quantile(losses, 0.1)) > limits.CHANCE * constant
+    tenth = float(np.sort(losses)[len(losses) // 10])
+    hopeless = signal < limits.SIGNAL or tenth > limits.CHANCE * constant
     unrelated = lasting > limits.LEARNED and hopeless and not signal > limits.RELATION
     if not (unrelated and learned < limits.LEARNED and share - learned > limits.GAP):
-=======
-    hopeless = signal < SIGNAL or float(np.sort(losses)[len(losses) // 10]) > CHANCE * constant
-    unrelated = lasting > LEARNED and hopeless and not signal > RELATION
-    if not (unrelated and learned < LEARNED and share - learned > GAP):
->>>>>>> main
         return None
     evidence = (
         f"The training loss fell to {two_digits(diagnostics.epochs[-1][0])}, but the validation "
