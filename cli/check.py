@@ -59,7 +59,7 @@ def command(
 
     With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
     with those that it was trained on: the largest difference of the shares below any number, or of
-    the share of a text, from 0 to 1, and the shares of missing cells.
+    the share of a text, from 0 to 1, and the shares of missing values.
     """
     if new is not None:
         if settings:
@@ -79,7 +79,7 @@ def command(
         lines = [f"dropped: {n}" + (f" ({why})" if why else "") for n, why in dropped.items()]
         say("\n".join([*facts.lines(), *lines, *map("warning: {}".format, shown)]))
     tables = read_tables(file, (table, targets))
-    with Meter("reading every cell as training does") as meter:
+    with Meter("reading every value as training does") as meter:
         _, task = loss_and_task(file, tables.preprocessor)
         check_size(file, tables.preprocessor, task.outputs)
         require_usable(tables, task, meter)
@@ -133,7 +133,7 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
 
 
 def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
-    """Raise DataError for the first cell, in any part, that training would refuse."""
+    """Raise DataError for the first value, in any part, that training would refuse."""
     total, done = sum(tables.rows.values()), 0
     for table, rows in tables.parts.values():
         for start in range(0, len(rows), ROWS_AT_ONCE):

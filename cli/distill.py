@@ -65,7 +65,7 @@ def command(
 ) -> None:
     """Train one small network that predicts what the networks of RUN predict together.
 
-    It learns from the training rows of RUN and from rows made of them, which have some cells of a
+    It learns from the training rows of RUN and from rows made of them, which have some values of a
     near row; its targets are the predictions of RUN.  Test rows are those of RUN; the result shows
     the metrics of both there, and those of a network of this size that learned the true targets.
     The new run is as any other: evaluate, predict, export, report, and train --resume and

@@ -19,7 +19,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_blocks
-from mlpengine.data.tables.cells import FIRST_INEXACT
+from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
 from mlpengine.models.forward import Features
@@ -87,7 +87,7 @@ def command(
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
     quantiles; price, price_std for the loss gaussian_nll).  Texts that a spreadsheet would take for
     formulas are written with a ' before them.  --interval adds <target>_low and _high, by the
-    errors out of fold, --set the column <target>_set, such as a|b, which is empty where no class is
+    out-of-fold errors, --set the column <target>_set, such as a|b, which is empty where no class is
     likely enough, and --spread the standard deviation over the networks, of the number or of the
     probability of the predicted class.  A .npy file holds numbers alone: the probabilities, or the
     predicted values, and of --set 0 or 1 for each class.  The column of --id keeps its type in
@@ -156,20 +156,20 @@ def _blocks(
         how["text"] = [*how["text"], key]
     own = model.preprocessor
     kept = {*own.columns, *own.formula_columns, *filter(None, [key])}
-    rows = unlike = 0
+    rows = filtered = 0
     new = NewRows(own)
     for table in read_blocks(source, kept=kept, **how):
         if key:
             table.require([key], "--id")
         in_use = model.preprocessor.rows_in_use(table)
         rows += table.n_rows
-        unlike += 0 if in_use is None else int((~in_use).sum())
+        filtered += 0 if in_use is None else int((~in_use).sum())
         new.add(table)
         columns, numbers = prediction_columns(model, table, sure)
         yield {**row_names(table, key, columns), **columns}, numbers
-    if unlike:
+    if filtered:
         where = model.preprocessor.options.where
-        text = f"{plural(unlike, 'row')} of {rows:,} unlike those trained on: not {where}"
+        text = f"{plural(filtered, 'row')} of {rows:,} outside the training filter: not {where}"
         say(f"warning: {table.source}: {text}", err=True)
     for line in new.lines():
         say(f"warning: {table.source}: {line}", err=True)

@@ -48,7 +48,7 @@ export function predict(input) {{
 
 
 def to_js(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ES module that predicts rows, objects of cells by column.
+    """Return an ES module that predicts rows, objects of values by column.
 
     Raises: UsageError for what has no JavaScript.
     """

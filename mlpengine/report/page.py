@@ -215,22 +215,17 @@ def verdicts_section(data: Data) -> Markup:
         return tag("p", text, class_="fine" if ended else "soft")
     items = []
     for one in known:
-        finding = str(one.get("finding") or one.get("text") or one.get("name") or "")
-        layer = one.get("layer")
-        where = f"layer {layer}: " if layer is not None else ""
-        lines: list[Content] = [tag("p", tag("strong", where, _sentence(finding)))]
-        if one.get("advice"):
-            lines.append(tag("p", _sentence(str(one["advice"]))))
-        fix = one.get("fix")
-        if isinstance(fix, Mapping) and fix:
-            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(fix))))
+        headline, layer = str(one["headline"]), one["layer"]
+        where = one.get("layer_name") or ("" if layer is None else f"layer {layer}")
+        title = tag("strong", f"{headline} ({where})" if where else headline)
+        lines = [
+            tag("p", title, " ", tag("span", f"[{one['name']}]", class_="soft")),
+            tag("p", f"{one['evidence']} {one['advice']}"),
+        ]
+        if one["fix"]:
+            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
         items.append(tag("li", *lines))
     return tag("ul", *items, class_="verdicts")
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
 
 
 def training_section(known: Data | None) -> Markup | None:
@@ -385,7 +380,7 @@ def gradients_section(known: Data | None) -> Markup | None:
 
 
 def columns_section(known: Data | None) -> Markup | None:
-    """Return the columns: types, missing cells, what is left out, shifts between parts."""
+    """Return the columns: types, missing values, what is left out, shifts between parts."""
     if not known:
         return None
     rows = ", ".join(
@@ -409,9 +404,9 @@ def columns_section(known: Data | None) -> Markup | None:
         parts.append(scrolling_table(head, every, "Columns", words=wide, named=False))
     else:
         odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
-        title = "Columns that are no features, have missing cells, or differ between the parts"
+        title = "Columns that are no features, have missing values, or differ between the parts"
         parts.append(scrolling_table(head, odd, title, words=wide) if odd else "")
-        more = f"{plural(len(usual), 'feature')} without missing cells or differences"
+        more = f"{plural(len(usual), 'feature')} without missing values or differences"
         body = scrolling_table(head, usual, more, words=wide, named=False)
         parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
     if known["more_columns"]:

@@ -53,7 +53,7 @@ def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     assert "warning: column 'froude': alone it explains" in checked.out
     small = ["--set", "report=false", "--set", "model.hidden=[32]", "--set", "optimizer.lr=1e-2"]
     trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--epochs", 30, *small)
-    assert "column 'froude': alone it explains" in trained.out
+    assert "Column 'froude': alone it explains" in trained.out
     measured = json.loads(mlpengine("evaluate", "run", "new.csv", "--json").out)
     assert measured["data"]["r2"] > 0.95
 
@@ -66,8 +66,8 @@ def test_a_run_without_the_best_column_names_it(mlpengine, tmp_path):
     )
     outcome = json.loads(mlpengine("train", "c.yaml", "-q", "--out", "run", "--json").out)
     (verdict,) = [v for v in outcome["verdicts"] if v["name"] == "leak"]
-    assert "column 'froude' (left out): alone it explains" in verdict["text"]
-    assert "take it out of data.drop" in verdict["advice"]
+    assert "Column 'froude' (left out): alone it explains" in verdict["text"]
+    assert "data.drop" in verdict["advice"]
 
 
 def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
@@ -84,11 +84,11 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     half = ["--set", "data.drop=[member]"]
     assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
     fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
-    fast += ["--set", "training.kinds=null"]
+    fast += ["--set", "training.members=null"]
     trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
     leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
-    assert [(v["text"][:14], v["fix"]) for v in leaks] == [
-        ("column 'guest'", {"data.drop": ["member", "guest"]})
+    assert [(v["evidence"][:14], v["fix"]) for v in leaks] == [
+        ("Column 'guest'", {"data.drop": ["member", "guest"]})
     ]
     trained = mlpengine("train", "rides.yaml", "-q", *fast)
     assert not [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
@@ -436,7 +436,7 @@ def test_fit_says_loudly_which_columns_are_misread(caplog):
     columns["percent"] = [f"{k % 13} %" for k in range(100)]
     fit(columns, "y", training={"epochs": 1, "folds": None})
     for text in (
-        "warning: fit: column 'commas': 12 of 100 cells are like '",
+        "warning: fit: column 'commas': 12 of 100 values are like '",
         "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
         "warning: fit: column 'percent': '",
     ):
@@ -457,7 +457,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "data.task: regression predicts a number",
         "16 networks of 64-64 units, up to 200 epochs "
         "(training.folds, model.hidden, training.epochs)",
-        "kinds of networks: plain, piecewise, linear (training.kinds)",
+        "ensemble member types: plain, piecewise, linear (training.members)",
     ]
     assert shown["warnings"] == []
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err
