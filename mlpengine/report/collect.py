@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from mlpengine.config import load_config
 from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.core.errors import DataError, MlpEngineError
+from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -31,6 +32,7 @@ from mlpengine.models.explain import (
 )
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
+from mlpengine.settings.structure import conform
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
@@ -60,6 +62,32 @@ LAYERS = ("update_ratio", "dead_share", "saturated_share")
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
+
+
+class VerdictData(TypedDict):
+    """A verdict in a result, see `Verdict.as_dict`."""
+
+    name: str
+    layer: int | None
+    layer_name: NotRequired[str]
+    headline: str
+    evidence: str
+    value: float | None
+    threshold: float | None
+    advice: str
+    fix: dict[str, Any] | None
+    no_fix: str
+    text: str
+
+
+RESULT_KINDS = {
+    **dict.fromkeys(("ending", "ended", "failure"), str),
+    **dict.fromkeys(("epochs", "seconds", "parameters", "peak_bytes"), float),
+    **dict.fromkeys(("best_epoch", "samples_per_second", "skipped_steps", "members"), float | None),
+    **dict.fromkeys(("best_epochs", "member_epochs"), list[int]),
+    "verdicts": list[VerdictData],
+}
+"""The types of values in a result that a page shows."""
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
 """Errors that reading a damaged file may raise."""
@@ -418,24 +446,14 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
 
 def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return a result without values that no run writes, and add a note that names them."""
-    texts, numbers = (
-        ("ending", "ended", "failure"),
-        ("epochs", "seconds", "parameters", "peak_bytes"),
-    )
-
-    def fits(name: str, value: Any) -> bool:
-        if name in texts:
-            return isinstance(value, str)
-        if name in ("verdicts", "best_epochs", "member_epochs"):
-            kind = Mapping if name == "verdicts" else int
-            return isinstance(value, list) and all(isinstance(one, kind) for one in value)
-        if name in (*numbers, "best_epoch", "samples_per_second", "skipped_steps", "members"):
-            return isinstance(value, int | float | None)
-        return True
-
-    wrong = sorted(name for name, value in result.items() if not fits(name, value))
+    wrong = []
+    for name in RESULT_KINDS.keys() & result:
+        try:
+            conform(result[name], RESULT_KINDS[name], name)
+        except CheckpointError:
+            wrong.append(name)
     if wrong:
-        notes.append(f"{RESULT_FILE} is damaged ({', '.join(wrong)})")
+        notes.append(f"{RESULT_FILE} is damaged ({', '.join(sorted(wrong))})")
     return {name: value for name, value in result.items() if name not in wrong}
 
 

@@ -215,22 +215,17 @@ def verdicts_section(data: Data) -> Markup:
         return tag("p", text, class_="fine" if ended else "soft")
     items = []
     for one in known:
-        finding = str(one.get("finding") or one.get("text") or one.get("name") or "")
-        layer = one.get("layer")
-        where = f"layer {layer}: " if layer is not None else ""
-        lines: list[Content] = [tag("p", tag("strong", where, _sentence(finding)))]
-        if one.get("advice"):
-            lines.append(tag("p", _sentence(str(one["advice"]))))
-        fix = one.get("fix")
-        if isinstance(fix, Mapping) and fix:
-            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(fix))))
+        headline, layer = str(one["headline"]), one["layer"]
+        where = one.get("layer_name") or ("" if layer is None else f"layer {layer}")
+        title = tag("strong", f"{headline} ({where})" if where else headline)
+        lines = [
+            tag("p", title, " ", tag("span", f"[{one['name']}]", class_="soft")),
+            tag("p", f"{one['evidence']} {one['advice']}"),
+        ]
+        if one["fix"]:
+            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
         items.append(tag("li", *lines))
     return tag("ul", *items, class_="verdicts")
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
 
 
 def training_section(known: Data | None) -> Markup | None:

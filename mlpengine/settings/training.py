@@ -14,6 +14,7 @@ from mlpengine.settings.base import (
     Flag,
     Texts,
     WholeNumber,
+    defaults,
     one_or_more,
     rule,
     switch,
@@ -168,5 +169,5 @@ class TrainingSettings(TrainingOptions):
     """How a network is trained."""
 
     loss: LossOption = None
-    optimizer: OptimizerOption = Field(default_factory=settings_class(Adam))
-    schedule: ScheduleOption = Field(default_factory=ConstantSchedule)
+    optimizer: OptimizerOption = Field(default_factory=defaults(settings_class(Adam)))
+    schedule: ScheduleOption = Field(default_factory=defaults(ConstantSchedule))

@@ -343,7 +343,7 @@ training: {{{training}}}
     assert verdict["fix"] == fix
     page = read("runs/c/report.html")
     ahead = page.numbers["score"]["predictions"]["linear"]["ahead"]
-    assert f"behind a linear prediction by {-ahead['value']:.2g} +- " in verdict["finding"]
+    assert f"behind a linear prediction by {-ahead['value']:.2g} +- " in verdict["evidence"]
     assert "The network is behind the linear one by" in page.text
     again = mlpengine("diagnose", "runs/c", "--fix", "fixed.yaml")
     assert verdict["text"] in again.out
