@@ -87,7 +87,6 @@ diabetes   | hidden: [32], units: silu, loss: huber
 diabetes   | hidden: [16, 16], units: tanh, sgd: 0.02, epochs: 60
 diabetes   | hidden: [32], model.dropout: 0.2
 penguins   |
-waves      | hidden: [64, 64], units: silu, sgd: 0.1, optimizer.momentum: 0.9
 cancer     |
 wine       |
 friedman   |
@@ -125,7 +124,7 @@ target_scale   | diabetes | | data.standardize_target: false
 no_gradient    | digits | hidden: [64, 64] | model.initializer: zeros
 start          | digits | hidden: [64, 64] | spoil: scaled 30
 vanishing      | digits | hidden: [32], units: tanh | hidden: 32 x 12, spoil: scaled 0.25
-exploding      | digits | hidden: [64, 64] | spoil: tilted 100
+exploding      | digits | hidden: 64 x 2, sgd: 0.0001 | spoil: tilted 100
 dead           | digits | hidden: [64, 64] | spoil: shifted_biases -20
 saturated      | digits | hidden: [64, 64], units: tanh | spoil: scaled 30
 clip_low       | digits | sgd: 0.1 | training.clip_norm: 0.001
@@ -147,8 +146,8 @@ output_clamped | diabetes | | output: relu
 eps_large      | digits | | adam: 0.001, optimizer.eps: 1.0
 imbalance      | penguins | sgd: 0.005, epochs: 10, change: rare 7 | epochs: 9
 noise_scale    | digits | sgd: 0.02 | epochs: 200, batch: 1258
-spikes         | waves | hidden: 32 x 2 | sgd: 0.1, optimizer.momentum: 0.9, batch: 840, epochs: 99
-nothing_learned | fares | hidden: [4], data.split: {validation: 0, test: 0.3} | spoil: shuffled
+spikes         | waves | hidden: 32 x 2 | sgd: 0.1, optimizer.momentum: 0.9, batch: 840, epochs: 200
+nothing_learned | waves | hidden: [2], data.split: {validation: 0, test: 0.3} | spoil: shuffled
 """,
     "unseen": """
 lr_high        | arm | | optimizer.lr: 0.5

@@ -289,7 +289,7 @@ def _targets(step: DeviceStep, rng: np.random.Generator) -> Array:
 
 def _train(step: DeviceStep, rows: Rows, lr: float) -> Golden:
     """Train in double precision, one row after another."""
-    mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": "float64"})
+    mlp = step.mlp.like(dtype="float64")
     mlp.params.flat[...] = step.mlp.params.flat
     mlp.freeze(step.frozen)
     optimizer = step.make_optimizer(mlp)

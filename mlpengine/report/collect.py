@@ -22,7 +22,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.samples import Series
 from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
-from mlpengine.models.card import card, facts_of
+from mlpengine.models.card import facts_of
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
     dependence,
@@ -38,7 +38,7 @@ from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
-from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.training.measure import explained_rows
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
     GIVEN_CONFIG,
@@ -53,12 +53,12 @@ from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS, EXPLAINING_ROWS = 15, 6, 100
-SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
+SHOWN_LAYERS, SHOWN_SAMPLES = 6, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
 
 NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
-LAYERS = ("update_ratio", "dead_share", "saturated_share")
+LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
@@ -237,42 +237,6 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     return Collected(plain_data(data), scored)
 
 
-def collect_model(path: Path) -> dict[str, Any]:
-    """Return the numbers of a report of a model file: its facts of the model and of its training.
-
-    Raises: CheckpointError if it is damaged or not a model.
-    """
-    model = load(path)
-    known, record = card(model), model.record
-    notes = ["Rows, curves and gradients are not in a model file; they are in the run's report."]
-    data: dict[str, Any] = {
-        "format": REPORT_FORMAT,
-        "kind": "model",
-        "path": str(shown_path(path)),
-        "name": path.name,
-        "card": known,
-    }
-    if record:
-        data["model"] = model_of(
-            model, source=record["source"], rows=record["rows"], folds=record["folds"]
-        )
-        metrics = {n: {"value": v, "error": None} for n, v in record["metrics"].items()}
-        names = [n for n in model.task.headline if n in metrics]
-        if names:
-            part = record["part"]
-            rows = record["rows"].get("train" if part == OUT_OF_FOLD else part, 0)
-            data["score"] = {
-                "part": part,
-                "rows": rows,
-                "metric": names[0],
-                "predictions": {"model": {n: metrics[n] for n in [*names, "loss"] if n in metrics}},
-            }
-        data["settings"] = {"seed": record["seed"]}
-    else:
-        notes.append("The file has no record of its training.")
-    return {**plain_data(data), "notes": notes}
-
-
 def model_of(model: Model, **training: Any) -> dict[str, Any]:
     """Return what a model predicts, its size, and these facts of its training."""
     preprocessor = model.preprocessor
@@ -377,7 +341,7 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)
     layers = series.columns.layers
-    shown, heated = (evenly_spaced(layers, count) for count in (SHOWN_LAYERS, HEAT_LAYERS))
+    shown = evenly_spaced(layers, SHOWN_LAYERS)
     clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
     is_clipped = clipped < norms * (1 - 1e-6)
     return {
@@ -389,7 +353,6 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
         "layer_steps": series.steps[few],
         "layers": layers,
         "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
-        "heat": {str(n): series.of("gradient_rms", n)[few] for n in heated},
         "batch_size": batch_size,
         "guide": GUIDE_RATIO,
         "too_many": DEAD,
