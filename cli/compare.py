@@ -1,4 +1,4 @@
-"""`mlpengine compare`: what differs between two runs, and which is better."""
+"""`mlpengine compare`: differences between two runs, and the better one."""
 
 import json
 from collections.abc import Mapping
@@ -55,16 +55,16 @@ class Score(NamedTuple):
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 
-    The better run is told by its accuracy, or R2, on the validation rows, or else the training
-    rows out of fold, or the test rows.  Scores out of fold, and those of one network where several
-    seeds were trained, have their standard errors.
+    The better run has the higher accuracy or R2 on the validation rows, or else out of fold, or
+    else on the test rows.  Scores out of fold have standard errors, as have the scores of one
+    network if several seeds were trained.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
 
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return what differs between two runs, and which is better, as data and as lines."""
+    """Return the differences between two runs and the better run, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
@@ -166,9 +166,9 @@ def comparison_text(
     if any(score.error for row in table.values() for score in row):
         lines.append("+-: standard error")
     if any(key == "seed" or key.startswith("data.") for key in settings):
-        lines.append("note: seed or data settings differ, so the rows of their parts may, too")
+        lines.append("note: seed or data settings differ, so their test rows may differ, too")
     if verdict["by"] is None:
-        return [*lines, "which is better cannot be told: data.source or data.target differs"]
+        return [*lines, "no run is better: data.source or data.target differs"]
     if verdict["better"] is None:
         return [*lines, f"level in {verdict['by']}"]
     return [

@@ -40,14 +40,14 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     in_time = data.file.config.data.split.time is not None
     lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
     if fitted and fitted.shares:
-        kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in fitted.shares.items())
-        lines.append(f"shares of networks in the mean, by their kind: {kinds}")
+        weights = ", ".join(f"{member} {weight:.2f}" for member, weight in fitted.shares.items())
+        lines.append(f"ensemble weights by member type: {weights}")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
-        lines.append(f"{divided} (training.calibration); the loss is that of the true labels")
+        lines.append(f"{divided} (training.calibration); the loss is of the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes

@@ -26,7 +26,7 @@ def loaded_by(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"click", "pydantic", "rich", "ruamel", "numexpr", "sklearn", "torch"}
+HEAVY = {"click", "pydantic", "ruamel", "numexpr", "sklearn", "torch"}
 
 
 def test_import_loads_nothing_heavy():
