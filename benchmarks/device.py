@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from mlpengine import Adam, Mlp, ops
-from mlpengine.export.device import export_training
+from mlpengine.export.c_train import export_training
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.optim import OPTIMIZERS
 

@@ -60,7 +60,7 @@ def command(
     With a table NEW, CONFIG is a run directory or model file, and the columns of NEW are compared
     with the training columns.  The drift of a column is a number from 0 to 1: the largest
     difference of the cumulative shares of its numbers, or of the shares of its texts.  The shares
-    of missing cells are shown, too.
+    of missing values are shown, too.
     """
     if new is not None:
         if settings:
@@ -81,7 +81,7 @@ def command(
     tables = read_tables(file, (table, targets))
     _, task = loss_and_task(file, tables.preprocessor)
     check_size(file, tables.preprocessor, task.outputs)
-    require_usable(tables, task, Meter("reading every cell as training does"))
+    require_usable(tables, task, Meter("reading every value as training does"))
     fitted = after(tables, task)
     if fitted["features"] > tables.rows["train"]:
         shown.append(more_features(fitted["features"], tables.rows["train"]))
@@ -132,7 +132,7 @@ def _compare(run: Path, new: Path, limit: float | None, *, as_json: bool) -> int
 
 
 def require_usable(tables: Tables, task: Task, progress: OnProgress) -> None:
-    """Raise DataError for the first cell, in any part, that training would refuse."""
+    """Raise DataError for the first value, in any part, that training would refuse."""
     total, done = sum(tables.rows.values()), 0
     for table, rows in tables.parts.values():
         for start in range(0, len(rows), ROWS_AT_ONCE):

@@ -66,9 +66,9 @@ def command(
     """Train one small network that predicts what the networks of RUN predict together.
 
     The network (the student) learns the predictions of RUN (the teacher), on the training rows and
-    on synthetic rows.  A synthetic row is a training row with some cells of a near row.  The result
-    compares three networks on the test rows of RUN: student, teacher, and a network of the same
-    size that learned the true targets.  All other commands take the new run, too.
+    on synthetic rows.  A synthetic row is a training row with some values of a near row.  The
+    result compares three networks on the test rows of RUN: student, teacher, and a network of the
+    same size that learned the true targets.  All other commands take the new run, too.
     """
     teacher = load(run)
     file = load_config(resolved_config(run))

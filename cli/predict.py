@@ -17,7 +17,7 @@ from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.categories import coded
 from mlpengine.data.features.drift import NewRows
 from mlpengine.data.tables import Column, Table, read_blocks
-from mlpengine.data.tables.cells import FIRST_INEXACT
+from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.reader import table_format
 from mlpengine.models.calibration import checked_level
 from mlpengine.models.forward import Features
@@ -82,9 +82,9 @@ def command(
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
     quantiles; price, price_std for the loss gaussian_nll).  A text that a spreadsheet would take
     for a formula gets a ' before it.  --interval adds <target>_low and <target>_high, from
-    out-of-fold errors.  --set adds <target>_set, such as a|b; it is empty if no class is likely enough.
-    --spread adds the standard deviation over the networks, of the number or of the probability of
-    the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
+    out-of-fold errors.  --set adds <target>_set, such as a|b; it is empty if no class is likely
+    enough.  --spread adds the standard deviation over the networks, of the number or of the
+    probability of the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
     or 1 for each class of --set.  The column of --id keeps the type that its file has; in CSV it is
     text.
     """

@@ -97,7 +97,7 @@ class Answers:
         return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
 
     def _refusal(self, error: ValidationError) -> HTTPException:
-        """Return an error about the number of rows, or the form or cells of the first wrong row."""
+        """Return an error about the number of rows, or about the first wrong row."""
         faults = error.errors(include_url=False)
         first, path = faults[0], faults[0]["loc"]
         if first["type"] == "too_long":
@@ -105,7 +105,7 @@ class Answers:
         row = int(path[0]) + 1
         missing = sum(fault["type"] == "missing" for fault in faults)
         if len(path) == 1 or missing == len(self.example):
-            form = "must be an object of cells by column, or a list of such rows, for example"
+            form = "must be an object of values by column, or a list of such rows, for example"
             return HTTPException(422, f"row {row}: {form} {json.dumps(self.example)}")
         texts, others = [], set[str]()
         for fault in [one for one in faults if one["type"] == "missing"][:1]:

@@ -29,7 +29,7 @@ MODULES = {
     "mlpengine.config": "Configs and their schema.",
     "mlpengine.estimators": "Estimators for scikit-learn.",
     "mlpengine.export": "ONNX and other formats.",
-    "mlpengine.export.device": "Training on a device, as C.",
+    "mlpengine.export.c_train": "Training on a device, as C.",
     "mlpengine.report": "The page of a run, of several, or of a sweep.",
     "mlpengine.report.charts": "Charts as data.",
     "mlpengine.core.errors": "Every exception that is raised on purpose.",

@@ -75,7 +75,7 @@ def test_the_version_is_cited():
     assert f"\nversion: {mlpengine.__version__}\n" in citation
 
 
-PASTED = ["lessons/loop", "recipes/own-loop", "recipes/watch-gradients",
+PASTED = ["tasks/controller", "recipes/own-loop", "recipes/watch-gradients",
           "recipes/beyond-mlp", "recipes/many-networks", "recipes/python"]  # fmt: skip
 """Pages that are cheap to run; `.ci/run` runs all of them."""
 

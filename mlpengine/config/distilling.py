@@ -127,7 +127,7 @@ class Teacher:
         return read
 
     def _errors(self) -> Residuals | ClassSets | None:
-        """Return the errors of a model out of fold, or of a function on validation rows, if any."""
+        """Return the out-of-fold errors of a model, or errors of a function on validation rows."""
         model, validation = self.predict, self.data.parts.get("validation")
         if isinstance(model, Model):
             return model.residuals or model.sets
@@ -211,7 +211,7 @@ class Teacher:
 
 
 def _cells(table: Table, name: str) -> Array:
-    """Return the cells of a column: numbers, texts with None for gaps, or dates."""
+    """Return the values of a column: numbers, texts with None for gaps, or dates."""
     column = table[name]
     if column.kind == "text":
         return np.array([*column.levels, None], object)[column.values]

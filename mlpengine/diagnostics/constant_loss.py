@@ -19,7 +19,8 @@ def feature_sizes(x: Array) -> Array:
 
     Unlike a root mean square, it does not depend on a few outliers.
     """
-    return np.asarray(np.quantile(np.abs(x), 0.9, axis=0))
+    place = int(0.9 * (len(x) - 1))  # np.quantile imports numpy.ma, 9 ms
+    return np.asarray(np.partition(np.abs(x), place, axis=0)[place])
 
 
 class ExtremeValue(NamedTuple):

@@ -165,8 +165,8 @@ def eps_large(diagnostics: Diagnostics) -> Verdict | None:
     """The optimizer's eps exceeds the root of the second moment, so that steps are small."""
     eps = getattr(diagnostics.optimizer, "eps", 0.0)
     norms = diagnostics.series.of("gradient_norm")
-    norms = norms[~np.isnan(norms)]
-    norm = float(np.quantile(norms, 0.75)) if norms.size else nan
+    norms = np.sort(norms[~np.isnan(norms)])
+    norm = float(norms[norms.size * 3 // 4]) if norms.size else nan
     usual = norm / sqrt(len(diagnostics.mlp.params))
     times = eps / usual if usual > 0 else 0.0
     if not (times > LARGE_EPS and eps > USUAL_EPS):
@@ -189,7 +189,7 @@ def labels(diagnostics: Diagnostics) -> Verdict | None:
     share = median(losses[len(losses) // 2 :]) / constant
     lasting = min(share, median(losses[-3:]) / constant)
     signal = diagnostics.baselines.signal
-    hopeless = signal < SIGNAL or float(np.quantile(losses, 0.1)) > CHANCE * constant
+    hopeless = signal < SIGNAL or float(np.sort(losses)[len(losses) // 10]) > CHANCE * constant
     unrelated = lasting > LEARNED and hopeless and not signal > RELATION
     if not (unrelated and learned < LEARNED and share - learned > GAP):
         return None

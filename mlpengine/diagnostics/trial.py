@@ -9,7 +9,7 @@ import numpy as np
 from mlpengine.core.spec import Array
 from mlpengine.nn import Gradients, Network, Scratch
 from mlpengine.ops import Loss
-from mlpengine.optim import Clip, Optimizer
+from mlpengine.optim import Optimizer
 
 
 class StepLike(Protocol):
@@ -21,7 +21,6 @@ class StepLike(Protocol):
     mlp: Network
     loss: Loss
     optimizer: Optimizer
-    clip: Clip | None
 
     @property
     def scratch(self) -> Scratch: ...
@@ -40,12 +39,11 @@ class StepLike(Protocol):
 
 @contextmanager
 def restored(step: StepLike) -> Iterator[None]:
-    """Restore weights, optimizer, clipping and the step of dropout when the block ends."""
-    mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
+    """Restore weights, optimizer and the step of dropout when the block ends."""
+    mlp, optimizer = step.mlp, step.optimizer
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
     dropout = mlp.rng.step
     moments = optimizer.state_dict()
-    norms = clip.state_dict() if clip else {}
     try:
         yield
     finally:
@@ -53,8 +51,6 @@ def restored(step: StepLike) -> Iterator[None]:
         mlp.rng.step = dropout
         optimizer.schedule, optimizer.lr = schedule, lr
         optimizer.load_state_dict(moments)
-        if clip:
-            clip.load_state_dict(norms)
 
 
 class Rows:

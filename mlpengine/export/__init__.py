@@ -13,12 +13,12 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.files import checked_path
 from mlpengine.core.wording import suggestion
 from mlpengine.data.tables import Table
-from mlpengine.export._javascript import description, to_js
+from mlpengine.export._exported import Exported
+from mlpengine.export._js_module import description, to_js
 from mlpengine.export._model_c import to_c
 from mlpengine.export._node import verified
 from mlpengine.export._onnx_feed import onnx_inputs
 from mlpengine.export._package import Package, checked_folder, predicting_library, write_folder
-from mlpengine.export._report import Exported
 from mlpengine.export._weights import to_npz, to_safetensors
 from mlpengine.models.model import Model
 from mlpengine.nn import Network

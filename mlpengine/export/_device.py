@@ -9,9 +9,9 @@ import numpy as np
 
 from mlpengine.backends.compiled.kernel import InstructionLike, LossInstruction
 from mlpengine.backends.compiled.statements import Statement
-from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions
-from mlpengine.backends.scalar.update import UpdateCode
+from mlpengine.backends.scalar.definitions import Functions
+from mlpengine.backends.scalar.scalar_step import write_step
+from mlpengine.backends.scalar.update_code import UpdateCode
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement
-from mlpengine.backends.scalar.functions import dot
-from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import (
+from mlpengine.backends.scalar.definitions import (
     Constants,
     c_definitions,
     c_text,
     comment_text,
     real_constant,
 )
+from mlpengine.backends.scalar.layer_functions import dot
+from mlpengine.backends.scalar.math import mathematics
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.spikes import DOUBLE
 from mlpengine.diagnostics.thresholds import SPIKE_DECAY, SPIKE_DEVIATIONS, SPIKE_WARM_UP

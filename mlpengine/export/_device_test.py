@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import array
+from mlpengine.backends.scalar.definitions import array
 from mlpengine.core.errors import NumericalError
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor

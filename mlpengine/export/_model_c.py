@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import (
+from mlpengine.backends.scalar.definitions import (
     Definition,
     FreshNames,
     Functions,
@@ -19,7 +19,7 @@ from mlpengine.backends.scalar.text import (
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables.table import number_text
-from mlpengine.export._report import Exported
+from mlpengine.export._exported import Exported
 from mlpengine.export._table_c import TableCode, prediction, table_code
 from mlpengine.export.network_c import (
     NetworkCode,
@@ -40,7 +40,7 @@ ROUNDED = 5e-5
 
 ABOUT = """\
 Predicts one row.  x has {inputs} numbers, one for each column, at its place
-   {upper}_X_...: NaN is a missing cell, and a category is its code {upper}_CODE_....
+   {upper}_X_...: NaN is a missing value, and a category is its code {upper}_CODE_....
    out gets {outputs} numbers, {about}.
    Returns 1; or 0, and NaN in out, for a row that cannot be used.
 {example}"""
@@ -165,7 +165,7 @@ def model_code(
         model.mlp if model.members is None else model.networks,
         name=network,
         log_link=model.task.log_link,
-        shares=model.mean.weights.tolist(),
+        weights=model.mean.network_weights.tolist(),
         real=real,
         functions=functions,
     )
@@ -213,7 +213,7 @@ def to_c(model: Model | Network, name: str | None = None) -> tuple[bytes, Export
 
 
 def _needs_double(model: Model, rounded: float) -> bool:
-    """Return whether a float rounds cells of a column by more than this share of their spread."""
+    """Return whether a float rounds values of a column by more than this share of their spread."""
     numbers, kinds = model.preprocessor.fitted_numbers, model.preprocessor.kinds
     varies = numbers.factor > 0
     spread = np.divide(1.0, numbers.factor, out=np.zeros_like(numbers.factor), where=varies)

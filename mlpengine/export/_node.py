@@ -16,9 +16,9 @@ from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.data.tables.table import number_text
-from mlpengine.export._compare import checked, label_array, largest_difference, largest_error
+from mlpengine.export._agreement import checked, label_array, largest_difference, largest_error
+from mlpengine.export._exported import Exported
 from mlpengine.export._onnx_feed import RANDOM_ROWS, probe_table
-from mlpengine.export._report import Exported
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
 from mlpengine.nn import Network

@@ -3,7 +3,7 @@
 import json
 
 from mlpengine.core.errors import importing
-from mlpengine.export._report import Exported
+from mlpengine.export._exported import Exported
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
 

@@ -26,8 +26,8 @@ def write_preprocessing(graph: Graph, preprocessor: Preprocessor) -> str:
     """Add an input for each column and the nodes of the features; return float32 (rows, features).
 
     Numbers, booleans (0 and 1) and dates (seconds since 1970, UTC) are float64 columns with NaN
-    where a cell is missing.  Categories of numbers are float64, too; others are text,
-    missing where it is one of the spellings that our reader takes for missing.  Arithmetic is that
+    where a value is missing.  Categories of numbers are float64, too; others are text,
+    missing where our reader takes the text for missing.  Arithmetic is that
     of the preprocessor, operation by operation.
     """
     numbers = preprocessor.fitted_numbers

@@ -10,7 +10,7 @@ from mlpengine.data.features.categories import Category, coded
 from mlpengine.data.features.column_kinds import FeatureKind
 from mlpengine.data.features.computed import ComputedColumn, finite_rows, with_columns
 from mlpengine.data.tables import Column, Table
-from mlpengine.data.tables.cells import WORDS
+from mlpengine.data.tables.parsing import WORDS
 
 RANDOM_ROWS = 512
 """Rows of the random table on which two models are compared."""
@@ -53,7 +53,7 @@ def _number(text: str) -> float:
 
 
 def probe_table(preprocessor: Preprocessor) -> Table:
-    """Return random rows with every level, an unknown one, and missing cells where allowed."""
+    """Return random rows with every level, an unknown one, and missing values where allowed."""
     rng = np.random.default_rng(0)
     numbers = preprocessor.fitted_numbers
     columns = {c.column: _probe_category(c, rng) for c in preprocessor.categories}
@@ -92,7 +92,7 @@ def _probe_numbers(
 
 
 def _in_domain(table: Table, computed: Sequence[ComputedColumn]) -> Table:
-    """Return the rows of a table in which every formula is finite or reads a missing cell."""
+    """Return the rows of a table in which every formula is finite or reads a missing value."""
     valid = finite_rows(with_columns(table, computed, strict=False), computed)
     return table if valid.all() else table.rows(valid)
 

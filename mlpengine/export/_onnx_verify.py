@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 
 from mlpengine.core.spec import Array
-from mlpengine.export._compare import checked, largest_difference, largest_error
+from mlpengine.export._agreement import checked, largest_difference, largest_error
 from mlpengine.export._onnx_feed import RANDOM_ROWS, onnx_inputs, probe_table
 from mlpengine.models.model import Model
 from mlpengine.nn import Network

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from mlpengine.backends.scalar.text import comment_text
+from mlpengine.backends.scalar.definitions import comment_text
 from mlpengine.core.errors import UsageError
 from mlpengine.core.files import make_directory, write_atomically
-from mlpengine.export._report import Exported
+from mlpengine.export._exported import Exported
 from mlpengine.export.network_c import title_of
 from mlpengine.models.model import Model
 from mlpengine.nn import Network

@@ -29,8 +29,7 @@ from mlpengine.backends.compiled.statements import (
     vselect,
     whole,
 )
-from mlpengine.backends.scalar.functions import softmax_function
-from mlpengine.backends.scalar.text import (
+from mlpengine.backends.scalar.definitions import (
     Constants,
     Definition,
     FreshNames,
@@ -40,6 +39,7 @@ from mlpengine.backends.scalar.text import (
     identifier,
     real_constant,
 )
+from mlpengine.backends.scalar.layer_functions import softmax_function
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
@@ -277,7 +277,7 @@ ONE_HOT = _one_hot()
 
 
 def _computed(column: ComputedColumn, columns: Mapping[str, Expr], name: str) -> list[Statement]:
-    """Return the statements of a column that a formula computes, NaN where a cell is missing."""
+    """Return the statements of a column that a formula computes, NaN where a value is missing."""
     formula = where(column.formula, 1, 0) if column.formula.is_mask else column.formula
     given: dict[Expr, str | Expr] = {variable(read): columns[read] for read in column.reads}
     gaps = [is_nan(columns[read]) for read in column.reads]
@@ -417,7 +417,7 @@ def _macros(model: Model, upper: str) -> str:
         lines.append(f"#define {chosen} {value}" + (f" /* {text} */" if text else ""))
 
     categories = {category.column: category for category in preprocessor.categories}
-    lines.append("/* Places of the columns in a row; NaN where a cell is missing. */")
+    lines.append("/* Places of the columns in a row; NaN where a value is missing. */")
     for place, name in enumerate(preprocessor.columns):
         kind = "category" if name in categories else preprocessor.kinds.get(name, "number")
         define(f"X_{name}", place, f"{name}: {COLUMN_PHRASES.get(kind, 'a number')}")

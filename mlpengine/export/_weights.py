@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from mlpengine.core.spec import Array, Spec
-from mlpengine.export._report import Exported
+from mlpengine.export._exported import Exported
 from mlpengine.models.model import Model
 from mlpengine.nn import Network
 

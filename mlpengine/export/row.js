@@ -64,12 +64,12 @@ const answers = {
   },
 };
 
-/* Predict a row, an object of cells by column: { label, probabilities, set } of a class,
+/* Predict a row, an object of values by column: { label, probabilities, set } of a class,
    { labels, probabilities } of several labels, or { values, interval } of numbers, where the
    interval holds the share `level` of new targets, and the set that of new classes, if the model
    was trained with folds. */
 export function predict(row, { level = 0.9 } = {}) {
-  if (Object(row) !== row) throw new TypeError(`predict: a row is an object of cells by column (got ${row})`);
+  if (Object(row) !== row) throw new TypeError(`predict: a row is an object of values by column (got ${row})`);
   const cells = columns.map((c) => read(c, Object.hasOwn(row, c.name) ? row[c.name] : undefined));
   const out = run(cells);
   if (!out) throw new RangeError("predict: the row cannot be used, as its prediction is not finite");

@@ -31,7 +31,7 @@ takes as long for its calls as for its products."""
 
 
 class Importance(NamedTuple):
-    """The change of loss and metric when the cells of a column are permuted.
+    """The change of loss and metric when the values of a column are permuted.
 
     `loss` and `metric` are the mean rise of the loss and the mean fall of the task's first metric
     (R2 or accuracy) over repetitions; the deviations are over the same repetitions.
@@ -89,7 +89,7 @@ def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count
     rows = x[evenly_spaced(len(x), PREDICT_ROWS)]
     moves = rng.permutation(rows) - rows
     squares = np.zeros(len(names))
-    for network, weight in zip(mean.networks, mean.weights, strict=True):
+    for network, weight in zip(mean.networks, mean.network_weights, strict=True):
         plain = network.without_dropout()
         scratch = plain.scratch(len(rows))
         slopes = plain.gradients(len(rows), input_gradient=True)

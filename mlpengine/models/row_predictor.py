@@ -11,7 +11,7 @@ from mlpengine.core.spec import Array
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.drift import far_remarks, unknown_remarks
 from mlpengine.data.features.one_row import RowEncoder
-from mlpengine.data.tables.frames import is_cell
+from mlpengine.data.tables.frames import is_scalar
 from mlpengine.nn import Network
 
 _log = logging.getLogger("mlpengine")
@@ -91,7 +91,7 @@ def _the_row(data: Any) -> Any:
     if isinstance(data, np.ndarray):
         return data[0] if data.ndim == 2 and len(data) == 1 else None
     if isinstance(data, Mapping):
-        return data if is_cell(next(iter(data.values()), ())) else None
+        return data if is_scalar(next(iter(data.values()), ())) else None
     if isinstance(data, list):
         return data[0] if len(data) == 1 and isinstance(data[0], Mapping) else None
     if hasattr(data, "row") and hasattr(data, "columns") and len(data) == 1:  # polars

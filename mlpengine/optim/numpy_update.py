@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 
-from mlpengine.backends.update import ParameterRange, Update
+from mlpengine.backends.update_rules import ParameterRange, Update
 from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.formula import plan, variable, variables
 from mlpengine.optim._denormals import flush_signed, flush_square

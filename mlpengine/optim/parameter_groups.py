@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from mlpengine.backends.update import ParameterRange
+from mlpengine.backends.update_rules import ParameterRange
 from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import NonNegative, check_options
 from mlpengine.core.wording import suggestion

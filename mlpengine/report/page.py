@@ -385,7 +385,7 @@ def gradients_section(known: Data | None) -> Markup | None:
 
 
 def columns_section(known: Data | None) -> Markup | None:
-    """Return the columns: types, missing cells, what is left out, shifts between parts."""
+    """Return the columns: types, missing values, what is left out, shifts between parts."""
     if not known:
         return None
     rows = ", ".join(
@@ -409,9 +409,9 @@ def columns_section(known: Data | None) -> Markup | None:
         parts.append(scrolling_table(head, every, "Columns", words=wide, named=False))
     else:
         odd, usual = ([line for is_odd, line in lines if is_odd is kind] for kind in (True, False))
-        title = "Columns that are no features, have missing cells, or differ between the parts"
+        title = "Columns that are no features, have missing values, or differ between the parts"
         parts.append(scrolling_table(head, odd, title, words=wide) if odd else "")
-        more = f"{plural(len(usual), 'feature')} without missing cells or differences"
+        more = f"{plural(len(usual), 'feature')} without missing values or differences"
         body = scrolling_table(head, usual, more, words=wide, named=False)
         parts.append(tag("details", tag("summary", more[:1].upper() + more[1:]), body))
     if known["more_columns"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlpengine.backends.update import largest_factor
+from mlpengine.backends.update_rules import largest_factor
 from mlpengine.core.buffers import Uncopyable, hides_entries, quiet_runner, replay, write_into
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
 from mlpengine.core.named import NamedRows, arrays_in, matched

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from mlpengine import Program, Tape
 from mlpengine.backends.compiled import UnsupportedError, available_targets, compile_program
 from mlpengine.backends.compiled.lower import lower
-from mlpengine.backends.rules import find_rule
 from mlpengine.backends.values import Batch
+from mlpengine.backends.vector_rules import find_rule
 from mlpengine.ops import REGISTRY, Linear, Softmax
 from mlpengine.tape.binding import Instruction
 

@@ -19,13 +19,13 @@ from mlpengine.backends.compiled.statements import (
     store,
     whole,
 )
+from mlpengine.backends.scalar.definitions import Functions, ScalarFunction, c_definitions
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.program import write_step
-from mlpengine.backends.scalar.text import Functions, ScalarFunction, c_definitions
+from mlpengine.backends.scalar.scalar_step import write_step
 from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Spec, call
-from mlpengine.export.device import export_training
+from mlpengine.export.c_train import export_training
 from mlpengine.formula import constant, variable
 from mlpengine.ops import REGISTRY, GradOp
 

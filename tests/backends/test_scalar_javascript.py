@@ -28,9 +28,9 @@ from mlpengine.backends.compiled.statements import (
     whole,
 )
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.backends.scalar.definitions import Constants, ScalarFunction, c_definitions
 from mlpengine.backends.scalar.javascript import JavaScript
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import Constants, ScalarFunction, c_definitions
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import FUNCTIONS, Expr, constant, make, variable, where
 

@@ -282,7 +282,7 @@ ODD = {
     "dashes for gaps": Odd(
         plain(lambda i: "-" if i in (3, 17) else number(2 * i)),
         config=('na_values: ["-"]', "missing: indicator"),
-        init=("column 'odd': 2 cells with '-' read as missing",),
+        init=("column 'odd': 2 values '-' read as missing",),
         kinds={"odd": "number"},
         row={"a": 1.5, "odd": "-"},
     ),
@@ -299,13 +299,13 @@ ODD = {
     ),
     "an infinity among numbers": Odd(
         plain(lambda i: "-inf" if i == 20 else number(2 * i)),
-        config=("- odd  # -inf in line 22; correct the cell",),
+        config=("- odd  # -inf in line 22; correct the value",),
         init=("dropped: odd",),
         row={"a": 1.5},
     ),
     "a number that no statistics can hold": Odd(
         plain(lambda i: "1e300" if i == 20 else str(i % 7)),
-        config=("- odd  # 1e+300 in line 22; correct the cell",),
+        config=("- odd  # 1e+300 in line 22; correct the value",),
         row={"a": 1.5},
     ),
     "a text in the target": Odd(

@@ -43,12 +43,12 @@ SMALLER = {
     "split: {test: 0.2}": "split: {validation: 0.1, test: 0.2}",
     "encoding: piecewise": "encoding: none",
     "  folds: 8\n": "",
-    "  kinds: [plain, piecewise, linear]": "  #",
+    "  members: [plain, piecewise, linear]": "  #",
 }
 
 
 def make_small(config):
-    """Replace the folds and the two kinds of networks that init wrote by one plain network."""
+    """Replace the folds and the two member types that init wrote by one plain network."""
     text = config.read_text()
     for old, new in SMALLER.items():
         assert text.count(old) == 1
@@ -257,7 +257,7 @@ def test_predict_copies_any_column(key, at, trained):
     assert named.code == 0, named.err
     table = read_table(trained / "flowers.csv")
     lines = [line.split(",", 1) for line in named.out.splitlines()]
-    assert [first for first, _ in lines] == [key, *(table[key].cell(i) for i in range(ROWS))]
+    assert [first for first, _ in lines] == [key, *(table[key].text(i) for i in range(ROWS))]
     assert [rest for _, rest in lines] == [line.split(",", 1)[1] for line in plain.out.splitlines()]
 
 

@@ -73,7 +73,7 @@ def test_predicting_rows_that_were_left_out_of_training_is_a_warning(folder, mlp
     (folder / "c.yaml").write_text(config)
     assert mlpengine("train", "c.yaml", "--epochs", 1, "--out", "run", "-q").code == 0
     predicted = mlpengine("predict", "run", "new.csv")
-    assert "15 rows of 300 unlike those trained on: not x > 0 and y > 0" in predicted.err
+    assert "15 rows of 300 outside the training filter: not x > 0 and y > 0" in predicted.err
     assert len(predicted.out.splitlines()) == 301
 
 

@@ -32,7 +32,7 @@ def test_a_model_predicts_as_when_it_was_new(mlpengine, tmp_path):
 
 
 def test_features_keep_their_formula():
-    """Numbers are z / sqrt(1 + (z/3)^2), then come bins, then flags of missing cells."""
+    """Numbers are z / sqrt(1 + (z/3)^2), then come bins, then flags of missing values."""
     preprocessor = Model.load(GOLDEN / "model.safetensors").preprocessor
     rows, numbers = read_table(GOLDEN / "rows.csv"), preprocessor.numbers
     raw = np.column_stack([rows[source.column].values for source in numbers.sources])
@@ -53,7 +53,7 @@ def test_a_resolved_config_says_what_it_said():
     given, resolved = (load_config(GOLDEN / f"config{x}.yaml").config for x in ("", ".resolved"))
     assert resolved.model.hidden == given.model.hidden == (3,)
     assert resolved.data.bins == 3
-    assert resolved.training.clip_norm.history == 5
+    assert resolved.training.clip_norm == 1.0
 
 
 def test_a_checkpoint_goes_on(mlpengine, tmp_path):

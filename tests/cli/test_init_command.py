@@ -71,7 +71,7 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     half = ["--set", "data.drop=[member]"]
     assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
     fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
-    fast += ["--set", "training.kinds=null"]
+    fast += ["--set", "training.members=null"]
     trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
     leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
     assert [(v["text"][:14], v["fix"]) for v in leaks] == [
@@ -328,7 +328,7 @@ def test_fit_says_loudly_which_columns_are_misread(caplog):
     columns["percent"] = [f"{k % 13} %" for k in range(100)]
     fit(columns, "y", training={"epochs": 1, "folds": None})
     for text in (
-        "warning: fit: column 'commas': 12 of 100 cells are like '",
+        "warning: fit: column 'commas': 12 of 100 values are like '",
         "warning: fit: column 'damaged' is dropped: numbers with a few texts among them, such as",
         "warning: fit: column 'percent': '",
     ):
@@ -349,7 +349,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "data.task: regression predicts a number",
         "16 networks of 64-64 units, up to 200 epochs "
         "(training.folds, model.hidden, training.epochs)",
-        "kinds of networks: plain, piecewise, linear (training.kinds)",
+        "ensemble member types: plain, piecewise, linear (training.members)",
     ]
     assert shown["warnings"] == []
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err

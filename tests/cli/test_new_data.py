@@ -71,8 +71,8 @@ STRANGE = [
     "column 'town': 2 rows with a text that has no feature of its own, such as 'Paris'",
     "column 'age': 1 row far outside those trained on, such as 950 (18 to 80)",
     "column 'since': 1 row far outside those trained on, such as 2031-05-01T00:00:00 (2010-",
-    "column 'age': 3 cells of 200 missing, more than in training (0 %)",
-    "column 'height': 134 cells of 200 missing, more than in training (",
+    "column 'age': 3 of 200 values missing, more than in training (0 %)",
+    "column 'height': 134 of 200 values missing, more than in training (",
 ]
 
 
@@ -269,7 +269,7 @@ def test_many_columns_that_are_unlike_are_one_line_beyond_twenty():
     lines = new.lines()
     assert len(lines) == 42
     assert lines[20] == "10 more columns with rows far outside those trained on"
-    assert lines[41] == "10 more columns with more missing cells than in training"
+    assert lines[41] == "10 more columns with more missing values than in training"
 
 
 def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
@@ -281,7 +281,7 @@ def test_as_many_gaps_as_chance_has_are_no_more_than_in_training():
             new = np.where(g.random(rows) < share, np.nan, 0.0)
             assert not NewRows(fitted).add(table_of({"x": new})).lines()
     (line,) = NewRows(fitted).add(table_of({"x": np.full(20, np.nan)})).lines()
-    assert line.startswith("column 'x': 20 cells of 20 missing, more than in training (")
+    assert line.startswith("column 'x': 20 of 20 values missing, more than in training (")
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,8 @@ def test_cells_may_be_as_long_as_lines(quote, mlpengine, tmp_path):
     rows = [f"{number(i)},{quote}{long[i:]}{quote},{number(3 * i)}" for i in range(12)]
     (tmp_path / "t.csv").write_text("\n".join(["a,note,y", *rows]) + "\n")
     table = read_table("t.csv")
-    assert table["note"].cell(3) == long[3:].strip()
-    assert [block["note"].cell(3) for block in read_blocks("t.csv")] == [long[3:].strip()]
+    assert table["note"].text(3) == long[3:].strip()
+    assert [block["note"].text(3) for block in read_blocks("t.csv")] == [long[3:].strip()]
     answer = mlpengine("init", "t.csv", "--target", "y")
     assert (answer.code, len(answer.err) < 1_000) == (0, True)
     assert len((tmp_path / "t.yaml").read_text()) < 3_000
@@ -174,13 +174,16 @@ def comma(text: str) -> str:
 COMMAS = {
     "few numbers": (
         lambda i: ["0.5", "2.5", "3.5"][i % 3] if i != 30 else '"3,5"',
-        "1 of 40 cells are like '3,5', so that all are read as text; write 3.5, with one decimal",
+        "1 of 40 values are like '3,5', so that all are read as text; write 3.5, with one decimal",
     ),
-    "a third": (lambda i: comma(number(i)) if i % 3 == 0 else number(i), "14 of 40 cells are like"),
-    "one among many": (lambda i: comma(number(i)) if i == 7 else number(i), "1 of 40 cells are"),
+    "a third": (
+        lambda i: comma(number(i)) if i % 3 == 0 else number(i),
+        "14 of 40 values are like",
+    ),
+    "one among many": (lambda i: comma(number(i)) if i == 7 else number(i), "1 of 40 values are"),
     "groups of digits": (
         lambda i: f'"1.{i:03},5"',
-        "40 of 40 cells are like '1.020,5', so that all are read as text; write 1020.5, or set "
+        "40 of 40 values are like '1.020,5', so that all are read as text; write 1020.5, or set "
         "data.decimal: ',' and data.thousands: '.' if all columns are written so",
     ),
     "a wrong text": (lambda i: "abc" if i == 9 else comma(number(i)), ", and correct 'abc'"),
@@ -232,7 +235,7 @@ def test_parquet_is_read_in_blocks(tmp_path, monkeypatch):
     numbers = np.concatenate([block.row_numbers() for block in blocks])
     np.testing.assert_array_equal(numbers, np.arange(1, 1_001))
     np.testing.assert_array_equal(np.concatenate([b["a"].values for b in blocks]), frame.a)
-    cells = [block["t"].cell(row) for block in blocks for row in range(block.n_rows)]
+    cells = [block["t"].text(row) for block in blocks for row in range(block.n_rows)]
     assert cells == [*frame.t]
     frame[:0].to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match="holds no rows"):

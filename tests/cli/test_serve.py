@@ -93,7 +93,7 @@ def rows_of(name: str, count: int = 12) -> list[dict]:
     columns = {}
     for column in model(name).columns:
         cells = table()[column]
-        texts = [cells.cell(i) if not cells.missing[i] else None for i in range(60)]
+        texts = [cells.text(i) if not cells.missing[i] else None for i in range(60)]
         if cells.kind in ("number", "boolean"):
             texts = [text if text is None else json.loads(text) for text in texts]
         columns[column] = texts
@@ -226,7 +226,7 @@ def test_the_description_shows_levels_and_ranges():
 
 
 GOOD = rows_of("classes")[0]
-FORM = "row 1: must be an object of cells by column, or a list of such rows, for example {"
+FORM = "row 1: must be an object of values by column, or a list of such rows, for example {"
 WRONG = {
     "no JSON": (b"{", "", 400, "the body must be JSON"),
     "not UTF-8": (b'"\xff"', "", 400, "the body must be JSON"),
@@ -292,12 +292,13 @@ def test_many_names_and_faults_are_read_in_linear_time():
     assert time.process_time() - begun < 10
 
 
-def test_a_date_must_be_spelled_as_in_training():
+def test_a_date_must_have_the_format_of_training():
     row = rows_of("dates")[0]
     status, answer, _ = ask("dates", [row, {**row, "when": "next week"}])
     assert status == 422
     assert (
-        "column 'when': a date is needed, spelled as in training ('next week')" in answer["detail"]
+        "column 'when': a date is needed, in the format of training ('next week')"
+        in answer["detail"]
     )
 
 

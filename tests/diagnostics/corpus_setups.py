@@ -129,7 +129,7 @@ def rare(value: str, every: int) -> Alter:
 
     def alter(table: Table) -> Table:
         target = table[next(name for name in [*TARGETS.values(), "y"] if name in table)]
-        of_class = np.array([target.cell(row) == value for row in range(table.n_rows)])
+        of_class = np.array([target.text(row) == value for row in range(table.n_rows)])
         rank = np.cumsum(of_class)
         return table.rows(np.flatnonzero(~of_class | (rank % every == 0)))
 

@@ -50,7 +50,7 @@ def config(tmp_path):
         "data: {source: penguins}\n"
         "model: {hidden: 16, dropout: 0.9}\n"
         "optimizer: {name: sgd, lr: 0.5}\n"
-        "training: {epochs: 3, clip_norm: {name: percentile}, early_stopping: true}\n"
+        "training: {epochs: 3, clip_norm: 2.0, early_stopping: true}\n"
     )
     return path
 

@@ -36,7 +36,7 @@ FORMS = {
 
 
 def _masked(cells):
-    """Return an array whose missing cells are masked, with another cell below."""
+    """Return an array whose missing values are masked, with another cell below."""
     filled = [cells[0] if cell is None else cell for cell in cells]
     kind = "datetime64[ns]" if isinstance(cells[0], datetime) else None
     return np.ma.masked_array(np.array(filled, kind), [cell is None for cell in cells])
@@ -47,7 +47,7 @@ def penguins(tmp_path_factory):
     """A model of classes, and its rows as a list of mappings with None in empty cells."""
     model, _ = mlpengine.fit("penguins", **SETTINGS)
     frame = read_table("penguins")
-    rows = [{n: frame[n].cell(i) or None for n in model.columns} for i in range(0, frame.n_rows, 9)]
+    rows = [{n: frame[n].text(i) or None for n in model.columns} for i in range(0, frame.n_rows, 9)]
     for row in rows:
         for name in model.columns[1:5]:
             row[name] = None if row[name] is None else float(row[name])
@@ -67,8 +67,8 @@ def test_a_table_in_every_form(form):
     for name in "anbt":
         wanted = as_table({name: CELLS[name]})[name]
         assert (table[name].values == wanted.values).all()
-    assert [table["t"].cell(i) for i in range(3)] == CELLS["t"]
-    assert [table["d"].cell(i) for i in range(3)] == [moment.isoformat() for moment in DAYS]
+    assert [table["t"].text(i) for i in range(3)] == CELLS["t"]
+    assert [table["d"].text(i) for i in range(3)] == [moment.isoformat() for moment in DAYS]
 
 
 @pytest.mark.parametrize("form", [f for f in FORMS if f not in ("arrays", "a table")])
@@ -105,7 +105,10 @@ WRONG_TABLES = {
     "a list as a cell": ([{"a": 2}, {"a": [1]}], "column 'a', row 2: a number, boolean, date or"),
     "lists as cells": ([{"a": [1]}, {"a": [2]}], "column 'a', row 1: a number, boolean, date or"),
     "vectors as cells": ({"a": [np.zeros(2), np.zeros(2)]}, "column 'a', row 1: a number, boolean"),
-    "a cell and a column": ({"a": 1, "b": [1, 2]}, "column 'a': as many cells as in other columns"),
+    "a cell and a column": (
+        {"a": 1, "b": [1, 2]},
+        "column 'a': as many values as in other columns",
+    ),
     "a row without a name": ([{"a": 1, "b": 2}, {"a": 1}], "row 2: 'b' must be there, as in other"),
     "no rows yet": (polars.LazyFrame({"a": [1]}), "write table.collect()"),
     "no rows": ([], "at least one row is needed (got an empty list)"),

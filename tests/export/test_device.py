@@ -10,14 +10,14 @@ import scipy.special
 
 from mlpengine import Adam, Mlp, Sgd, ops
 from mlpengine.backends.compiled.target import compiler_command
+from mlpengine.backends.scalar.definitions import FreshNames, comment_text, identifier
 from mlpengine.backends.scalar.math import mathematics
-from mlpengine.backends.scalar.text import FreshNames, comment_text, identifier
-from mlpengine.backends.scalar.update import accurate
+from mlpengine.backends.scalar.update_code import accurate
 from mlpengine.core.errors import UsageError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.export import export
-from mlpengine.export.device import export_training
+from mlpengine.export.c_train import export_training
 from mlpengine.formula import constant, evaluate, power, variable
 from mlpengine.models.model import Model
 from mlpengine.models.task import task_for

@@ -17,10 +17,10 @@ from mlpengine import Mlp
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table, read_table
-from mlpengine.data.tables.cells import dates
 from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.parsing import dates
 from mlpengine.export import _node, export
-from mlpengine.export._javascript import to_js
+from mlpengine.export._js_module import to_js
 from mlpengine.export._node import row_objects
 from mlpengine.models.model import Model
 from mlpengine.nn import ACTIVATIONS
@@ -203,7 +203,7 @@ def test_what_is_no_cell_is_refused_by_the_name_of_its_column(flats, tmp_path):
         'column "area" needs a number (got 1e+101)': [usual | {"area": 1e101}],
         'column "sold" needs a date (got "2024-02-30")': [usual | {"sold": "2024-02-30"}],
         'column "sold" needs a date (got "05/06/2024")': [usual | {"sold": "05/06/2024"}],
-        "predict: a row is an object of cells by column (got null)": [None],
+        "predict: a row is an object of values by column (got null)": [None],
         "level must be one of 0.5,0.8,0.9,0.95,0.99": [usual, {"level": 0.7}],
     }
     text = to_js(flats)[0].decode()

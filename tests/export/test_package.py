@@ -13,7 +13,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table
 from mlpengine.export import export
-from mlpengine.export.device import export_training
+from mlpengine.export.c_train import export_training
 from mlpengine.models.model import Model
 
 TOOLS = ("arduino", "platformio")

@@ -400,7 +400,7 @@ def test_fit_trains_folds_and_one_row_is_predicted_as_a_table_is():
     table = read_table("penguins")
     chances = model.predict_proba(table)
     for row in range(3):
-        cells = {name: table[name].cell(row) for name in model.columns}
+        cells = {name: table[name].text(row) for name in model.columns}
         numbers = {n: float(v) for n, v in cells.items() if table[n].kind == "number" and v}
         one = model.predict_proba({**cells, **numbers})
         np.testing.assert_allclose(one, chances[row : row + 1], rtol=1e-5)

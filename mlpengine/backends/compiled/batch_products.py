@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.row_loops import lane_loop
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
-from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import BatchMatMul
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import Statement
 from mlpengine.backends.compiled.sums import RowSums
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, Values
 
 

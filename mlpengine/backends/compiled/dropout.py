@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from mlpengine.backends.compiled.elementwise import Map
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.statements import ForLoop
-from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Dropout
 from mlpengine.ops.philox import lines_per_row

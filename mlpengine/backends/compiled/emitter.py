@@ -5,12 +5,12 @@ Threads divide the work of a phase and synchronize after it; the sums do not dep
 
 from collections.abc import Sequence
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.lower import Lowered
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.statements import Phase
-from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue
 
 STREAM_BYTES = 1 << 20

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.statements import Phase, Statement
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.core.spec import Array
 from mlpengine.ops.op import GradOp

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import ClassVar, Self
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, LossInstruction, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop, mask_lanes
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement, lets, load_vector, store
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import cross_entropy, entry_loss, loss_function
-from mlpengine.backends.scalar.text import Functions
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.definitions import Functions
+from mlpengine.backends.scalar.layer_functions import cross_entropy, entry_loss, loss_function
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.core.spec import Array
 from mlpengine.formula import c_number, where

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mlpengine.backends.compiled.batch_norm import BatchNormRows
+from mlpengine.backends.compiled.batch_norm_rows import BatchNormRows
 from mlpengine.backends.compiled.batch_products import BatchProduct
 from mlpengine.backends.compiled.column_sum import ColumnSum
-from mlpengine.backends.compiled.convolution import ConvolutionRows
+from mlpengine.backends.compiled.convolution_rows import ConvolutionRows
 from mlpengine.backends.compiled.dropout import Draw
-from mlpengine.backends.compiled.elementwise import Map
-from mlpengine.backends.compiled.embeddings import EmbeddingSums, PeriodicForward
+from mlpengine.backends.compiled.embedding_rows import EmbeddingSums, PeriodicForward
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.layer_norm_rows import LayerNormRows
 from mlpengine.backends.compiled.loss_rows import CrossEntropyRows, EntryLossRows, LossRows
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.moves import Move
-from mlpengine.backends.compiled.normalization import LayerNormRows
 from mlpengine.backends.compiled.normals import NormalRows
 from mlpengine.backends.compiled.products import Product
-from mlpengine.backends.compiled.softmax import SoftmaxRows
+from mlpengine.backends.compiled.softmax_rows import SoftmaxRows
 from mlpengine.backends.compiled.statements import PHASES
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.values import Batch, MatrixValue, Origin, UnsupportedError, Values

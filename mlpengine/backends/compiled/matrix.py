@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import present
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.values import MatrixValue
 
 Form = Literal["forward", "input_gradient", "weight_gradient"]

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
-from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import pi
 
 from mlpengine.backends.compiled.dropout import add_next_step
-from mlpengine.backends.compiled.elementwise import Map
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.statements import ForLoop, If, Statement
-from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, Values
 from mlpengine.ops import Normal
 from mlpengine.ops.philox import lines_per_row, padded_columns

@@ -6,10 +6,11 @@ from typing import Literal
 import numpy as np
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
-from mlpengine.backends.compiled.elementwise import Map
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.matrix import MatrixProduct
-from mlpengine.backends.compiled.packing import packing, panel_count, row_packing
+from mlpengine.backends.compiled.panels import packing, panel_count, row_packing
 from mlpengine.backends.compiled.statements import ForLoop, Statement
 from mlpengine.backends.compiled.tile_loops import (
     group_count,
@@ -20,15 +21,14 @@ from mlpengine.backends.compiled.tile_loops import (
     tile_tops,
 )
 from mlpengine.backends.compiled.tiling import Tiling, choose_tiling
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import (
+from mlpengine.backends.scalar.definitions import real_constant
+from mlpengine.backends.scalar.layer_functions import (
     back_dense,
     dense_function,
     each,
     gradients_function,
 )
-from mlpengine.backends.scalar.text import real_constant
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import Linear, MatMul
 

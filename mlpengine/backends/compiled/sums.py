@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlpengine.backends.compiled.elementwise import Map
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.row_loops import lane_loop
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
 from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
-from mlpengine.backends.compiled.writer import Writer
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.core.spec import Array
 from mlpengine.ops import Mean, Mul, Sub, Sum, Var

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.matrix import MatrixProduct
-from mlpengine.backends.compiled.packing import pack_panel
+from mlpengine.backends.compiled.panels import pack_panel
 from mlpengine.backends.compiled.statements import (
     CFunction,
     ClaimLoop,

@@ -24,7 +24,7 @@ from mlpengine.backends.compiled.statements import (
     Variable,
     Whole,
 )
-from mlpengine.backends.scalar.text import Constants, Definition, ScalarFunction
+from mlpengine.backends.scalar.definitions import Constants, Definition, ScalarFunction
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.formula import BINDS, FUNCTIONS, Expr
 from mlpengine.formula.numpy_functions import TAIL_DOUBLE

@@ -2,7 +2,7 @@
 
 import re
 
-from mlpengine.backends.scalar.text import IN_FLASH
+from mlpengine.backends.scalar.definitions import IN_FLASH
 from mlpengine.formula import SCALARS
 from mlpengine.formula.numpy_functions import TAIL_DOUBLE, TAIL_SINGLE
 

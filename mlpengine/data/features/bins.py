@@ -13,7 +13,7 @@ class Bins:
 
     The component of x in the bin from a to b is (x - a) / (b - a), bounded to 0 and 1. In the
     first bin it falls to -1 and in the last it rises to 2, so that values beyond the edges differ
-    and no single cell decides a prediction.
+    and no single value decides a prediction.
 
     Source: Gorishniy et al. 2022, arXiv 2203.05556, section 3.2.1, where the outer bins have no
     bounds.

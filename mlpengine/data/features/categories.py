@@ -15,19 +15,19 @@ from mlpengine.data.features.thresholds import (
     SMALLEST_VALUE,
     WEIGHED_CODES,
 )
-from mlpengine.data.tables.cells import FIRST_INEXACT, parse_numbers
+from mlpengine.data.tables.parsing import FIRST_INEXACT, parse_numbers
 from mlpengine.data.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
 
 
 class Category:
-    """One category column: its levels, then "(unknown)", then "(missing)" if cells were missing.
+    """One category column: its levels, then "(unknown)", then "(missing)" if values were missing.
 
     Levels in too few training rows count as unknown, so that the unknown feature is trained; a
-    missing cell is unknown too if none was missing in training. `text` tells whether the column was
-    text in the training table, rather than numbers that are treated as categories. The feature of
-    a row's level is `value`, chosen by `weigh`, and the other features are 0.
+    missing value is unknown too if none was missing in training. `text` tells whether the training
+    table had texts rather than numbers that are treated as categories. The feature of a row's level
+    is `value`, chosen by `weigh`, and the other features are 0.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Category:
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
         """Collect the levels of a column, the most frequent ones if there are too many.
 
-        Raises: DataError for a missing cell if missing cells are errors, or for too many levels to
-            one-hot.
+        Raises: DataError for a missing value if missing values are errors, or for too many levels
+            to one-hot.
         """
         strict = options.missing == "error"
         codes, texts = coded(table[column])
@@ -91,7 +91,7 @@ class Category:
     def encode(self, table: Table) -> Array:
         """Return one int64 code per row, between 0 and `size`.
 
-        Raises: DataError for a missing cell if the options treat missing cells as errors.
+        Raises: DataError for a missing value if the options treat missing values as errors.
         """
         column = table[self.column]
         codes, texts = coded(column)

@@ -1,4 +1,4 @@
-"""Profile of a table: types, missing cells, leaks, duplicates, balance of classes."""
+"""Profile of a table: types, missing values, leaks, duplicates, balance of classes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -37,7 +37,7 @@ from mlpengine.settings.features import TaskName
 
 KEEP_IF = "keep it only if it is known when you predict, else list it under data.drop"
 
-CORRECT = "correct or empty the cell"
+CORRECT = "correct or clear the value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class ColumnProfile:
 class Profile:
     """The result of `profile`.
 
-    `variants` maps columns of texts to spellings that differ only in case and blanks.
+    `variants` maps columns to texts that differ only in case and blanks.
     `marked` maps columns of numbers with units or other marks to such a text and its number.
     `commas` maps columns of numbers, some written like 1,5, to advice.
-    `gap_codes` maps columns with a number that may stand for missing cells to advice.
+    `gap_codes` maps columns with a number that may stand for missing values to advice.
     `drop` maps columns to leave out to the reasons.  `suspects` are columns that explain nearly all
     of the target, but may be honest predictors.
     """
@@ -98,12 +98,12 @@ class Profile:
         reasons = self.drop | {leak.column: f"{leak.reason}; {KEEP_IF}" for leak in self.suspects}
         lines = [f"column {n!r}: {why}" for n, why in reasons.items() if n not in dropped]
         lines += [
-            f"column {column.name!r}: {column.missing} of {self.n_rows} cells are missing"
+            f"column {column.name!r}: {column.missing} of {self.n_rows} values are missing"
             for column in self.columns
             if MOSTLY_MISSING * self.n_rows < column.missing < self.n_rows
             and column.name not in dropped
         ]
-        lines += [f"column {n!r}: {t}" for n, t in self.spelling_texts() if n not in dropped]
+        lines += [f"column {n!r}: {t}" for n, t in self.format_remarks() if n not in dropped]
         lines += [f"{o.text}; {CORRECT}" for o in self.outliers if o.column not in dropped]
         if self.target_missing:
             lines.append(f"target: missing in {plural(self.target_missing, 'row')}; left out")
@@ -130,18 +130,18 @@ class Profile:
         ]
 
     def misread(self) -> list[str]:
-        """Return a line for each column with cells to correct, or texts to spell otherwise."""
+        """Return a line for each column with values to correct, or texts to write otherwise."""
         damaged = {name: why for name, why in self.drop.items() if "correct the " in why}
         lines = [f"column {name!r} is dropped: {why}" for name, why in damaged.items()]
-        return [*lines, *(f"column {name!r}: {text}" for name, text in self.spelling_texts())]
+        return [*lines, *(f"column {name!r}: {text}" for name, text in self.format_remarks())]
 
-    def spelling_texts(self) -> list[tuple[str, str]]:
-        """Return columns and what to say about the spelling of their texts."""
+    def format_remarks(self) -> list[tuple[str, str]]:
+        """Return columns and remarks on the format of their texts."""
         texts = []
-        for name, spellings in self.variants.items():
-            composed = {normalize("NFC", text) for text in spellings}
-            show = repr if len(composed) == len(spellings) else ascii  # two look alike
-            shown = ", ".join(f"{show(text):.60}" for text in spellings)
+        for name, variants in self.variants.items():
+            composed = {normalize("NFC", text) for text in variants}
+            show = repr if len(composed) == len(variants) else ascii  # two look alike
+            shown = ", ".join(f"{show(text):.60}" for text in variants)
             texts.append((name, f"{shown} are taken for different texts; write one of them"))
         texts += ((name, marked_text(*pair)) for name, pair in self.marked.items())
         return [*texts, *self.commas.items(), *self.gap_codes.items()]
@@ -233,7 +233,7 @@ def _relations(
         try:
             encoder = ClassTarget.fit(table, target)
         except DataError:  # one class only: training reports it
-            return {column.cell(0): table.n_rows}, []
+            return {column.text(0): table.n_rows}, []
         values = encoder.encode(table)
         counts = np.bincount(values, minlength=len(encoder.classes)).tolist()
         classes = dict(zip(map(str, encoder.classes), counts, strict=True))
@@ -260,7 +260,7 @@ def column_profile(name: str, column: Column) -> ColumnProfile:
         low, high = (number_text(column.kind, float(value)) for value in distinct[[0, -1]])
         summary = low if low == high else f"{low} to {high}"
     else:
-        summary = "all cells are missing"
+        summary = "all values are missing"
     constant = len(distinct) == 1 and not missing
     return ColumnProfile(name, kind_of(column), missing, len(distinct), constant, summary)
 
@@ -275,7 +275,7 @@ def _to_drop(
     reasons: dict[str, str] = {}
     for column in features:
         if column.kind == "empty":
-            reasons[column.name] = "all cells are missing"
+            reasons[column.name] = "all values are missing"
         elif column.constant:
             reasons[column.name] = f"constant ({column.summary})"
         elif column.kind in ("text", "mixed") and column.name in commas:
@@ -288,7 +288,7 @@ def _to_drop(
             reasons[column.name] = f"{texts}, almost one per row{also}"
         elif column.kind == "mixed":
             row = odd_row(table[column.name]) or 0
-            example = f"{table[column.name].cell(row)!r:.60} in {table.place(row)}"
+            example = f"{table[column.name].text(row)!r:.60} in {table.place(row)}"
             text = f"numbers with a few texts among them, such as {example}; correct the texts"
             reasons[column.name] = text
         elif column.kind == "integer" and _counts_rows(table[column.name].values):
@@ -298,7 +298,7 @@ def _to_drop(
             extreme = np.flatnonzero(np.abs(own.values) > LIMIT)
             if len(extreme):
                 row = int(extreme[0])
-                reasons[column.name] = f"{own.cell(row)} in {table.place(row)}; correct the cell"
+                reasons[column.name] = f"{own.text(row)} in {table.place(row)}; correct the value"
     reasons |= {leak.column: leak.reason for leak in leaks if leak.is_target}
     return reasons
 
@@ -309,11 +309,11 @@ def _variants(table: Table) -> dict[str, list[str]]:
     for name, column in table.columns.items():
         if column.kind != "text" or kind_of(column) != "category":
             continue
-        spellings: dict[str, list[str]] = {}
+        by_form: dict[str, list[str]] = {}
         for level in column.used_levels():
             form = "".join(normalize("NFKC", level).casefold().split())
-            spellings.setdefault(form, []).append(level)
-        alike = [texts for texts in spellings.values() if len(texts) > 1]
+            by_form.setdefault(form, []).append(level)
+        alike = [texts for texts in by_form.values() if len(texts) > 1]
         if alike:
             variants[name] = [text for texts in alike for text in texts][:SHOWN_LEVELS]
     return variants

@@ -1,4 +1,4 @@
-"""The kind of a column as a feature, and the task of a target, inferred from the cells."""
+"""The kind of a column as a feature, and the task of a target, inferred from the values."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from mlpengine.data.features.thresholds import (
     ROWS_PER_CLASS,
     SAMPLED_LEVELS,
 )
-from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import NUMBER_MARKS
 from mlpengine.data.tables.table import Column, number_text
 from mlpengine.settings.features import TaskName
@@ -42,7 +42,7 @@ def kind_of(column: Column) -> FeatureKind:
     """Return the kind of a column as a feature.
 
     A text column is a `category` if its levels repeat: at most half as many levels as filled
-    cells, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
+    values, or at most FEW_LEVELS levels; otherwise it is `text` (names, ids), unusable as it is.
     It is `mixed` if nearly all of its levels are numbers, but not codes of one length such as
     postal codes with leading zeros. An `integer` column is fed like a number; naming it under
     `categorical` makes it a category.
@@ -87,7 +87,7 @@ def marked_number(column: Column) -> tuple[str, str] | None:
         is_negative = match["negative"] or {match["sign"], match["inner"]} & {"-", "\u2212"}
         numbers.append((level, f"{'-' if is_negative else ''}{match['number'].strip()}"))
         marks.add((match["before"], match["after"]))
-    marked = [pair for pair in numbers if pair[0] != pair[1] and not _cells.is_number(pair[0])]
+    marked = [pair for pair in numbers if pair[0] != pair[1] and not parsing.is_number(pair[0])]
     enough = len(numbers) >= max(MARKED_LEVELS, MIXED_SHARE * len(sample))
     return (
         marked[len(marked) // 2]
@@ -107,46 +107,46 @@ def comma_text(column: Column) -> str | None:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS) or 1]
     if sum(map(bool, map(_DIGITS.fullmatch, sample))) < MIXED_SHARE * len(sample):
         return None
-    texts = [level for level in levels if not _cells.is_number(level)]
-    by_marks = {marks: _spelled_by(texts, *marks) for marks in NUMBER_MARKS}
+    texts = [level for level in levels if not parsing.is_number(level)]
+    by_marks = {marks: _numbers_by(texts, *marks) for marks in NUMBER_MARKS}
     marks, read = max(by_marks.items(), key=lambda pair: len(pair[1]))
     others = [level for level in texts if level not in read]
     if not read or len(others) > (1 - MIXED_SHARE) * len(levels):
         return None
-    cell, number = list(read.items())[len(read) // 2]
+    value, number = list(read.items())[len(read) // 2]
     count = int(np.array([*(level in read for level in column.levels), False])[column.values].sum())
     advice = f"write {number_text('number', number)}"
     if others:
         advice += f", and correct {others[0]!r:.60}"
-    elif isinstance(_cells.spelled_numbers(levels, *marks), list):
+    elif isinstance(parsing.formatted_numbers(levels, *marks), list):
         keys = f"data.decimal: {marks[0] or ','!r}"
         keys += f" and data.thousands: {marks[1]!r}" if marks[1] else ""
         advice += f", or set {keys} if all columns are written so"
     else:
         advice += ", with one decimal mark in the whole column"
-    rows = plural(len(column.values), "cell")
-    return f"{count:,} of {rows} are like {cell!r}, so that all are read as text; {advice}"
+    rows = plural(len(column.values), "value")
+    return f"{count:,} of {rows} are like {value!r}, so that all are read as text; {advice}"
 
 
-def _spelled_by(levels: list[str], decimal: str | None, thousands: str | None) -> dict[str, float]:
+def _numbers_by(levels: list[str], decimal: str | None, thousands: str | None) -> dict[str, float]:
     """Return the levels that are numbers with these marks, as numbers."""
     numbers = {}
     for level in levels:
-        spelled = _cells.spelled_numbers([level], decimal, thousands)
-        if isinstance(spelled, list):
-            (numbers[level],) = spelled
+        parsed = parsing.formatted_numbers([level], decimal, thousands)
+        if isinstance(parsed, list):
+            (numbers[level],) = parsed
     return numbers
 
 
 def odd_row(column: Column) -> int | None:
-    """Return the row to report if a text column should be numbers; None if all cells are numbers.
+    """Return the row to report if a text column should be numbers; None if all values are numbers.
 
-    Cells are spelled as numbers, booleans, dates or other texts. The result is the first row that
-    is not a number or, if none is, that is not spelled as most rows are; if all rows are spelled
-    alike, it is the first one.
+    Texts have the format of numbers, booleans, dates or none of these. The result is the first row
+    that is not a number or, if none is, not in the format of most rows; if all rows have one
+    format, it is the first row.
     """
-    spelled = np.array([_spelling(level) for level in column.levels] + [""])
-    rows = spelled[column.values]
+    formats = np.array([_format_of(level) for level in column.levels] + [""])
+    rows = formats[column.values]
     names, counts = np.unique(rows[rows != ""], return_counts=True)
     if not len(names) or list(names) == ["number"]:
         return None
@@ -157,22 +157,22 @@ def odd_row(column: Column) -> int | None:
 
 def odd_texts(column: Column) -> list[str]:
     """Return the levels of a column that are not numbers, including levels without a row."""
-    return [level for level in column.levels if not _cells.is_number(level)]
+    return [level for level in column.levels if not parsing.is_number(level)]
 
 
-def gap_advice(cell: str) -> str:
-    """Return the option that reads a cell as missing, if it is spelled as gaps are, or ""."""
+def gap_advice(value: str) -> str:
+    """Return the option that reads a value as missing, if it is in `GAPS`, or ""."""
     from mlpengine.data.tables.detect import GAPS  # only reading needs this module
 
-    return f", or set data.na_values: [{cell!r}]" if cell.lower() in GAPS else ""
+    return f", or set data.na_values: [{value!r}]" if value.lower() in GAPS else ""
 
 
-def _spelling(level: str) -> str:
-    if _cells.parse_numbers([level], frozenset(), padded=False) is not None:
+def _format_of(level: str) -> str:
+    if parsing.parse_numbers([level], frozenset(), padded=False) is not None:
         return "number"
-    if _cells.booleans([level]) is not None:
+    if parsing.booleans([level]) is not None:
         return "boolean"
-    return "text" if _cells.dates([level], frozenset()) is None else "date"
+    return "text" if parsing.dates([level], frozenset()) is None else "date"
 
 
 def task_of(columns: list[Column]) -> TaskName:
@@ -235,7 +235,7 @@ def odd_target_row(column: Column) -> int | None:
     levels = column.used_levels()
     if not levels or _number_share(levels) < MIXED_SHARE:
         return None
-    known = [_cells.parse_numbers([level], frozenset()) for level in column.levels]
+    known = [parsing.parse_numbers([level], frozenset()) for level in column.levels]
     numbers = np.array([*(np.nan if value is None else value[0] for value in known), np.nan])
     values = numbers[column.values]
     if task_of([Column(values[~np.isnan(values)])]) != "regression":
@@ -250,4 +250,4 @@ def is_binary(column: Column) -> bool:
 
 def _number_share(levels: list[str]) -> float:
     sample = levels[:: -(-len(levels) // SAMPLED_LEVELS)]
-    return sum(map(_cells.is_number, sample)) / len(sample)
+    return sum(map(parsing.is_number, sample)) / len(sample)

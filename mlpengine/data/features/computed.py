@@ -1,6 +1,6 @@
 """Columns computed from other columns by formulas, and filters of rows.
 
-A missing cell in any column that a formula reads makes its result missing.
+A missing value in any column that a formula reads makes its result missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,7 +95,7 @@ def with_columns(
     """Return a table with computed columns after its own, missing outside the given rows.
 
     Raises: DataError naming the columns that the table lacks, or, if `strict`, the first row in
-        which a formula is not finite though no cell is missing; else it is missing there.
+        which a formula is not finite though no value is missing; else it is missing there.
     """
     if not columns:
         return table
@@ -110,10 +110,10 @@ def with_columns(
         wrong = ~np.isfinite(values) & ~_missing(part, column.reads)
         if strict and wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            cells = ", ".join(f"{name} {part[name].cell(row)}" for name in column.reads)
+            operands = ", ".join(f"{name} {part[name].text(row)}" for name in column.reads)
             raise DataError(
                 f"{part.where(column.name, row)}: {column.text} must be finite (it is "
-                f"{values[row]:g} for {cells}); leave such rows out with data.where"
+                f"{values[row]:g} for {operands}); leave such rows out with data.where"
             )
         values[wrong] = np.nan
         part = part.join(Table({column.name: Column(values)}, table.source))
@@ -130,7 +130,7 @@ def _spread(values: Array, rows: Array, table: Table) -> Array:
 def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
     """Return a bool for each row of a result of `with_columns`: whether formulas are finite.
 
-    A formula that reads a missing cell counts as finite.
+    A formula that reads a missing value counts as finite.
     """
     finite = np.ones(table.n_rows, bool)
     for column in columns:
@@ -139,7 +139,7 @@ def finite_rows(table: Table, columns: Iterable[ComputedColumn]) -> Array:
 
 
 def rows_that_fulfil(table: Table, formula: Expr, columns: Sequence[ComputedColumn] = ()) -> Array:
-    """Return a bool for each row: whether a filter is true there; False where a cell is missing.
+    """Return a bool for each row: whether a filter is true there; False where a value is missing.
 
     `columns` are computed columns that the filter may read.
     """
@@ -157,7 +157,7 @@ def used_columns(columns: Sequence[ComputedColumn], *formulas: Expr) -> list[str
 
 
 def _values(table: Table, formula: Expr) -> Array:
-    """Return the float64 values of a formula, NaN where a cell that it reads is missing."""
+    """Return the float64 values of a formula, NaN where a value that it reads is missing."""
     names = variables(formula)
     for name in names:
         check_numeric(table, name)

@@ -1,4 +1,4 @@
-"""Distance of new rows from the training rows: texts, numbers, missing cells, drift."""
+"""Distance of new rows from the training rows: texts, numbers, missing values, drift."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,8 +28,8 @@ class NewRows:
     def add(self, table: Table) -> "NewRows":
         """Count the rows of a table."""
         self._rows += table.n_rows
-        for name, (count, cell) in self._preprocessor.unknown_texts(table).items():
-            _count(self._texts, name, count, cell)
+        for name, (count, value) in self._preprocessor.unknown_texts(table).items():
+            _count(self._texts, name, count, value)
         for name, column in ((n, table.columns[n]) for n in self._columns if n in table):
             self._gaps[name] = self._gaps.get(name, 0) + int(column.missing.sum())
             if column.kind == "text":
@@ -37,7 +37,7 @@ class NewRows:
             low, high = bounds(self._columns[name])
             far = np.flatnonzero((column.values < low) | (column.values > high))
             if len(far):
-                _count(self._far, name, len(far), column.cell(int(far[0])))
+                _count(self._far, name, len(far), column.text(int(far[0])))
         return self
 
     def lines(self) -> list[str]:
@@ -52,13 +52,13 @@ class NewRows:
             expected = self._rows * likely
             if count > expected + ODDS * np.sqrt(expected * (1 - likely)):
                 gaps.append(
-                    f"column {name!r}: {plural(count, 'cell')} of {self._rows:,} missing, more "
+                    f"column {name!r}: {count:,} of {plural(self._rows, 'value')} missing, more "
                     f"than in training ({_percent(share)})"
                 )
         return [
             *_first(texts, "with texts that have no feature of their own"),
             *_first(far, "with rows far outside those trained on"),
-            *_first(gaps, "with more missing cells than in training"),
+            *_first(gaps, "with more missing values than in training"),
         ]
 
 
@@ -84,17 +84,17 @@ def unknown_remarks(
 
 
 def far_remarks(preprocessor: Preprocessor, far: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return a line for each column with how many rows are far outside training, and a cell."""
+    """Return a line for each column with how many rows are far outside training, and a value."""
     columns = preprocessor.summary["columns"]
     return [
-        f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {cell} "
+        f"column {name!r}: {plural(count, 'row')} far outside those trained on, such as {value} "
         f"({_range(columns[name], preprocessor.kinds[name] == 'date')})"
-        for name, (count, cell) in far.items()
+        for name, (count, value) in far.items()
     ]
 
 
-def _count(counts: dict[str, tuple[int, str]], name: str, count: int, cell: str) -> None:
-    before, first = counts.get(name, (0, cell))
+def _count(counts: dict[str, tuple[int, str]], name: str, count: int, value: str) -> None:
+    before, first = counts.get(name, (0, value))
     counts[name] = before + count, first
 
 
@@ -109,11 +109,11 @@ def _percent(share: float) -> str:
 
 
 class Drift(NamedTuple):
-    """The distance of the cells of a column from the training cells, 0 to 1.
+    """The distance of the values of a column from the training values, 0 to 1.
 
     `values` is the largest difference of the shares below any number (Kolmogorov and Smirnov) or of
-    the shares of a text, of the cells that are not missing; `missing` and `trained_missing` are the
-    shares of missing cells.  `is_odd` tells whether that is more than chance.
+    the shares of a text, of the values that are not missing; `missing` and `trained_missing` are
+    the shares of missing values.  `is_odd` tells whether that is more than chance.
     """
 
     column: str
@@ -124,7 +124,7 @@ class Drift(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The larger of the differences of values and of shares of missing cells."""
+        """The larger of the differences of values and of shares of missing values."""
         return max(self.values, abs(self.missing - self.trained_missing))
 
 

@@ -78,8 +78,8 @@ def find_duplicates(
 ) -> DuplicateRows:
     """Return the hashes of rows, and whether equal rows are duplicates, not a coincidence.
 
-    `hashes` are sums over columns of the hash of each cell; ``hashes_of(rows, k)`` returns the
-    hashes of the cells of column k.
+    `hashes` are sums over columns of the hash of each value; ``hashes_of(rows, k)`` returns the
+    hashes of the values of column k.
     """
     ordered = np.sort(hashes)  # takes a tenth of finding the rows
     repeated = np.count_nonzero(ordered[1:] == ordered[:-1])
@@ -103,7 +103,7 @@ def table_duplicates(table: Table, names: Sequence[str], rows: Array) -> Duplica
 
 
 def row_hashes(columns: Iterable[Column]) -> Array:
-    """Return a 64-bit hash of each row of one column or more, missing cells included."""
+    """Return a 64-bit hash of each row of one column or more, missing values included."""
     columns = list(columns)
     hashes = np.zeros(len(columns[0].values), np.uint64)
     for start in range(0, len(hashes), HASHED_ROWS):
@@ -114,7 +114,7 @@ def row_hashes(columns: Iterable[Column]) -> Array:
 
 
 def count_duplicates(table: Table) -> int:
-    """Return how many rows equal an earlier row in every column, missing cells included.
+    """Return how many rows equal an earlier row in every column, missing values included.
 
     Rows are compared by a 64-bit hash of their values.
     """

@@ -11,7 +11,7 @@ from mlpengine.data.tables.table import Column
 
 
 def share_of_line(column: Column, target: Array) -> float:
-    """Return the R2 of the best straight line from a column, 0 if most cells are no numbers."""
+    """Return the R2 of the best straight line from a column, 0 if most values are no numbers."""
     if column.kind == "text":
         return 0.0
     values = column.values.astype(np.float64)
@@ -28,7 +28,7 @@ def exact_sum(columns: Mapping[str, Column], target: Array) -> dict[str, int]:
     """Return the columns that add up to the target, each with its sign; empty if none do.
 
     In every row, up to rounding, target = constant + the sum of +column or -column.  Numeric
-    columns without missing cells are examined.
+    columns without missing values are examined.
     """
     values = {
         name: column.values.astype(np.float64)

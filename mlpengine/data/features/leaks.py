@@ -90,7 +90,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
     the same value or, for numbers with many values, from the nearest rows or a straight line.
     """
     distinct = column.distinct()
-    codes = codes_into(distinct, column)  # -1 where a cell is missing
+    codes = codes_into(distinct, column)  # -1 where a value is missing
     if (codes >= 0).sum() < MIN_LEAK_ROWS:
         return None
     if is_recoding_of_target(codes, goal, ordered=column.kind != "text"):
@@ -109,7 +109,7 @@ def find_leak(name: str, column: Column, goal: Goal) -> Leak | None:
 def is_recoding_of_target(codes: Array, goal: Goal, *, ordered: bool) -> bool:
     """Return whether column and target determine each other: a one-to-one map of their values.
 
-    Missing cells, codes -1, are left out if they are not the majority.  If values rarely repeat,
+    Missing values, codes -1, are left out if they are not the majority.  If values rarely repeat,
     any two columns map one-to-one; then the map of an `ordered` column must be increasing or
     decreasing.
     """

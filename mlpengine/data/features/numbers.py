@@ -1,4 +1,4 @@
-"""A block of numeric features: missing cells filled, then scaled, with components of bins."""
+"""A block of numeric features: missing values filled, then scaled, with components of bins."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,11 +34,11 @@ _LARGEST = {kind: float(np.finfo(kind).max) for kind in "fd"}
 
 
 class Numbers:
-    """A block of numeric features, (x - center) * factor with missing cells filled first.
+    """A block of numeric features, (x - center) * factor with missing values filled first.
 
     `factor` is 0 for a column that was constant in training, so the feature is always 0.
     `ranges` are the smallest and largest number of each column that `fit` read.
-    `flagged` are the features that get an indicator feature (1 where the cell is missing),
+    `flagged` are the features that get an indicator feature (1 where the value is missing),
     `clip` tells whether scaled features are clipped smoothly, and `edges` are the edges of the
     bins of each feature, by default none.
     """
@@ -96,7 +96,7 @@ class Numbers:
         `bins` are the quantile bins of every feature that varies, None for no components.  The
         waves of dates are an encoding already and have no bins.
 
-        Raises: DataError naming the first cell that is not a usable number.
+        Raises: DataError naming the first value that is not a usable number.
         """
         strict = filling == "error"
         stats = Statistics(table, sources, strict, rows)
@@ -123,7 +123,7 @@ class Numbers:
     def encode(self, table: Table, out: Array, rows: Array | range | None = None) -> None:
         """Write the features of the given rows of a table into `out`.
 
-        Raises: DataError naming the first cell that is not a usable number.
+        Raises: DataError naming the first value that is not a usable number.
         """
         if isinstance(rows, range):
             rows = np.arange(rows.start, rows.stop)
@@ -140,7 +140,7 @@ class Numbers:
     def write(self, values: Array, missing: Array | None, out: Array) -> bool:
         """Write the features of float64 `values`; the scaled values overwrite `values`.
 
-        `missing` is the mask of missing cells, None where there are none. The result is whether
+        `missing` is the mask of missing values, None where there are none. The result is whether
         the scaled values fit into the dtype of `out`.
         """
         count, flags = len(self.sources), len(self.sources) + len(self.bins)

@@ -17,8 +17,8 @@ _NUMBERS = frozenset({float, int, bool, np.float64, np.float32, np.int64, np.int
 _NUMBERS_OR_NONE = _NUMBERS | {type(None)}
 
 
-def _within(low: float, cell: float, high: float) -> bool:
-    return low <= cell <= high
+def _within(low: float, value: float, high: float) -> bool:
+    return low <= value <= high
 
 
 class _OneHot(NamedTuple):
@@ -29,25 +29,25 @@ class _OneHot(NamedTuple):
     start: int
     missing: frozenset[str]
 
-    def code(self, cell: Any) -> int | None:
-        """Return the code of a cell; None if only the whole column determines the code."""
-        kind = type(cell)
+    def code(self, value: Any) -> int | None:
+        """Return the code of a value; None if only the whole column determines the code."""
+        kind = type(value)
         if kind is str:
             if not self.category.text:
                 return None
-            text = cell.strip()
+            text = value.strip()
             if text in self.missing:
-                cell, kind = None, type(None)
+                value, kind = None, type(None)
         elif kind is bool or kind is np.bool_:
-            text = number_text("boolean", float(cell))
+            text = number_text("boolean", float(value))
         elif kind in _NUMBERS:
-            if isnan(cell):
-                cell, kind = None, type(None)
+            if isnan(value):
+                value, kind = None, type(None)
             else:
-                text = number_text("number", float(cell))
-        elif cell is not None:
+                text = number_text("number", float(value))
+        elif value is not None:
             return None
-        if cell is None:
+        if value is None:
             return None if self.category.strict else len(self.codes) + self.category.gaps
         return self.codes.get(text, len(self.codes))
 
@@ -55,8 +55,8 @@ class _OneHot(NamedTuple):
 class RowEncoder:
     """Writes the features of one row into `out` (1, features), as `Preprocessor.transform` does.
 
-    `encode` returns False for anything unusual: a cell of another type, or a column that is missing
-    or unusable.  `transform` then reads the row, or refuses it with a message.
+    `encode` returns False for anything unusual: a value of another type, or a column that is
+    missing or unusable.  `transform` then reads the row, or refuses it with a message.
 
     Attributes:
         unknown: by column, the text in the last row that has no feature.
@@ -95,7 +95,7 @@ class RowEncoder:
         )
 
     def encode(self, row: Mapping[str, Any]) -> bool:
-        """Write the features of cells by name; return whether that was possible."""
+        """Write the features of values by name; return whether that was possible."""
         try:
             return self._write_numbers([row[n] for n in self._names]) and self._write_texts(row)
         except (KeyError, OverflowError):
@@ -107,36 +107,36 @@ class RowEncoder:
             return False
         return self._write_numbers(row.take(self._columns).tolist())
 
-    def _write_numbers(self, cells: list[Any]) -> bool:
-        kinds, missing = set(map(type, cells)), None
+    def _write_numbers(self, values: list[Any]) -> bool:
+        kinds, missing = set(map(type, values)), None
         if not kinds <= _NUMBERS:
             if not kinds <= _NUMBERS_OR_NONE:
                 return False
-            cells = [nan if cell is None else cell for cell in cells]
-        self._values[0] = cells
+            values = [nan if value is None else value for value in values]
+        self._values[0] = values
         self.far = {}
-        if not all(map(_within, self._low, cells, self._high)):
+        if not all(map(_within, self._low, values, self._high)):
             missing = np.isnan(self._values)
             if (self._numbers.strict and missing.any()) or (np.abs(self._values) > LIMIT).any():
                 return False
-            each = zip(self._names, self._low, cells, self._high, strict=True)
-            self.far = {n: cell for n, low, cell, high in each if cell < low or cell > high}
+            each = zip(self._names, self._low, values, self._high, strict=True)
+            self.far = {n: value for n, low, value, high in each if value < low or value > high}
         return self._numbers.write(self._values, missing, self._out)
 
     def _write_texts(self, row: Mapping[str, Any]) -> bool:
         self.unknown = {}
         self._categories.fill(0.0)
         for one in self._one_hots:
-            cell = row[one.category.column]
-            code = one.code(cell)
+            value = row[one.category.column]
+            code = one.code(value)
             if code is None:
                 return False
-            if code == len(one.codes) and not self._is_gap(cell):
-                self.unknown[one.category.column] = str(cell)
+            if code == len(one.codes) and not self._is_gap(value):
+                self.unknown[one.category.column] = str(value)
             self._row[one.start + code] = one.category.value
         return True
 
-    def _is_gap(self, cell: Any) -> bool:
-        if isinstance(cell, str):
-            return cell.strip() in self._missing
-        return cell is None or cell != cell
+    def _is_gap(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return value.strip() in self._missing
+        return value is None or value != value

@@ -1,4 +1,4 @@
-"""Cells so far from the others of their column that they are mistakes, or decide everything."""
+"""Values so far from the others of their column that they are mistakes, or decide everything."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,22 +7,22 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.data.features.thresholds import MIN_SAMPLE_CELLS, OUTLIER_DISTANCE
+from mlpengine.data.features.thresholds import MIN_SAMPLE_VALUES, OUTLIER_DISTANCE
 from mlpengine.data.tables.table import Column, Table, number_text
 
 GAP_CODES = tuple(sign * (10**k - 1) for k in range(1, 6) for sign in (1, -1))
-"""Numbers that stand for missing cells in some tables: 9, -9, 99, -99 to -99999."""
+"""Numbers that stand for missing values in some tables: 9, -9, 99, -99 to -99999."""
 
 GAP_DATES = tuple(
     np.array(["9999-12-31", "1970-01-01", "1900-01-01", "0001-01-01"], "M8[s]").astype(float)
 )
-"""Dates that stand for missing cells in some tables, in seconds since 1970."""
+"""Dates that stand for missing values in some tables, in seconds since 1970."""
 
 
 class Outlier(NamedTuple):
-    """The cell of a column that is farthest from the median.
+    """The value of a column that is farthest from the median.
 
-    `times` is its distance from the median, in ranges of nine cells in ten.
+    `times` is its distance from the median, in ranges of nine values in ten.
     """
 
     column: str
@@ -31,10 +31,10 @@ class Outlier(NamedTuple):
 
 
 def gap_code(column: Column) -> str:
-    """Return a message about a number that may stand for missing cells, or "".
+    """Return a message about a number that may stand for missing values, or "".
 
-    It is one of `GAP_CODES` or `GAP_DATES` in two cells or more, and lies beyond all others by more
-    than twice their range.
+    It is one of `GAP_CODES` or `GAP_DATES` in two values or more, and lies beyond all others by
+    more than twice their range.
     """
     kind = column.kind
     known: set[float] = {*GAP_CODES} if kind == "number" else {*GAP_DATES}
@@ -52,18 +52,18 @@ def gap_code(column: Column) -> str:
                 for end in (code, *sorted((nearest, farthest)))
             )
             return (
-                f"{plural(count, 'cell holds', 'cells hold')} {shown}, the others {low} to {high}; "
-                f"if that is a missing value, set data.na_values: ['{shown}'], spelled as in the "
+                f"{plural(count, 'value is', 'values are')} {shown}, the others {low} to {high}; "
+                f"if that is a missing value, set data.na_values: ['{shown}'], written as in the "
                 "file"
             )
     return ""
 
 
 def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None) -> list[Outlier]:
-    """Return the farthest cell of each column of numbers, among some rows, if it is an outlier.
+    """Return the farthest value of each column of numbers, among some rows, if it is an outlier.
 
-    An outlier is beyond `OUTLIER_DISTANCE`.  Where nine cells in ten are equal, the median distance
-    of the other cells replaces the range.
+    An outlier is beyond `OUTLIER_DISTANCE`.  Where nine values in ten are equal, the median
+    distance of the other values replaces the range.
     """
     outliers = []
     for name in names:
@@ -71,19 +71,21 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
             continue
         values = table[name].values if rows is None else table[name].values[rows]
         finite = np.isfinite(values)
-        cells = values[:: max(1, len(values) // MIN_SAMPLE_CELLS)]
-        cells = cells[np.isfinite(cells)]
-        if len(cells) < 3:
+        sample = values[:: max(1, len(values) // MIN_SAMPLE_VALUES)]
+        sample = sample[np.isfinite(sample)]
+        if len(sample) < 3:
             continue
         with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
-            low, middle, high = np.quantile(cells, (0.05, 0.5, 0.95))
+            # np.quantile and np.median take ten times as long, and import numpy.ma
+            sample.sort()
+            low, middle, high = (sample[int(share * len(sample))] for share in (0.05, 0.5, 0.95))
             distances = np.where(finite, np.abs(values - middle), 0.0)
             others = distances[distances > 0]
-            spread = high - low or (np.median(others) if len(others) else 0.0)
+            spread = high - low or (np.sort(others)[len(others) // 2] if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
         if times > OUTLIER_DISTANCE:
             where = table.where(name, place if rows is None else int(rows[place]))
             text = f"{where} holds {values[place]:g}, {times:.2g} times as far from the median"
-            outliers.append(Outlier(name, times, f"{text} as nine cells in ten"))
+            outliers.append(Outlier(name, times, f"{text} as nine values in ten"))
     return outliers

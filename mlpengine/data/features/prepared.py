@@ -169,7 +169,7 @@ def prepared_rows(
 
     `table` has stored columns.  `state` is everything that the result of `transform` depends on.
 
-    Raises: DataError for a cell that cannot be used; RunError if the file cannot be written.
+    Raises: DataError for a value that cannot be used; RunError if the file cannot be written.
     """
     source = next(iter(table.columns.values())).file  # type: ignore[attr-defined]
     block = max(1, BLOCK_BYTES // (4 * max(1, width)))

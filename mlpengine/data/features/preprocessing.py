@@ -37,8 +37,8 @@ from mlpengine.data.features.targets import (
     row_weights,
     target_from_state,
 )
-from mlpengine.data.tables.cells import dates
 from mlpengine.data.tables.dialect import CsvDialect
+from mlpengine.data.tables.parsing import dates
 from mlpengine.data.tables.stored import stored_file
 from mlpengine.data.tables.table import Column, Table
 from mlpengine.formula import Expr
@@ -54,10 +54,10 @@ class Preprocessor:
     (`rows_in_use`); `fit` and `transform` do not apply it.
 
     With `encoding` "piecewise" numbers and dates of three or more values get further features:
-    how far the cell is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
+    how far the value is through each of its column's bins, from 0 (before) to 1 (beyond; -1 before
     the first bin and 2 beyond the last at most). Quantiles of the training rows bound the bins;
     equal quantiles give fewer bins. After standard and robust scaling, `clip` "smooth" maps numbers
-    into -3 to 3, so that no single cell decides a prediction.
+    into -3 to 3, so that no single value decides a prediction.
 
     The features of a date are the time, the time since the date before it, and the sine and cosine
     of its position in a day, a week and a year, unless all rows have the same position.
@@ -95,7 +95,7 @@ class Preprocessor:
     def fit(self, table: Table, rows: Array | None = None) -> "Preprocessor":
         """Fit on the given rows of a table (all by default); kinds are inferred from all rows.
 
-        Raises: DataError listing every column that cannot be used, or naming the first bad cell.
+        Raises: DataError listing every column that cannot be used, or naming the first bad value.
         """
         if not isinstance(table, Table):
             raise UsageError(
@@ -262,7 +262,7 @@ class Preprocessor:
         Columns may be in any order, and there may be others. Target and weights are None if the
         table lacks their columns, or if `targets` is false.
 
-        Raises: DataError naming the columns that are missing, or the first cell that is unusable.
+        Raises: DataError naming the columns that are missing, or the first value that is unusable.
         """
         table = self._checked(table, rows)
         picked = [category.column for category in self.categories]
@@ -275,7 +275,7 @@ class Preprocessor:
     def features_of(self, table: Table) -> TableFeatures:
         """Return the features of all rows of a table; they are computed when they are read.
 
-        Raises: DataError as `transform`; for bad cells in numbers when they are read.
+        Raises: DataError as `transform`; for bad values in numbers when they are read.
         """
         return self._features_of(self._checked(table, None))
 
@@ -318,7 +318,7 @@ class Preprocessor:
         for category in self.categories:
             rows = category.unknown_rows(table)
             if len(rows):
-                unknown[category.column] = len(rows), table[category.column].cell(int(rows[0]))
+                unknown[category.column] = len(rows), table[category.column].text(int(rows[0]))
         return unknown
 
     def stream(
@@ -360,8 +360,8 @@ class Preprocessor:
             column = table[name]
             if kind == "date" and (row := self._undated_row(name, column)) is not None:
                 raise DataError(
-                    f"{table.where(name, row)}: a date is needed, spelled as in training "
-                    f"({column.cell(row)!r:.60}); correct the cell, or leave it empty"
+                    f"{table.where(name, row)}: a date is needed, in the format of training "
+                    f"({column.text(row)!r:.60}); correct the value, or leave it empty"
                 )
             if kind == "category" or column.kind == "text":
                 continue
@@ -370,7 +370,7 @@ class Preprocessor:
                 row = int(np.flatnonzero(~column.missing)[0])
                 raise DataError(
                     f"{table.where(name, row)}: {wanted} is needed, as in training "
-                    f"({column.cell(row)!r:.60})"
+                    f"({column.text(row)!r:.60})"
                 )
 
     def _undated_row(self, name: str, column: Column) -> int | None:
@@ -429,7 +429,7 @@ class Preprocessor:
 
     @property
     def text_columns(self) -> list[str]:
-        """Categories that training read as text: `read_table(text=...)` keeps their spelling."""
+        """Categories that training read as text: `read_table(text=...)` keeps them so."""
         return [category.column for category in self.categories if category.text]
 
     @property
@@ -437,8 +437,8 @@ class Preprocessor:
         """The arguments of `read_table` with which the training table was read."""
         texts, plain = self.text_columns, ("number", "integer", "category")
         numbers = [n for n, kind in self.kinds.items() if kind in plain and n not in texts]
-        spelling = self.options.reading.to_dict()
-        return {"text": texts, "numbers": numbers, **spelling}
+        dialect = self.options.reading.to_dict()
+        return {"text": texts, "numbers": numbers, **dialect}
 
     @property
     def feature_names(self) -> list[str]:

@@ -11,7 +11,7 @@ from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.features.column_kinds import comma_text, gap_advice, odd_row
 from mlpengine.data.features.thresholds import READ_ROWS, SLICE_NUMBERS
-from mlpengine.data.tables.cells import WORDS
+from mlpengine.data.tables.parsing import WORDS
 from mlpengine.data.tables.table import Table
 
 LIMIT = np.float64(1e100)
@@ -97,9 +97,9 @@ def date_sources(table: Table, names: Sequence[str]) -> list[Source]:
 def read_slices(
     table: Table, sources: Sequence[Source], strict: bool, rows: Array | None = None
 ) -> Iterator[tuple[int, Array, Array | None]]:
-    """Yield (position, float64 values, mask of missing cells or None) for slices of the rows.
+    """Yield (position, float64 values, mask of missing values or None) for slices of the rows.
 
-    Raises: DataError for a column that is not numeric, an infinite cell, or, if `strict`, a
+    Raises: DataError for a column that is not numeric, an infinite value, or, if `strict`, a
         missing one.
     """
     for name in {source.column for source in sources}:
@@ -150,19 +150,19 @@ def _floats(table: Table, name: str, rows: slice | Array) -> Array:
 def check_numeric(table: Table, name: str) -> None:
     """Check that a column can be read as numbers.
 
-    Raises: DataError naming the unreadable cell that differs from most others.
+    Raises: DataError naming the unreadable value that differs from most others.
     """
     column = table[name]
     if column.kind == "text" and not column.missing.all():
         row = odd_row(column)
-        cell = "" if row is None else column.cell(row)
-        shown = "other rows hold text" if row is None else f"{cell!r:.60}"
+        value = "" if row is None else column.text(row)
+        shown = "other rows hold text" if row is None else f"{value!r:.60}"
         comma = comma_text(column)
         if {level.lower() for level in column.used_levels()} <= {*WORDS, "0", "1"}:
-            comma = "write true and false in all cells, or 1 and 0"
+            comma = "write true and false in all values, or 1 and 0"
         raise DataError(
-            f"{table.where(name, row)}: a number is needed ({shown}); correct the cell, or leave "
-            f"it empty{gap_advice(cell)}{f'; {comma}' if comma else ''}"
+            f"{table.where(name, row)}: a number is needed ({shown}); correct the value, or leave "
+            f"it empty{gap_advice(value)}{f'; {comma}' if comma else ''}"
         )
 
 
@@ -172,5 +172,5 @@ def _cell_error(table: Table, name: str, row: int, value: float) -> DataError:
         return DataError(f"{table.where(name, row)}: {fix}")
     return DataError(
         f"{table.where(name, row)}: must be finite and within {LIMIT:g} ({value}); correct the "
-        "cell, or leave it empty"
+        "value, or leave it empty"
     )

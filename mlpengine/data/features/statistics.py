@@ -12,7 +12,7 @@ from mlpengine.settings.features import Filling, Scaling
 
 
 class Statistics:
-    """Mean, deviation, range and, on demand, quantiles of every feature, over the filled cells."""
+    """Mean, deviation, range and, on demand, quantiles of every feature, over the filled values."""
 
     def __init__(
         self, table: Table, sources: Sequence[Source], strict: bool, rows: Array | None
@@ -61,7 +61,7 @@ class Statistics:
         return edges
 
     def _known(self) -> Iterator[Array]:
-        """Yield the cells of each feature that are not missing; a sample of a long column."""
+        """Yield the values of each feature that are not missing; a sample of a long column."""
         limit = max(1, min(QUANTILE_ROWS, SAMPLE_NUMBERS // max(1, len(self.sources))))
         sample = slice(0, self.n_rows, -(-self.n_rows // limit))
         rows = sample if self.rows is None else self.rows[sample]
@@ -81,14 +81,14 @@ class Statistics:
             return low, np.where(known, self.high, 0.0) - low
         if scaling == "robust":
             lower, middle, upper = self.quantiles((0.25, 0.5, 0.75))
-            # where half of the cells are equal, half the range replaces the quartile range
+            # where half of the values are equal, half the range replaces the quartile range
             known = self.count > 0
             half = np.where(known, self.high, 0.0) / 2 - np.where(known, self.low, 0.0) / 2
             return middle, np.where(upper > lower, upper - lower, half)
         return np.zeros(len(self.sources)), np.ones(len(self.sources))
 
     def filling(self, filling: Filling) -> Array:
-        """Return the value that replaces missing cells, for every feature."""
+        """Return the value that replaces missing values, for every feature."""
         if isinstance(filling, int | float):
             return np.full(len(self.sources), float(filling))
         return self.quantiles((0.5,))[0] if filling == "median" else self.mean

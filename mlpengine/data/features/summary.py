@@ -23,7 +23,7 @@ from mlpengine.data.tables.table import Table
 
 
 class ColumnState(TypedDict):
-    """The share of missing cells of a column, and a description of the others.
+    """The share of missing values of a column, and a description of the others.
 
     Numbers have quantiles, from the smallest to the largest; categories have the share of each
     level, and the share of all other texts at the end.
@@ -69,7 +69,7 @@ def summary_of_rows(
 
 
 def shares_of(category: Category, table: Table) -> Array:
-    """Return the share of each level, and of all other texts, among cells that are not missing."""
+    """Return the share of each level, and of all other texts, among values that are not missing."""
     codes = category.encode(table)[~table[category.column].missing]
     counts = np.bincount(codes, minlength=len(category.levels) + 1)[: len(category.levels) + 1]
     shares: Array = counts / max(1, counts.sum())
@@ -94,7 +94,7 @@ def check_summary(summary: SummaryState, levels: Mapping[str, int], columns: Seq
 
 
 def bounds(one: ColumnState) -> tuple[float, float]:
-    """Return the numbers beyond which a cell is far outside training."""
+    """Return the numbers beyond which a value is far outside training."""
     quantiles = one.get("quantiles")
     if not quantiles or quantiles[0] == quantiles[-1]:  # the feature is 0 everywhere
         return -LIMIT, LIMIT

@@ -19,10 +19,10 @@ from mlpengine.data.tables.table import Table
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """Synthetic rows: each is a row of a table with some cells from another row near it.
+    """Synthetic rows: each is a row of a table with some values from another row near it.
 
     Shapes: base and other (rows,), row indices of the table; swapped (rows, columns), whether
-        the cell of the column comes from the other row.
+        the value of the column comes from the other row.
     Source: Bucila, Caruana and Niculescu-Mizil 2006, "Model compression", section 3.3 (MUNGE),
         without its noise.
     """
@@ -52,7 +52,7 @@ class SyntheticRows:
         return cls(base.astype(np.int32), other.astype(np.int32), swapped, columns)
 
     def sources(self, columns: Sequence[str]) -> dict[str, Array]:
-        """Return the row indices from which the cells of each column are taken."""
+        """Return the row indices from which the values of each column are taken."""
         places = {name: k for k, name in enumerate(self.columns)}
         return {
             name: np.where(self.swapped[:, places[name]], self.other, self.base)
@@ -62,7 +62,7 @@ class SyntheticRows:
         }
 
     def table(self, table: Table) -> Table:
-        """Return synthetic rows of a table, made by swapping cells between near rows."""
+        """Return synthetic rows of a table, made by swapping values between near rows."""
         sources = self.sources(table.names)
         columns = {name: table[name].take(rows) for name, rows in sources.items()}
         return Table(columns, table.source, first_line=table.first_line, origin=self.base)

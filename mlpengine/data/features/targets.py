@@ -60,7 +60,7 @@ class ClassTarget(Target):
     def fit(cls, table: Table, column: str) -> "ClassTarget":
         """Collect the classes of a column.
 
-        Raises: DataError if a cell is missing or there is only one class.
+        Raises: DataError if a value is missing or there is only one class.
         """
         _complete(table, column)
         values = table[column]
@@ -94,7 +94,7 @@ class ClassTarget(Target):
         if (codes < 0).any():
             row = int(np.flatnonzero(codes < 0)[0])
             raise DataError(
-                f"{table.where(name, row)}: {values.cell(row)!r:.60} is not one of the classes in "
+                f"{table.where(name, row)}: {values.text(row)!r:.60} is not one of the classes in "
                 f"the training rows ({', '.join(map(repr, self.classes[:10]))})"
             )
         return codes
@@ -148,7 +148,7 @@ class NumberTarget(Target):
         With `log` the statistics are taken of the column's logarithm.  The bounds are the range of
         each column if `bounded` or `log` is set.
 
-        Raises: DataError if a cell is missing, infinite or not a number, or not positive for `log`.
+        Raises: DataError if a value is missing, infinite, no number, or not positive for `log`.
         """
         count = len(columns)
         units = values = [_numbers(table, name) for name in columns]
@@ -222,7 +222,7 @@ class MultiLabelTarget(Target):
     def encode(self, table: Table) -> Array:
         """Return zeros and ones, one column per label.
 
-        Raises: DataError naming the first cell that is neither.
+        Raises: DataError naming the first value that is neither.
         """
         for name in self.columns:
             values = _numbers(table, name)
@@ -230,7 +230,7 @@ class MultiLabelTarget(Target):
                 row = int(np.flatnonzero(~np.isin(values, (0, 1)))[0])
                 raise DataError(
                     f"{table.where(name, row)}: a multi-label target must be 0 or 1 "
-                    f"({table[name].cell(row)!r:.60})"
+                    f"({table[name].text(row)!r:.60})"
                 )
         return np.column_stack([table[name].values for name in self.columns]).astype(np.float64)
 
@@ -240,7 +240,7 @@ class MultiLabelTarget(Target):
 
 
 def check_target(table: Table, columns: Sequence[str]) -> None:
-    """Check that the task of the target can be inferred from its cells.
+    """Check that the task of the target can be inferred from its values.
 
     Raises: DataError naming the text among numbers, or a column of texts that do not repeat.
     """
@@ -250,10 +250,10 @@ def check_target(table: Table, columns: Sequence[str]) -> None:
     column = table[name]
     row, comma = odd_target_row(column), comma_text(column)
     if row is not None:
-        cell = column.cell(row)
+        value = column.text(row)
         raise DataError(
             f"{table.where(name, row)}: the target must be a number, as in most rows "
-            f"({cell!r:.60}); correct or empty the cell{gap_advice(cell)}, or set task to "
+            f"({value!r:.60}); correct or clear the value{gap_advice(value)}, or set task to "
             f"classification{f'; {comma}' if comma else ''}"
         )
     if kind_of(column) == "text":
@@ -346,13 +346,13 @@ def row_weights(table: Table, column: str) -> Array:
         row = int(np.argmax(denormal))
         raise DataError(
             f"{table.where(column, row)}: sample weights must be 0 or at least 1.2e-38 "
-            f"({table[column].cell(row)})"
+            f"({table[column].text(row)})"
         )
     if (values < 0).any() or not values.sum() > 0:
         row = int(np.argmin(values))
         raise DataError(
             f"{table.where(column, row)}: sample weights must be 0 or more, and some more than 0 "
-            f"({table[column].cell(row)})"
+            f"({table[column].text(row)})"
         )
     return values
 
@@ -367,7 +367,7 @@ def _label(column: Column, value: Any) -> Label:
 
 
 def _text(label: Label) -> str:
-    """Return a label in the notation of cells: 1 and 1.0 are one label, as are True and true."""
+    """Return a label in the notation of columns: 1 and 1.0 are one label, as are True and true."""
     if isinstance(label, bool):
         return number_text("boolean", float(label))
     return label if isinstance(label, str) else number_text("number", float(label))
@@ -379,7 +379,7 @@ def _complete(table: Table, name: str, role: str = "the target") -> None:
         others = f" and in {plural(len(missing) - 1, 'other row')}" if len(missing) > 1 else ""
         raise DataError(
             f"{table.where(name, int(missing[0]))}: {role} is missing here{others}; "
-            "fill the cells or delete the rows"
+            "fill in the values or delete the rows"
         )
 
 
@@ -404,13 +404,13 @@ def _numbers(table: Table, name: str, role: str = "the target") -> Array:
         advice, row, odd = "write a date as days or seconds since some day", 0, odd_texts(column)
         if column.kind == "text":
             row = odd_row(column)
-        cell = odd[0] if row is None and odd else column.cell(row or 0)
+        value = odd[0] if row is None and odd else column.text(row or 0)
         if column.kind == "text":
-            advice = comma_text(column) or f"correct the cell{gap_advice(cell)}"
+            advice = comma_text(column) or f"correct the value{gap_advice(value)}"
             if role == "the target" and len(odd) == len(column.levels):
                 advice = "for classes write data.task: classification"
         where = table.where(name, row)
-        raise DataError(f"{where}: {role} must be a number ({cell!r:.60}); {advice}")
+        raise DataError(f"{where}: {role} must be a number ({value!r:.60}); {advice}")
     values = column.values.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(values) < 1e38))
     if len(wrong):

@@ -35,7 +35,9 @@ RANDOM_UNITS = tuned(200, "units", "of its model")
 PROBE_PENALTIES = tuned((10.0, 100.0, 1000.0, 10_000.0), "squares", "of which the best one counts")
 
 # Duplicate rows
-EQUAL_BY_CHANCE = tuned(1e-3, "share of rows", "0.0004 in 38 tables of copies, 0.001 of few values")
+EQUAL_BY_CHANCE = tuned(
+    1e-3, "share of rows", "0.0004 in 38 tables of duplicates, 0.001 of few values"
+)
 FEWEST_DISTINCT = tuned(0.25, "share of rows", "below which columns repeat few values")
 CHANCE_ROWS = tuned(20_000, "rows", "by which chance is estimated")
 CHANCE_COLUMNS = tuned(256, "columns", "by which chance is estimated")
@@ -50,14 +52,14 @@ MAX_SUMMANDS = tuned(100, "columns", "in which an exact sum is searched")
 SUM_TOLERANCE = tuned(1e-7, "largest distance from the mean", "difference of two equal sums")
 
 # Warnings about tables
-MOSTLY_MISSING = tuned(0.5, "share of cells", "missing in a column with a warning")
+MOSTLY_MISSING = tuned(0.5, "share of values", "missing in a column with a warning")
 SMALL_CLASS = tuned(10, "rows", "below which a class has a warning")
 RARE_CLASS = tuned(0.02, "share of rows", "below which a class has a warning")
 LISTED_CLASSES = tuned(20, "classes", "with a line each")
 LISTED_COLUMNS = tuned(20, "columns", "with a line each")
 SHOWN_LEVELS = tuned(5, "levels", "of a column in its line")
-OUTLIER_DISTANCE = tuned(1e6, "ranges of nine cells in ten", "from the median; log-normal: 2e4")
-MIN_SAMPLE_CELLS = tuned(10_000, "cells", "evenly spaced, that give this range")
+OUTLIER_DISTANCE = tuned(1e6, "ranges of nine values in ten", "from the median; log-normal: 2e4")
+MIN_SAMPLE_VALUES = tuned(10_000, "values", "evenly spaced, that give this range")
 
 # New rows beside the training rows
 DESCRIBED_ROWS = tuned(10_000, "rows", "of training that are described")
@@ -65,12 +67,12 @@ QUANTILES = tuned(16, "steps", "between the quantiles of a number")
 SUMMARY_COLUMNS = tuned(1_000, "columns", "that are described")
 FAR = tuned(0.1, "range", "beyond its ends, from which a number is far outside training")
 TAIL_FACTOR = tuned(1.5, "last sixteenth", "likewise: rare large values have larger successors")
-ODDS = tuned(4.0, "deviations", "of missing cells beyond chance")
+ODDS = tuned(4.0, "deviations", "of missing values beyond chance")
 KS_LIMIT = tuned(2.2, "sqrt(1/n + 1/m)", "distance of samples beyond chance (1 in 8,000)")
 
 # Synthetic rows
-NEAR_ROWS = tuned(5, "rows", "nearest ones, one of which gives cells", "benchmarks/distill.py")
-SWAPPED = tuned(0.25, "probability", "of a cell of the near row", "benchmarks/distill.py")
+NEAR_ROWS = tuned(5, "rows", "nearest ones, one of which gives values", "benchmarks/distill.py")
+SWAPPED = tuned(0.25, "probability", "of a value of the near row", "benchmarks/distill.py")
 CANDIDATES = tuned(8_192, "rows", "among which the nearest are looked for")
 FARTHEST = tuned(4.0, "deviations", "from the mean that count in distances")
 

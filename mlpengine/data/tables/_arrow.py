@@ -10,14 +10,14 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables._files import BINARY_BYTES, brief, readable, refuse_bomb
-from mlpengine.data.tables.cells import FIRST_INEXACT, sorted_levels
 from mlpengine.data.tables.column_reader import Growing, answers_of, dates_of
 from mlpengine.data.tables.dialect import CsvOptions
+from mlpengine.data.tables.parsing import FIRST_INEXACT, sorted_levels
 from mlpengine.data.tables.stored import Spill
 from mlpengine.data.tables.table import Column, ColumnKind, Table, date_column
 
-_BATCH, _CELLS, _BUFFER = 1 << 17, 1 << 22, 1 << 20
-"""Most rows and most cells of a batch, and bytes of a column of Parquet that are read at once."""
+_BATCH, _VALUES, _BUFFER = 1 << 17, 1 << 22, 1 << 20
+"""Most rows and most values of a batch, and bytes of a column of Parquet that are read at once."""
 
 BatchReader: TypeAlias = Callable[[Sequence[str]], Iterator[Any]]
 """Yields batches of rows of these columns."""
@@ -32,7 +32,7 @@ class Opened(NamedTuple):
 
 
 def _batch_rows(names: Sequence[str]) -> int:
-    return max(1, min(_BATCH, _CELLS // max(1, len(names))))
+    return max(1, min(_BATCH, _VALUES // max(1, len(names))))
 
 
 def _open_parquet(path: str) -> Opened:
@@ -120,7 +120,7 @@ class ArrowFiles(NamedTuple):
                 assert spill is not None
                 spill.skip(name)
                 continue
-            column = _spelled(grown.pop(name).column(), schema, name, name in text, options)
+            column = _parsed(grown.pop(name).column(), schema, name, name in text, options)
             if spill is None:
                 table.columns[name] = column
             else:
@@ -208,11 +208,11 @@ def _block_column(batch: Any, path: str, name: str, schema: Any, options: CsvOpt
     if grown.is_inexact and _is_integer(schema, name) and name not in options.numbers:
         as_text, grown = True, _GrowingColumn()
         grown.add(*_values(batch[name], path, name, as_text))
-    return _spelled(grown.column(), schema, name, as_text, options)
+    return _parsed(grown.column(), schema, name, as_text, options)
 
 
-def _spelled(column: Column, schema: Any, name: str, as_text: bool, options: CsvOptions) -> Column:
-    """Return a column of texts that spell true and false, or dates, as one of these, as in CSV.
+def _parsed(column: Column, schema: Any, name: str, as_text: bool, options: CsvOptions) -> Column:
+    """Return a column of texts that are true and false, or dates, as one of these, as in CSV.
 
     It stays as it is if it is `as_text`, or of a categorical type.
     """

@@ -21,7 +21,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
-from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables import parsing
 from mlpengine.data.tables._arrow import array_of
 from mlpengine.data.tables._files import Opener, readable, size_of
 from mlpengine.data.tables._records import (
@@ -38,7 +38,7 @@ from mlpengine.data.tables.column_reader import (
     NUMBERS,
     TEXT,
     ColumnReader,
-    spelled_column,
+    parsed_column,
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.stored import Spill
@@ -285,12 +285,12 @@ class _Body:
             if not name:
                 _check_index(column, where, alone=len(names) == 1)
                 continue
-            spelled = spelled_column(column, table, name, self.options)
-            table.decimal_commas |= column.kind == "text" and spelled.kind == "number"
+            parsed = parsed_column(column, table, name, self.options)
+            table.decimal_commas |= column.kind == "text" and parsed.kind == "number"
             if spill is None:
-                columns[name] = spelled
+                columns[name] = parsed
             else:
-                spill.keep(name, spelled)
+                spill.keep(name, parsed)
         table.columns, table.n_rows = columns, self.n_rows if columns else 0
         return table
 
@@ -331,7 +331,7 @@ class _ArrowBlocks:
         }
         missing = body.options.missing
         self.missing = sorted(missing)
-        known = (_cells.parse_numbers([text], frozenset()) for text in missing)
+        known = (parsing.parse_numbers([text], frozenset()) for text in missing)
         values = [float(value[0]) for value in known if value is not None]
         self.missing_numbers = [value for value in values if value == value]
         self.odd: set[int] = set()  # columns of numbers that only Python reads
@@ -411,7 +411,7 @@ class _ArrowBlocks:
         return int(table.num_rows)
 
     def _note_odd(self, table: Any, readers: Mapping[int, ColumnReader]) -> None:
-        """Note the columns of numbers with spellings that pyarrow does not read."""
+        """Note the columns of numbers with texts that pyarrow does not read."""
         for place, reader in readers.items():
             if reader.step == NUMBERS:
                 try:
@@ -422,7 +422,7 @@ class _ArrowBlocks:
     def _is_doubtful(self, values: Array, cells: Any, has_codes: bool) -> bool:
         """Return whether some cells may be codes, too large, or missing, and need a second look."""
         return bool(
-            (np.abs(values) >= _cells.FIRST_INEXACT).any()
+            (np.abs(values) >= parsing.FIRST_INEXACT).any()
             or (has_codes and (values == np.floor(values)).any())
             or (self.missing_numbers and np.isin(values, self.missing_numbers).any())
             or np.count_nonzero(np.isnan(values)) > cells.null_count  # nan(1) is a text
@@ -471,7 +471,7 @@ def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
     known = cells.drop_null()
     if not len(known):
         return np.full(len(cells), np.nan)
-    if not compute.all(compute.match_substring_regex(known, f"^(?:{_cells.ISO_DATE})$")).as_py():
+    if not compute.all(compute.match_substring_regex(known, f"^(?:{parsing.ISO_DATE})$")).as_py():
         return None
     zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
     try:
@@ -480,4 +480,4 @@ def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
         return None
     ticks = array_of(moments, np.int64, _NULL)
     seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
-    return None if (seconds < _cells.FIRST_SECOND).any() else seconds
+    return None if (seconds < parsing.FIRST_SECOND).any() else seconds

@@ -14,7 +14,7 @@ import numpy as np
 from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import process_lock
 from mlpengine.core.spec import Array
-from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables import parsing
 from mlpengine.data.tables._files import refuse_other_format
 from mlpengine.data.tables.dialect import DELIMITERS
 from mlpengine.data.tables.table import MAX_COLUMNS
@@ -376,7 +376,7 @@ def check_names(names: list[str], where: str) -> None:
     if names[0].startswith("sep=") and len(names) <= 2:
         text = "names the delimiter for spreadsheets, not the columns; delete the line"
         raise DataError(f"{where}: {text} ({names[0]})")
-    values = _cells.parse_numbers(names, frozenset())
+    values = parsing.parse_numbers(names, frozenset())
     counted = values is not None and values[0] in (0, 1) and (np.diff(values) == 1).all()
     if values is not None and not counted:
         raise DataError(f"{where}: must name the columns, but holds only numbers; add a header")
@@ -385,7 +385,7 @@ def check_names(names: list[str], where: str) -> None:
         if not name and (position > 1 or len(names) == 1):
             raise DataError(f"{where}: column {position} has no name; name it or delete it")
         if name in positions:
-            is_row = _cells.is_number(name)
+            is_row = parsing.is_number(name)
             fix = "is it a row of the data? Then add a header" if is_row else "rename one of them"
             raise DataError(
                 f"{where}: columns {positions[name]} and {position} are both called {name!r}; {fix}"

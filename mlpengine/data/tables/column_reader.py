@@ -1,4 +1,4 @@
-"""Columns that grow by blocks of text cells, and the kinds that their cells imply.
+"""Columns that grow by blocks of texts, and the kinds that their texts imply.
 
 A column is tried as numbers, then dates, then text; booleans and numbers such as 1,5 follow from
 its few texts at the end.
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables import parsing
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.stored import Segment, Spill
 from mlpengine.data.tables.table import Column, Table
@@ -56,12 +56,12 @@ class Growing:
 
 
 class ColumnReader:
-    """A column that is being read, as numbers, dates or text: the first that its cells allow.
+    """A column that is being read, as numbers, dates or text: the first that its texts allow.
 
     Attributes:
         step: NUMBERS, DATES or TEXT.
-        broken: whether values are stored that are of another kind than later cells, so that all
-            cells have to be read again.
+        broken: whether values are stored that are of another kind than later texts, so that all
+            texts have to be read again.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class ColumnReader:
         self.padded = name in options.numbers
         self.broken = False
         self._missing, self._pattern = options.missing, options.reading.date_pattern(name)
-        self._codes = _cells.Codes(self._missing)
+        self._codes = parsing.Codes(self._missing)
         self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
 
     def _begin(self, step: int, n_missing: int) -> None:
-        """Begin with `n_missing` rows of missing cells."""
+        """Begin with `n_missing` rows of missing values."""
         self.step, self._is_empty = step, True
         self._gap = np.array([-1], np.int32) if step == TEXT else np.array([np.nan])
         self._grown = Growing(self._gap.dtype.type, self._spill)
@@ -95,7 +95,7 @@ class ColumnReader:
         self._grown.append(values)
 
     def add(self, texts: Sequence[str], places: Array | None = None) -> None:
-        """Convert and store the cells of further rows, `texts[places]`; place -1 is missing."""
+        """Convert and store the texts of further rows, `texts[places]`; place -1 is missing."""
         while not self.broken:
             values = self._convert(texts)
             if values is not None:
@@ -111,9 +111,9 @@ class ColumnReader:
     def _convert(self, texts: Sequence[str]) -> Array | None:
         """Return the values of texts as the current step reads them, None if it cannot."""
         if self.step == NUMBERS:
-            return _cells.parse_numbers(texts, self._missing, padded=self.padded)
+            return parsing.parse_numbers(texts, self._missing, padded=self.padded)
         if self.step == DATES:
-            return _cells.dates(texts, self._missing, self._pattern)
+            return parsing.dates(texts, self._missing, self._pattern)
         return self._codes(texts)
 
     def _next_step(self) -> None:
@@ -131,26 +131,26 @@ class ColumnReader:
             return Column(values)
         if self.step == DATES:
             return Column(values, "date")
-        codes, levels = _cells.sorted_levels(values, self._codes.levels)
+        codes, levels = parsing.sorted_levels(values, self._codes.levels)
         return Column(codes, "text", levels)
 
 
 def text_column(
-    cells: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
+    texts: Sequence[str], name: str, where: str, options: CsvOptions, as_text: bool = False
 ) -> Column:
-    """Return text cells in memory as a column, read as in CSV; `as_text` keeps them text.
+    """Return texts in memory as a column, read as in CSV; `as_text` keeps them text.
 
     Raises: DataError, beginning with `where`.
     """
     reader = ColumnReader(name, options, TEXT if as_text else options.first_step(""))
-    reader.add(cells)
+    reader.add(texts)
     table = Table({where: reader.column()}, where)
     if as_text:
         return table[where]
-    return spelled_column(table[where], table, where, options)
+    return parsed_column(table[where], table, where, options)
 
 
-def spelled_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
+def parsed_column(column: Column, table: Table, name: str, options: CsvOptions) -> Column:
     """Return a text column as booleans or numbers if its few texts say so.
 
     Raises: AmbiguousError for texts such as 1,234 that can be numbers in two ways.
@@ -161,7 +161,7 @@ def spelled_column(column: Column, table: Table, name: str, options: CsvOptions)
         return answers
     levels = column.levels
     reading = options.reading
-    values = _cells.spelled_numbers(levels, reading.decimal, reading.thousands)
+    values = parsing.formatted_numbers(levels, reading.decimal, reading.thousands)
     if isinstance(values, str):
         row = int(np.flatnonzero(column.values == levels.index(values))[0])
         raise AmbiguousError(
@@ -174,15 +174,15 @@ def spelled_column(column: Column, table: Table, name: str, options: CsvOptions)
 
 
 def answers_of(column: Column) -> Column | None:
-    """Return a text column as booleans if all its texts spell true and false, else None."""
-    words = _cells.booleans(column.levels)
+    """Return a text column as booleans if all its texts are true or false, else None."""
+    words = parsing.booleans(column.levels)
     return None if words is None else Column(np.array([*words, np.nan])[column.values], "boolean")
 
 
 def dates_of(column: Column, name: str, options: CsvOptions) -> Column | None:
-    """Return a text column as dates if all its texts that are not missing spell one, else None."""
+    """Return a text column as dates if all its texts that are not missing are dates, else None."""
     pattern = options.reading.date_pattern(name)
-    seconds = _cells.dates(column.levels, options.missing, pattern)
+    seconds = parsing.dates(column.levels, options.missing, pattern)
     if seconds is None or np.isnan(seconds).all():
         return None
     return Column(np.array([*seconds, np.nan])[column.values], "date")

@@ -1,4 +1,4 @@
-"""How a file spells its cells, inferred from all of them: encoding, numbers, dates, gaps."""
+"""The format of a file, inferred from all its values: encoding, numbers, dates, missing values."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import numpy as np
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.wording import plural
-from mlpengine.data.tables import cells as _cells
+from mlpengine.data.tables import parsing
 from mlpengine.data.tables._files import opener, readable, require_file
 from mlpengine.data.tables._records import EncodingError, TextSource, read_header, wide_encoding
 from mlpengine.data.tables.column_reader import AmbiguousError
@@ -24,10 +24,10 @@ GAPS = frozenset(
     | {"none", "null", "missing", "unknown", "not available", "(none)", "(null)", "<na>", "#n/a"}
     | {"#na", "#div/0!", "#value!", "#ref!", "k.a.", "k. a.", "unbekannt", "fehlt", "?"}
 )
-"""Spellings of a missing cell, in lower case, that a few cells among numbers or dates may have."""
+"""Texts, in lower case, that are missing values if few of them are among numbers or dates."""
 
 MAX_GAPS = 3
-"""Largest number of different spellings of a gap in one column."""
+"""Largest number of different texts of missing values in one column."""
 
 _DATE = re.compile(
     r"(\d{4}|\d{1,2}|[A-Za-z]{3,9})([-/. ]?)(\d{1,2}|[A-Za-z]{3,9})(,? |\2)(\d{4}|\d{1,2})"
@@ -54,9 +54,9 @@ def detect(
     group: str | None = None,
     progress: OnProgress | None = None,
 ) -> Detected:
-    """Read a table and infer how its cells are spelled.
+    """Read a table and infer the format of its values.
 
-    Neither a class of a `target` nor a `group` is taken for a missing cell.
+    Neither a class of a `target` nor a `group` is taken for a missing value.
 
     Raises: DataError for a file that cannot be read.
     """
@@ -144,9 +144,9 @@ def _proposals(
     for name in sorted(texts, key=lambda name: name not in target):
         levels = texts[name].used_levels()
         gaps = [level for level in levels if level.lower() in GAPS and level not in values]
-        cells = [level for level in levels if level not in gaps]
+        filled = [level for level in levels if level not in gaps]
         known = list(dict.fromkeys(formats.values()))
-        fitting = next(_spellings(cells, reading, known), None) if cells else None
+        fitting = next(_dialects(filled, reading, known), None) if filled else None
         if fitting is not None and len(gaps) <= MAX_GAPS:
             if form := fitting.date_format:
                 formats[name] = str(form)
@@ -157,46 +157,46 @@ def _proposals(
             continue
         if name in target:
             values |= {*levels}
-        if cells and len(forms := _date_formats(cells)) > 1:
+        if filled and len(forms := _date_formats(filled)) > 1:
             parts = " or ".join(f"the {_PARTS[form[0]]}" for form in forms)
             notes.append(
-                f"column {name!r}: {cells[0]!r} can have {parts} first; to use it as a date set "
+                f"column {name!r}: {filled[0]!r} can have {parts} first; to use it as a date set "
                 f"data.date_format to {' or '.join(forms)}"
             )
     for name, column in texts.items():
         if gaps := [level for level in column.used_levels() if level in reading.na_values]:
             rows = np.isin(column.values, [column.levels.index(gap) for gap in gaps])
-            spelled = " or ".join(map(repr, gaps))
-            cells_text = plural(int(rows.sum()), "cell")
-            notes.append(f"column {name!r}: {cells_text} with {spelled} read as missing")
+            shown = " or ".join(map(repr, gaps))
+            count = plural(int(rows.sum()), "value")
+            notes.append(f"column {name!r}: {count} {shown} read as missing")
     if len({*formats.values()}) > 1:
         return replace(reading, date_format=formats)
     return replace(reading, date_format=next(iter(formats.values()), None))
 
 
-def _spellings(cells: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
+def _dialects(texts: list[str], reading: CsvDialect, known: list[str]) -> Iterator[CsvDialect]:
     """Yield the readings under which all of these texts are numbers or dates, the nearest first.
 
     `known` are the formats of dates of other columns.
     """
     none: frozenset[str] = frozenset()
-    if _cells.parse_numbers(cells, none, padded=False) is not None:
+    if parsing.parse_numbers(texts, none, padded=False) is not None:
         yield reading
-    if _cells.dates(cells, none) is not None:
+    if parsing.dates(texts, none) is not None:
         yield reading
-    yield from (replace(reading, date_format=form) for form in known if _fits(cells, form))
+    yield from (replace(reading, date_format=form) for form in known if _fits(texts, form))
     for decimal, thousands in [(reading.decimal, reading.thousands), *NUMBER_MARKS]:
         if reading.decimal not in (None, decimal) or reading.thousands not in (None, thousands):
             continue
-        if isinstance(_cells.spelled_numbers(cells, decimal, thousands), list):
+        if isinstance(parsing.formatted_numbers(texts, decimal, thousands), list):
             yield replace(reading, decimal=decimal, thousands=thousands)
-    if len(forms := _date_formats(cells)) == 1:
+    if len(forms := _date_formats(texts)) == 1:
         yield replace(reading, date_format=forms[0])
 
 
-def _date_formats(cells: list[str]) -> list[str]:
+def _date_formats(texts: list[str]) -> list[str]:
     """Return the formats, of the form of the first text, under which all texts are dates."""
-    match = _DATE.fullmatch(cells[0].strip())
+    match = _DATE.fullmatch(texts[0].strip())
     if match is None:
         return []
     first, mark, second, other, last, blank, seconds, half = match.groups()
@@ -215,13 +215,13 @@ def _date_formats(cells: list[str]) -> list[str]:
         orders = [("dd", "mm", year), ("mm", "dd", year)]
         orders += [("yy", "mm", "dd")] if year == "yy" else []
     forms = [f"{one}{mark}{two}{other}{three}{clock}" for one, two, three in orders]
-    return [form for form in forms if _fits(cells, form)]
+    return [form for form in forms if _fits(texts, form)]
 
 
-def _fits(cells: list[str], form: str) -> bool:
+def _fits(texts: list[str], form: str) -> bool:
     """Return whether all texts are dates of this format."""
     try:
         pattern = CsvDialect(date_format=form).date_pattern("")
     except DataError:  # digits with nothing between them
         return False
-    return _cells.dates(cells, frozenset(), pattern) is not None
+    return parsing.dates(texts, frozenset(), pattern) is not None

@@ -1,4 +1,4 @@
-"""How the cells of a text table are spelled: its encoding, delimiter, numbers, dates and gaps."""
+"""The format of a text table: its encoding, delimiter, numbers, dates and missing values."""
 
 import codecs
 import re
@@ -11,7 +11,7 @@ from pydantic import Field
 from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.wording import suggestion
-from mlpengine.data.tables.cells import MISSING
+from mlpengine.data.tables.parsing import MISSING
 from mlpengine.settings.base import Texts
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -40,7 +40,7 @@ _TOKEN = re.compile("|".join(_TOKENS))
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How numbers, dates and gaps are written in a text table."""
+    """How numbers, dates and missing values are written in a text table."""
 
     delimiter: Annotated[
         Delimiter | None, Field(description="Delimiter of CSV; by default inferred from the file.")
@@ -58,12 +58,12 @@ class TextOptions:
     ] = "utf-8"
     na_values: Annotated[
         Texts,
-        Field(description="Spellings of a missing cell besides NA, N/A, NaN, null, None, ?."),
+        Field(description="Texts read as missing, besides NA, N/A, NaN, null, None, ?."),
     ] = ()
     date_format: Annotated[
         str | dict[str, str] | None,
         Field(
-            description="Format of dates unlike 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, "
+            description="Format of dates other than 2024-12-31 and 31.12.2024, such as mm/dd/yyyy, "
             "dd-month-yy, or mm/dd/yyyy HH:MM AM; or column: format, where they differ."
         ),
     ] = None
@@ -71,7 +71,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class CsvDialect(TextOptions):
-    """How to read the cells of CSV, and of text columns in memory.
+    """How to read the texts of CSV, and of text columns in memory.
 
     A format of dates has yyyy or yy, mm or month (its name), dd, and for times HH, MM, SS, AM.
     Without `decimal`, a column in which 1,234 could be either is refused.
@@ -97,7 +97,7 @@ class CsvDialect(TextOptions):
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """All spellings of a missing cell."""
+        """All texts that are missing values."""
         return MISSING | frozenset(value.strip() for value in self.na_values)
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
@@ -167,7 +167,7 @@ class CsvOptions(NamedTuple):
     """How to read a CSV.
 
     Attributes:
-        missing: spellings of missing cells.
+        missing: texts that are missing values.
         text: columns that stay text.
         numbers: columns in which whole numbers with leading zeros are numbers, not codes.
         kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
@@ -187,7 +187,7 @@ class CsvOptions(NamedTuple):
         numbers: Iterable[str] = (),
         kept: Iterable[str] = (),
     ) -> "CsvOptions":
-        """Return the options for these spellings."""
+        """Return the options for a dialect."""
         return cls(reading, reading.missing, frozenset(text), frozenset(numbers), frozenset(kept))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:

@@ -12,14 +12,14 @@ import numpy as np
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.data.tables.cells import FIRST_INEXACT
 from mlpengine.data.tables.column_reader import text_column
 from mlpengine.data.tables.dialect import CsvDialect, CsvOptions
+from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
 _FIRST_DAY = date(1970, 1, 1)
 _GAPS = ("NAType", "NaTType")
-"""Names of the types of pandas' missing cells; comparisons with them have no truth value."""
+"""Names of the types of pandas' missing values; comparisons with them have no truth value."""
 
 
 def as_table(
@@ -29,31 +29,31 @@ def as_table(
     source: str = "table",
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
-    **spelling: Any,
+    **dialect: Any,
 ) -> Table:
     """Return data as a table: a data frame, columns or rows by name, or a matrix.
 
     A data frame is one of pandas, polars or pyarrow; columns are a mapping of names to sequences,
-    rows a list of mappings of the same names, and a mapping of names to single cells is one row.
+    rows a list of mappings of the same names, and a mapping of names to single values is one row.
     `names` are the columns of a matrix. If they are given, every row must have these columns but
     may lack others, and an empty list is a table of them without rows. Text is read as `read_table`
     reads CSV, with the same arguments: numbers, dates and true/false are recognized unless the
     column is among `text` or of a categorical dtype, and whole numbers beyond 2**53 are texts
-    unless the column is among `numbers`. None, NaN, NaT and masked cells are missing cells.
+    unless the column is among `numbers`. None, NaN, NaT and masked values are missing values.
 
     >>> as_table([{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     Table('table', 2 rows, 2 columns)
 
-    Raises: DataError for anything else, and for a cell of no known type.
+    Raises: DataError for anything else, and for a value of no known type.
     """
     if isinstance(data, Table):
         return data
-    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers)
+    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers)
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
     if isinstance(data, Mapping):
         columns = {str(name): values for name, values in data.items()}
-        if columns and all(map(is_cell, columns.values())):
+        if columns and all(map(is_scalar, columns.values())):
             columns = {name: [value] for name, value in columns.items()}
     elif _is_frame(data):
         columns = _frame_columns(data, source)
@@ -72,8 +72,8 @@ def as_table(
     )
 
 
-def is_cell(value: Any) -> bool:
-    """Return whether a value is a single cell and not a column of cells."""
+def is_scalar(value: Any) -> bool:
+    """Return whether an argument is a single value and not a column of values."""
     return isinstance(value, str | bytes) or not hasattr(value, "__len__")
 
 
@@ -114,7 +114,7 @@ def _columns_of_rows(
             raise DataError(
                 f"{source}: row {number}: {', '.join(map(repr, lacking))} must be there, as in "
                 f"other rows (it has {', '.join(map(repr, row)) or 'nothing'}); None is a missing "
-                "cell"
+                "value"
             )
     return {str(name): [row.get(name) for row in rows] for name in known}
 
@@ -144,13 +144,13 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     if isinstance(values, list | tuple):
         nested = {kind for kind in set(map(type, values)) if not issubclass(kind, str | bytes)}
         nested = {kind for kind in nested if hasattr(kind, "__len__")}
-        for row, cell in enumerate(values if nested else ()):
-            if type(cell) in nested and getattr(cell, "shape", True) != ():
-                raise _no_cell(cell, where, row)
+        for row, value in enumerate(values if nested else ()):
+            if type(value) in nested and getattr(value, "shape", True) != ():
+                raise _not_a_value(value, where, row)
     values = with_missing(values)
     array = np.asarray(values)
     if array.ndim == 0:
-        text = "as many cells as in other columns are needed"
+        text = "as many values as in other columns are needed"
         raise DataError(f"{where}: {text} (one, {values!r:.40})")
     if array.ndim != 1:
         raise DataError(f"{where}: must be one-dimensional (shape {array.shape})")
@@ -163,36 +163,36 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
         return column_of(array, where)
     as_text = name in options.text or _is_categorical(values)
     ways = (getattr(values, way, None) for way in ("tolist", "to_list", "to_pylist"))
-    cells = next((way() for way in ways if way is not None), None) or array.tolist()
+    objects = next((way() for way in ways if way is not None), None) or array.tolist()
     if isinstance(values, list | tuple):
-        cells = list(values)  # NumPy would turn numbers beside text into text
-    return _of_cells(cells, name, where, as_text, options)
+        objects = list(values)  # NumPy would turn numbers beside text into text
+    return _of_objects(objects, name, where, as_text, options)
 
 
-def _of_cells(
-    cells: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
+def _of_objects(
+    values: list[Any], name: str, where: str, as_text: bool, options: CsvOptions
 ) -> Column:
     """Return a column of Python objects, in the kind that they share."""
-    gaps = [_is_missing(cell) for cell in cells]
-    known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
+    gaps = [_is_missing(value) for value in values]
+    known = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     missing = np.array(gaps, bool)
-    if all(isinstance(cell, bool | np.bool_) for cell in known):
+    if all(isinstance(value, bool | np.bool_) for value in known):
         return Column(_spread(known, missing), "boolean" if known else "number")
-    whole = [cell for cell in known if isinstance(cell, int | np.integer)]
-    is_exact = name in options.numbers or all(abs(int(cell)) < FIRST_INEXACT for cell in whole)
-    if is_exact and all(isinstance(cell, int | float | Decimal | np.number) for cell in known):
+    whole = [value for value in known if isinstance(value, int | np.integer)]
+    is_exact = name in options.numbers or all(abs(int(value)) < FIRST_INEXACT for value in whole)
+    if is_exact and all(isinstance(value, int | float | Decimal | np.number) for value in known):
         try:
             return Column(_spread(known, missing))
         except OverflowError:
             raise DataError(f"{where}: numbers must fit into float64") from None
-    if all(isinstance(cell, date) for cell in known):
-        return Column(_spread([_seconds(cell) for cell in known], missing), "date")
-    if all(isinstance(cell, time) for cell in known):  # on the first day, as in CSV
-        moments = [datetime.combine(_FIRST_DAY, cell) for cell in known]
+    if all(isinstance(value, date) for value in known):
+        return Column(_spread([_seconds(value) for value in known], missing), "date")
+    if all(isinstance(value, time) for value in known):  # on the first day, as in CSV
+        moments = [datetime.combine(_FIRST_DAY, value) for value in known]
         return Column(_spread([_seconds(moment) for moment in moments], missing), "date")
-    if all(isinstance(cell, timedelta) for cell in known):
-        return Column(_spread([cell.total_seconds() for cell in known], missing))
-    texts = [_text(cell, where, row) for row, cell in enumerate(cells)]
+    if all(isinstance(value, timedelta) for value in known):
+        return Column(_spread([value.total_seconds() for value in known], missing))
+    texts = [_text(value, where, row) for row, value in enumerate(values)]
     return text_column(texts, name, where, options, as_text)
 
 
@@ -202,10 +202,10 @@ def _spread(known: Sequence[Any], missing: Array) -> Array:
     return values
 
 
-def _is_missing(cell: Any) -> bool:
-    if cell is None or type(cell).__name__ in _GAPS:
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in _GAPS:
         return True
-    return isinstance(cell, float) and isnan(cell)
+    return isinstance(value, float) and isnan(value)
 
 
 def _seconds(moment: date) -> float:
@@ -214,25 +214,25 @@ def _seconds(moment: date) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _text(cell: Any, where: str, row: int) -> str:
-    """Return a cell as CSV would write it."""
-    if isinstance(cell, str):
-        return cell
-    if _is_missing(cell):
+def _text(value: Any, where: str, row: int) -> str:
+    """Return a value as CSV would write it."""
+    if isinstance(value, str):
+        return value
+    if _is_missing(value):
         return ""
-    if isinstance(cell, bool | np.bool_):
-        return number_text("boolean", float(cell))
-    if isinstance(cell, int | np.integer):
-        return str(cell)
-    if isinstance(cell, float | np.number):
-        return number_text("number", float(cell))
-    if isinstance(cell, date | Decimal):
-        return str(cell)
-    raise _no_cell(cell, where, row)
+    if isinstance(value, bool | np.bool_):
+        return number_text("boolean", float(value))
+    if isinstance(value, int | np.integer):
+        return str(value)
+    if isinstance(value, float | np.number):
+        return number_text("number", float(value))
+    if isinstance(value, date | Decimal):
+        return str(value)
+    raise _not_a_value(value, where, row)
 
 
-def _no_cell(cell: Any, where: str, row: int) -> DataError:
+def _not_a_value(value: Any, where: str, row: int) -> DataError:
     return DataError(
         f"{where}, row {row + 1}: a number, boolean, date or text is needed "
-        f"({type(cell).__name__} {cell!r:.40})"
+        f"({type(value).__name__} {value!r:.40})"
     )

@@ -34,7 +34,7 @@ def read_table(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     progress: OnProgress | None = None,
-    **spelling: Any,
+    **dialect: Any,
 ) -> Table:
     r"""Read a data set by name ("digits"), a file by path, or an open binary stream of CSV.
 
@@ -42,11 +42,11 @@ def read_table(
     hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
     that has no name and numbers the rows is left out, and so are last ones with neither names nor
     values.
-    Cells spelled as in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
+    Texts in `missing` (by default empty, NA, N/A, NaN, null, None, ?) are missing.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
     `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
-    of day and true/false are recognized. `spelling` are the options of `CsvDialect`: delimiter,
+    of day and true/false are recognized. `dialect` are the options of `CsvDialect`: delimiter,
     decimal, thousands, text_encoding, na_values, date_format.
     `.npy` is memory-mapped: a matrix has columns "x0", "x1", ..., a vector one column called like
     the file; `.npz` has one column per 1-D array and "name0", "name1", ... per matrix. In Parquet
@@ -59,7 +59,7 @@ def read_table(
 
     Raises: DataError if it cannot be read.
     """
-    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers)
+    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers)
     if missing is not None:
         options = options._replace(missing=frozenset(map(str.strip, missing)) | {""})
     encoding = options.reading.text_encoding
@@ -87,12 +87,12 @@ def store_table(
     numbers: Iterable[str] = (),
     skip: Iterable[str] = (),
     progress: OnProgress | None = None,
-    **spelling: Any,
+    **dialect: Any,
 ) -> Table:
     """Return what `read_table` returns, with columns in a file below `directory`.
 
     CSV, Parquet and Feather are read in blocks, so that only a few columns and the distinct texts
-    of all columns are in memory. Cells of the columns `skip` are not read: they are all missing.
+    of all columns are in memory. Values of the columns `skip` are not read: they are all missing.
 
     Raises: DataError, also for a file of another format; RunError if the file cannot be written.
     """
@@ -107,7 +107,7 @@ def store_table(
             Path(path), directory, how, lambda at, spill: store(at, spill, options), frozenset(skip)
         )
 
-    reading = CsvDialect.from_dict(spelling)
+    reading = CsvDialect.from_dict(dialect)
     options = CsvOptions.of(reading, text, numbers)
 
     def read(where: str, spill: Spill) -> Table:
@@ -125,17 +125,17 @@ def read_blocks(
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
     kept: Iterable[str] = (),
-    **spelling: Any,
+    **dialect: Any,
 ) -> Iterator[Table]:
     """Yield the rows of a table as `read_table` reads them, in blocks of bounded memory.
 
-    The cells of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
+    The values of a block determine the kinds of its CSV columns.  Only the columns `kept` are read;
     all columns are read if none are given or one of them is missing.  `.npy` and `.npz` are one
     block.
 
     Raises: DataError.
     """
-    options = CsvOptions.of(CsvDialect.from_dict(spelling), text, numbers, kept)
+    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers, kept)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         yield from read_csv_blocks(
@@ -153,7 +153,7 @@ def read_blocks(
         with readable(name), opener(name, encoding=encoding)() as stream:
             yield from read_csv_blocks(stream, name, options)
         return
-    yield read_table(source, text=text, numbers=numbers, **spelling)
+    yield read_table(source, text=text, numbers=numbers, **dialect)
 
 
 def _refuse_config(name: str) -> None:

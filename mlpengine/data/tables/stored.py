@@ -94,7 +94,7 @@ def stored_file(table: Table) -> OpenFile | None:
 class Spill:
     """Takes the values of columns as they are read, block by block, into one file.
 
-    A second file takes the finished columns, one after the other.  Cells of `skipped` columns are
+    A second file takes the finished columns, one after the other.  Values of `skipped` columns are
     not kept.
     """
 
@@ -144,7 +144,7 @@ class Spill:
         }
 
     def skip(self, name: str) -> None:
-        """Note a column without keeping its cells."""
+        """Note a column without keeping its values."""
         self.described[name] = {}
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ def stored_table(
 ) -> Table:
     """Return a table with its columns in a file below `directory`, written if need be.
 
-    `how` is everything that the result of `read` for `path` depends on. All cells of the
+    `how` is everything that the result of `read` for `path` depends on. All values of the
     columns `skip` are missing.
 
     Raises: DataError as the reader; RunError if the file cannot be written.

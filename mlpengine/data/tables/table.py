@@ -23,7 +23,7 @@ MAX_COLUMNS = 100_000
 class Column:
     """One column of a table.
 
-    `values` holds numbers with NaN where a cell is missing (booleans as 0 and 1, dates as
+    `values` holds numbers with NaN where a value is missing (booleans as 0 and 1, dates as
     seconds since 1970), or, when `kind` is "text", int32 codes into `levels`, -1 where missing.
     """
 
@@ -33,7 +33,7 @@ class Column:
 
     @property
     def missing(self) -> Array:
-        """One bool per row: whether the cell is missing."""
+        """One bool per row: whether the value is missing."""
         if self.kind == "text":
             return self.values < 0
         if self.values.dtype.kind == "f":
@@ -66,8 +66,8 @@ class Column:
         """Return the column at these rows."""
         return Column(self.values[rows], self.kind, self.levels)
 
-    def cell(self, row: int) -> str:
-        """Return one cell as text, empty if it is missing."""
+    def text(self, row: int) -> str:
+        """Return one value as text, empty if it is missing."""
         value = self.values[row]
         if self.kind == "text":
             return self.levels[value] if value >= 0 else ""

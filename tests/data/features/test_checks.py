@@ -255,7 +255,7 @@ def test_a_profile_tells_everything():
         "messy: 600 rows, 9 columns",
         "column 'same': constant (4)",
         "column 'id': row numbers",
-        "column 'gappy': 400 of 600 cells are missing",
+        "column 'gappy': 400 of 600 values are missing",
         "column 'code': it is the target in another coding",
         "class 'class 1': only 3 rows",
         "class 0 (597), class 1 (3)",
@@ -294,7 +294,7 @@ OUTLIERS = {
     "nine in ten are equal": (lambda x: x * (np.arange(1000) % 30 == 0), 1e12, True),
     "whole numbers": (np.round, 1e15, True),
     "a heavy tail": (lambda x: np.exp(3 * x), np.exp(3 * 4.9), False),
-    "a missing cell": (lambda x: x, np.nan, False),
+    "a missing value": (lambda x: x, np.nan, False),
     "constant but for one": (np.ones_like, 1e9, False),
 }
 
@@ -325,7 +325,7 @@ def test_a_number_that_may_be_a_missing_cell_is_named(code):
     """Before, init, check and train said nothing of it."""
     cells = np.where(np.arange(60) % 20 == 3, code, np.linspace(1, 5, 60))
     line = profile(Table({"a": Column(cells)})).warnings()[0]
-    assert line.startswith(f"column 'a': 3 cells hold {code:g}, the others 1 to 5; if that is")
+    assert line.startswith(f"column 'a': 3 values are {code:g}, the others 1 to 5; if that is")
     assert f"set data.na_values: ['{code:g}']" in line
 
 
@@ -334,9 +334,9 @@ def test_a_date_that_may_be_a_missing_cell_is_named(tmp_path):
     (tmp_path / "t.csv").write_text(
         "\n".join(["d,y", *(f"{day},{i}" for i, day in enumerate(days))])
     )
-    ((name, text),) = profile(read_table(tmp_path / "t.csv")).spelling_texts()
+    ((name, text),) = profile(read_table(tmp_path / "t.csv")).format_remarks()
     assert name == "d"
-    assert text.startswith("7 cells hold 9999-12-31, the others 2020-05-02 to 2022-05-27; if that")
+    assert text.startswith("7 values are 9999-12-31, the others 2020-05-02 to 2022-05-27; if that")
 
 
 def test_numbers_like_those_of_missing_cells_may_be_others():
@@ -349,7 +349,7 @@ def test_numbers_like_those_of_missing_cells_may_be_others():
         "few": np.repeat([-9.0, 1, 2], 20),
     }
     for name, column in cells.items():
-        assert profile(Table({name: Column(column)})).spelling_texts() == [], name
+        assert profile(Table({name: Column(column)})).format_remarks() == [], name
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])

@@ -64,7 +64,7 @@ def test_one_hots_are_those_of_scikit_learn(dtype):
     preprocessor = Preprocessor(
         "y", drop=["first", "second", "x", "n"], categorical=["many"], min_count=1, dtype=dtype
     ).fit(table)
-    texts = np.array([[table[n].cell(i) for n in ("t", "many")] for i in range(2500)])
+    texts = np.array([[table[n].text(i) for n in ("t", "many")] for i in range(2500)])
     levels = [category.levels for category in preprocessor.categories]
     truth = OneHotEncoder(categories=levels, sparse_output=False).fit_transform(texts)
     features = preprocessor.transform(table).features

@@ -115,7 +115,7 @@ def test_one_hot_is_that_of_scikit_learn():
     table = some_table()
     train, rest = np.arange(300), np.arange(300, 400)
     word = table["word"]
-    cells = np.array([word.cell(row) for row in range(400)])[:, None]
+    cells = np.array([word.text(row) for row in range(400)])[:, None]
     truth = OneHotEncoder(sparse_output=False).fit(cells[train])
     fitted = Preprocessor(min_count=1).fit(table.select(["word"]), train)
     found = fitted.transform(table, rest).features
@@ -324,7 +324,7 @@ FITS = {
     "a gap in the target": (
         HEAD + ROWS + "1,1,u,n.a.\n",
         {"task": "regression"},
-        "line 32, column 'y': the target must be a number ('n.a.'); correct the cell, or set "
+        "line 32, column 'y': the target must be a number ('n.a.'); correct the value, or set "
         "data.na_values: ['n.a.']",
     ),
     "text target": (
@@ -416,14 +416,14 @@ TRANSFORMS = {
     "text for a number": ("a,b,w\nx,1,u\n", "line 2, column 'a': a number is needed ('x')"),
     "two spellings of an answer": (
         "a,b,w\ntrue,1,u\n0,1,u\n",
-        "column 'a': a number is needed ('true'); correct the cell, or leave it empty; write true "
-        "and false in all cells, or 1 and 0",
+        "column 'a': a number is needed ('true'); correct the value, or leave it empty; write true "
+        "and false in all values, or 1 and 0",
     ),
     "date for a number": ("a,b,w\n2020-01-01,1,u\n", "line 2, column 'a': a number is needed"),
     "number for a date": ("a,b,w,d\n1,1,u,7\n", "line 2, column 'd': a date is needed"),
     "no date among dates": (
         "a,b,w,d\n1,1,u,2020-01-01\n1,1,u,\n1,1,u,31-Foo-20\n1,1,u,2020-01-02\n",
-        "line 4, column 'd': a date is needed, spelled as in training ('31-Foo-20')",
+        "line 4, column 'd': a date is needed, in the format of training ('31-Foo-20')",
     ),
     "infinite": ("a,b,w\n1,inf,u\n", "line 2, column 'b': must be finite"),
     "unknown class": ("a,b,w,y\n1,1,u,0\n1,1,u,5\n", "line 3, column 'y': '5' is not one of the"),

@@ -239,7 +239,7 @@ def test_a_long_table_of_many_kinds_against_the_csv_module():
                 column.values[~column.missing], seconds[~column.missing].astype(np.float64)
             )
         else:
-            assert [column.cell(row) for row in range(rows)] == cells
+            assert [column.text(row) for row in range(rows)] == cells
     assert {table[name].kind for name in table.names} == {"number", "text", "date"}
 
 
@@ -276,7 +276,7 @@ def test_a_late_cell_decides_the_kind(name, tmp_path):
     assert path.stat().st_size > _csv.SMALL
     table = read_table(path)
     assert table["a"].kind == kind
-    assert [table["a"].cell(row) for row in (0, rows - 9)] == expected
+    assert [table["a"].text(row) for row in (0, rows - 9)] == expected
     np.testing.assert_array_equal(table["b"].values, np.arange(rows))
 
 

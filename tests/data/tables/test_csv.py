@@ -27,7 +27,7 @@ def read(content, **options):
 
 def cells(table: Table) -> dict[str, list[str]]:
     return {
-        name: [column.cell(row) for row in range(table.n_rows)]
+        name: [column.text(row) for row in range(table.n_rows)]
         for name, column in table.columns.items()
     }
 
@@ -204,8 +204,8 @@ def test_types_that_break_late_are_read_again():
     start = "".join(f"{i},2020-01-01,{i}\n" for i in range(40_000))
     table = read("n,d,k\n" + start + "x,y,5\n")
     assert [table[name].kind for name in table.names] == ["text", "text", "number"]
-    assert table["n"].cell(7) == "7"
-    assert table["d"].cell(40_000) == "y"
+    assert table["n"].text(7) == "7"
+    assert table["d"].text(40_000) == "y"
     assert table.place(40_000) == "line 40002"
 
 
@@ -216,8 +216,8 @@ def test_slices_meet_without_a_seam():
     csv.writer(buffer).writerows([("n", "t"), *rows])
     table = read(buffer.getvalue())
     np.testing.assert_array_equal(table["n"].values, np.arange(40_000.0))
-    assert table["t"].cell(7000) == "t0"
-    assert table["t"].cell(7001) == "u"
+    assert table["t"].text(7000) == "t0"
+    assert table["t"].text(7001) == "u"
 
 
 @pytest.mark.parametrize(

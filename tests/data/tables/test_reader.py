@@ -72,7 +72,7 @@ def test_npy_with_fields(tmp_path):
     np.save(tmp_path / "t.npy", rows)
     table = read_table(tmp_path / "t.npy")
     assert [table[name].kind for name in table.names] == ["number", "text", "boolean"]
-    assert table["f1"].cell(1) == "v"
+    assert table["f1"].text(1) == "v"
 
 
 def test_npz_has_a_column_per_vector_and_several_per_matrix(tmp_path):
@@ -84,7 +84,7 @@ def test_npz_has_a_column_per_vector_and_several_per_matrix(tmp_path):
     )
     table = read_table(tmp_path / "t.npz")
     assert table.names == ["x0", "x1", "x2", "when", "name"]
-    assert [table["when"].cell(row) for row in (0, 1)] == ["2020-01-01T00:00:00", ""]
+    assert [table["when"].text(row) for row in (0, 1)] == ["2020-01-01T00:00:00", ""]
 
 
 def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
@@ -297,7 +297,7 @@ def test_no_class_of_the_target_is_a_gap_of_other_columns(tmp_path):
     of_number = detect(str(path), target=["dose"])
     assert of_number.table["dose"].kind == "number"
     assert of_number.notes == [
-        f"column {name!r}: 1 cell with '-' read as missing" for name in ("dose", "strand", "side")
+        f"column {name!r}: 1 value '-' read as missing" for name in ("dose", "strand", "side")
     ]
     grouped = detect(str(path), target=["dose"], group="side")
     assert not grouped.table["side"].missing.any()
@@ -353,7 +353,7 @@ def test_a_column_is_the_same_from_each_format(name, tmp_path, monkeypatch):
         tables.append(as_table({"c": np.array(given, f"{unsigned.lower()}int64")}))
     for table in tables:
         column = table["c"]
-        assert (column.kind, [column.cell(row) for row in range(4)]) == (kind, texts)
+        assert (column.kind, [column.text(row) for row in range(4)]) == (kind, texts)
     if kind != "boolean":
         return
     for table in (
@@ -442,7 +442,7 @@ def test_packed_files(suffix, tmp_path):
     path = tmp_path / f"t.csv{suffix}"
     path.write_bytes(pack(content.encode()))
     table = read_table(path)
-    assert (table.n_rows, table["a"].cell(39_999)) == (40_000, content.split()[-1].split(",")[0])
+    assert (table.n_rows, table["a"].text(39_999)) == (40_000, content.split()[-1].split(",")[0])
     path.write_bytes(pack(content.encode())[:-9])
     with pytest.raises(DataError, match="data are damaged or cut short"):
         read_table(path)
@@ -464,7 +464,7 @@ def test_feather_is_parquet_in_another_file(tmp_path):
             store_table(tmp_path / name, tmp_path / "p"),
             *read_blocks(tmp_path / name),
         ):
-            cells = {n: [table[n].cell(row) for row in range(3)] for n in table.names}
+            cells = {n: [table[n].text(row) for row in range(3)] for n in table.names}
             assert cells == {
                 "a": ["1.5", "", "2"],
                 "t": ["x", "", "y"],
@@ -506,7 +506,7 @@ def test_parquet(tmp_path):
     }
     for read in (table, as_table(pyarrow.table(columns))):
         for name, cells in expected.items():
-            assert [read[name].cell(row) for row in range(3)] == cells
+            assert [read[name].text(row) for row in range(3)] == cells
         assert [column.kind for column in read.columns.values()] == [
             "number", "number", "text", "text", "boolean", "date", "date", "date", "number",
             "number",
@@ -528,8 +528,8 @@ def test_parquet_texts_that_repeat_are_kept_once(tmp_path):
     assert peak < 64 << 20
     assert max(pyarrow.default_memory_pool().max_memory(), before) < 256 << 20
     for row in (0, 1, 2, 3, 1_999):
-        assert table["text"].cell(row) == (words[row % 4] or "")
-        assert table["more"].cell(row) == "ba"[row % 2]
+        assert table["text"].text(row) == (words[row % 4] or "")
+        assert table["more"].text(row) == "ba"[row % 2]
     assert table["text"].missing.tolist() == (codes == 3).tolist()
 
 
@@ -541,7 +541,7 @@ def test_parquet_dates_of_any_unit(tmp_path):
     parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
     second = "2020-01-02T03:04:05"
-    assert {name: table[name].cell(0) for name in table.names} == {
+    assert {name: table[name].text(0) for name in table.names} == {
         "s": second, "ms": f"{second}.678000", "us": f"{second}.678901", "ns": f"{second}.678901",
         "day": "2020-01-02T00:00:00", "ms day": "1970-01-01T00:00:00",
     }  # fmt: skip

@@ -93,7 +93,7 @@ def test_select_drop_and_rows():
     assert table.select(["b"]).names == ["b"]
     assert table.drop(["b"]).names == ["a"]
     part = table.rows(np.array([False, True, True])).rows(np.array([1]))
-    assert [part["a"].cell(0), part["b"].cell(0)] == ["3", "y"]
+    assert [part["a"].text(0), part["b"].text(0)] == ["3", "y"]
     assert part.place(0) == "line 4"
     assert len(part) == 1
     assert repr(table) == "Table('file', 3 rows, 2 columns)"

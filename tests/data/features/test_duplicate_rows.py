@@ -23,21 +23,21 @@ DEPENDENT = np.stack([PHASE, np.sin(PHASE), np.cos(PHASE)], axis=1)
 """A column and what follows from it."""
 
 
-def with_copies(x, count=20):
+def with_duplicates(x, count=20):
     return np.concatenate([x, x[RNG.integers(0, len(x), count)]])[RNG.permutation(len(x) + count)]
 
 
 @pytest.mark.parametrize(
     ("x", "exist"),
     [
-        (with_copies(MEASURED), True),
-        (with_copies(MEASURED, 300), True),
-        (with_copies(ROUNDED), True),
-        (np.column_stack([with_copies(CATEGORIES), RNG.random(420)]), False),
+        (with_duplicates(MEASURED), True),
+        (with_duplicates(MEASURED, 300), True),
+        (with_duplicates(ROUNDED), True),
+        (np.column_stack([with_duplicates(CATEGORIES), RNG.random(420)]), False),
         (np.repeat(np.column_stack([CATEGORIES, RNG.random(400)]), 2, axis=0), True),
         (MEASURED, False),
         (CATEGORIES, False),
-        (with_copies(CATEGORIES), False),
+        (with_duplicates(CATEGORIES), False),
         (DEPENDENT, False),
         (np.repeat(MEASURED[:, :1], 2, axis=0), False),
         (np.column_stack([np.repeat(MEASURED[:, 0], 2), np.ones(300)]), False),
@@ -48,14 +48,14 @@ def with_copies(x, count=20):
         "one column and a constant",
     ],
 )
-def test_equal_rows_are_copies_where_they_are_no_coincidence(x, exist):
+def test_equal_rows_are_duplicates_where_they_are_no_coincidence(x, exist):
     assert matrix_duplicates(x).exist is exist
     assert matrix_duplicates(scipy.sparse.csr_matrix(x)).exist is exist
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_hashes_are_equal_for_equal_rows_alone(dtype):
-    x = with_copies(np.where(RNG.random((500, 6)) < 0.5, 0, RNG.integers(-2, 3, (500, 6))) / 3)
+    x = with_duplicates(np.where(RNG.random((500, 6)) < 0.5, 0, RNG.integers(-2, 3, (500, 6))) / 3)
     x = x.astype(dtype)
     x[3], x[4] = 0.0, -0.0
     hashes = matrix_duplicates(x).hashes
@@ -80,7 +80,7 @@ def test_missing_cells_and_texts_are_equal_to_their_like():
 
 
 @pytest.mark.parametrize("labels", [None, np.arange(220) % 3])
-def test_copies_are_in_one_fold_and_one_part(labels):
+def test_duplicates_are_in_one_fold_and_one_part(labels):
     duplicates = RNG.integers(0, 150, 220).astype(np.uint64)
     folds = fold_rows(220, 4, seed=1, labels=labels, duplicates=duplicates)
     assert {*folds.tolist()} == {0, 1, 2, 3}
@@ -114,7 +114,7 @@ def test_weights_are_repetitions():
     assert alone.learned_once(y[order], None) is None
 
 
-def test_copies_with_other_targets_stay_rows_of_their_own():
+def test_duplicates_with_other_targets_stay_rows_of_their_own():
     x, y = np.repeat(MEASURED, 2, axis=0), np.arange(300)
     duplicates = matrix_duplicates(x)
     assert duplicates.learned_once(y, None) is None
@@ -126,7 +126,7 @@ def test_copies_with_other_targets_stay_rows_of_their_own():
 
 FEW = {
     "model": {"hidden": [4]},
-    "training": {"epochs": 3, "folds": 3, "kinds": None},
+    "training": {"epochs": 3, "folds": 3, "members": None},
     "optimizer": {"name": "adam", "lr": 0.01},
 }
 
@@ -137,7 +137,7 @@ def fitted(x, y, **more):
     return fit({**columns, "y": y}, "y", data=data, **FEW)
 
 
-def test_a_run_learns_copies_once():
+def test_a_run_learns_duplicates_once():
     x, y = np.repeat(MEASURED, 2, axis=0), np.repeat(RNG.standard_normal(150), 2)
     model, result = fitted(x, y)
     assert model.record["rows"] == {"train": 150}
@@ -150,7 +150,7 @@ def test_a_run_learns_copies_once():
     np.testing.assert_allclose(model.predict(new), ordered.predict(new), rtol=1e-5)
 
 
-def test_a_run_without_copies_keeps_its_rows_and_folds():
+def test_a_run_without_duplicates_keeps_its_rows_and_folds():
     """Of a table of few categories, too."""
     y = RNG.standard_normal(400)
     names = [f"x{k}" for k in range(5)]

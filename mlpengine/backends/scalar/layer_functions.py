@@ -20,9 +20,9 @@ from mlpengine.backends.compiled.statements import (
     lets,
     whole,
 )
-from mlpengine.backends.rules import VectorRule
-from mlpengine.backends.scalar.text import Constants, Functions, ParameterKind, real_constant
+from mlpengine.backends.scalar.definitions import Constants, Functions, ParameterKind, real_constant
 from mlpengine.backends.values import UnsupportedError
+from mlpengine.backends.vector_rules import VectorRule
 from mlpengine.formula import Expr, constant, exp, log, maximum, sqrt, variable, where
 from mlpengine.ops import EntryLoss
 from mlpengine.ops.cross_entropy import SoftmaxCrossEntropy

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.lower import lower, mark_stored
-from mlpengine.backends.scalar.text import Functions
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.definitions import Functions
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.core.buffers import address_of
 from mlpengine.core.placement import Storage, place
 from mlpengine.core.spec import Array

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlpengine.backends.compiled.statements import Statement
-from mlpengine.backends.scalar.text import Functions
+from mlpengine.backends.scalar.definitions import Functions
 from mlpengine.backends.values import MatrixValue
 from mlpengine.core.buffers import address_of
 from mlpengine.core.placement import Storage

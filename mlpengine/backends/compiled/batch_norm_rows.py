@@ -6,13 +6,13 @@ from math import prod
 from typing import Any
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
-from mlpengine.backends.compiled.elementwise import Map
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.moves import Entries, Move
 from mlpengine.backends.compiled.strides import LoopAxis
 from mlpengine.backends.compiled.sums import RowSums
-from mlpengine.backends.rules import VectorRule
 from mlpengine.backends.values import MatrixValue, Values
+from mlpengine.backends.vector_rules import VectorRule
 from mlpengine.core.spec import Array, Call
 from mlpengine.formula import Expr, sqrt, variable
 from mlpengine.ops import BatchNorm, Mul, ScalarMul, Sub

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlpengine.backends.compiled.statements import Assign, ForLoop, Let, Statement, element, lets
-from mlpengine.backends.scalar.text import c_text, real_constant
-from mlpengine.backends.update import Update
+from mlpengine.backends.scalar.definitions import c_text, real_constant
+from mlpengine.backends.update_rules import Update
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.formula import (
     Expr,

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.statements import ForLoop, Let, Statement, store
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.rules import VectorRule, find_rule
-from mlpengine.backends.scalar.functions import each
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.layer_functions import each
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
+from mlpengine.backends.vector_rules import VectorRule, find_rule
 from mlpengine.ops import Add
 from mlpengine.ops.op import Direction, GradOp
 

@@ -1,4 +1,4 @@
-"""Conversion of text cells to numbers, dates, booleans or codes, in slices of one column."""
+"""Conversion of texts to numbers, dates, booleans or codes, in slices of one column."""
 
 import re
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ import numpy as np
 from mlpengine.core.spec import Array
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
-"""Spellings of a missing cell; `missing=` of the reader replaces them."""
+"""Texts that are missing values; `missing=` of the reader replaces them."""
 
 FIRST_INEXACT = 2.0**53
 """Whole numbers from this one on are not exact in float64; a column with one is kept as text."""
 
 WORDS = {"true": 1.0, "false": 0.0}
 
-MAX_SPELLINGS = 2**4 + 2**5
-"""Number of spellings of true and false: each letter small or capital."""
+MAX_BOOLEAN_TEXTS = 2**4 + 2**5
+"""Number of texts that are true or false: each letter small or capital."""
 
 ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
 """The pattern of dates of ISO 8601."""
@@ -50,41 +50,41 @@ CENTURY_ENDS = 69
 
 
 def parse_numbers(
-    cells: Sequence[str], missing: frozenset[str], *, padded: bool = True
+    texts: Sequence[str], missing: frozenset[str], *, padded: bool = True
 ) -> Array | None:
-    """Return the cells as float64 with NaN where missing, or None if one is not a number.
+    """Return the texts as float64 with NaN where missing, or None if one is not a number.
 
     A number is a text that Python's `float` reads, in ASCII and without underscores, blanks around
     it allowed.  Whole numbers beyond 2**53 are not numbers here, because float64 would change them.
     Codes (whole numbers with a leading zero) are numbers only if `padded`.
     """
-    values = _floats(cells) if missing == MISSING else None
-    if values is None:  # spellings of one's own may be numbers, such as -99
-        cells = ["nan" if cell.strip() in missing else cell for cell in cells]
-        values = _floats(cells)
+    values = _floats(texts) if missing == MISSING else None
+    if values is None:  # texts of one's own may be numbers, such as -99
+        texts = ["nan" if text.strip() in missing else text for text in texts]
+        values = _floats(texts)
     if values is None:
         return None
-    joined = "\n".join(cells)
+    joined = "\n".join(texts)
     if "_" in joined or not joined.isascii():
         return None
-    # one search of all cells takes a tenth of the time of a match of each
-    if not padded and _MAY_BE_PADDED.search(joined) and any(map(_PADDED.fullmatch, cells)):
+    # one search of all texts takes a tenth of the time of a match of each
+    if not padded and _MAY_BE_PADDED.search(joined) and any(map(_PADDED.fullmatch, texts)):
         return None
     large = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
-    if any(cells[row].strip().lstrip("+-").isdigit() for row in large):
+    if any(texts[row].strip().lstrip("+-").isdigit() for row in large):
         return None
     return values
 
 
-def _floats(cells: Sequence[str]) -> Array | None:
+def _floats(texts: Sequence[str]) -> Array | None:
     try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
+        return np.fromiter(map(float, texts), np.float64, len(texts))
     except ValueError:
         return None
 
 
 def dates(
-    cells: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
+    texts: Sequence[str], missing: frozenset[str], pattern: re.Pattern[str] | None = None
 ) -> Array | None:
     """Return dates as seconds since 1970, UTC if they have no offset, or None.
 
@@ -93,27 +93,27 @@ def dates(
     `name`, of a month, and `half`, of the day.  Times without a date are of the first day of 1970;
     no other dates may stand among them.
     """
-    values = np.empty(len(cells), np.float64)
+    values = np.empty(len(texts), np.float64)
     known: dict[str, float] = {}
-    for row, raw in enumerate(cells):
-        cell = raw.strip()
-        if cell not in known:
-            seconds = np.nan if cell in missing else _seconds(cell, pattern)
+    for row, raw in enumerate(texts):
+        text = raw.strip()
+        if text not in known:
+            seconds = np.nan if text in missing else _seconds(text, pattern)
             if seconds is None:
                 return None
-            known[cell] = seconds
-        values[row] = known[cell]
-    are_times = {_TIME.fullmatch(cell) is not None for cell in known.keys() - missing}
+            known[text] = seconds
+        values[row] = known[text]
+    are_times = {_TIME.fullmatch(text) is not None for text in known.keys() - missing}
     return None if len(are_times) == 2 else values
 
 
-def _seconds(cell: str, pattern: re.Pattern[str] | None) -> float | None:
+def _seconds(text: str, pattern: re.Pattern[str] | None) -> float | None:
     try:
-        if _DATE.fullmatch(cell):
-            moment = datetime.fromisoformat(cell)
+        if _DATE.fullmatch(text):
+            moment = datetime.fromisoformat(text)
             return (moment - (_EPOCH_UTC if moment.tzinfo else _EPOCH)).total_seconds()
-        for form in (_POINTS, _TIME, pattern) if cell.isascii() else ():
-            if form is not None and (match := form.fullmatch(cell)):
+        for form in (_POINTS, _TIME, pattern) if text.isascii() else ():
+            if form is not None and (match := form.fullmatch(text)):
                 return (datetime(**(_FIRST_DAY | _parts(match))) - _EPOCH).total_seconds()
     except (OverflowError, ValueError):
         pass
@@ -138,21 +138,21 @@ def _parts(match: re.Match[str]) -> dict[str, Any]:
 
 
 class Codes:
-    """Text as int32 codes: each new spelling gets the next code, missing cells get -1."""
+    """Text as int32 codes: each new text gets the next code, missing values get -1."""
 
     def __init__(self, missing: frozenset[str]) -> None:
         self.missing = missing
         self.known: dict[str, int] = {}
         self.levels: list[str] = []
 
-    def __call__(self, cells: Sequence[str]) -> Array:
-        """Return the codes of these cells; new spellings get new codes."""
+    def __call__(self, texts: Sequence[str]) -> Array:
+        """Return the codes of these texts; new texts get new codes."""
         known = self.known.get
-        codes = [code if (code := known(cell)) is not None else self._code(cell) for cell in cells]
+        codes = [code if (code := known(text)) is not None else self._code(text) for text in texts]
         return np.array(codes, np.int32)
 
-    def _code(self, cell: str) -> int:
-        text = cell.strip()
+    def _code(self, raw: str) -> int:
+        text = raw.strip()
         if text in self.missing:
             code = -1
         elif text in self.known:
@@ -160,7 +160,7 @@ class Codes:
         else:
             code = self.known[text] = len(self.levels)
             self.levels.append(text)
-        self.known[cell] = code
+        self.known[raw] = code
         return code
 
 
@@ -174,15 +174,15 @@ def sorted_levels(codes: Array, levels: Sequence[str]) -> tuple[Array, tuple[str
 
 
 def booleans(levels: Sequence[str]) -> list[float] | None:
-    """Return 0 or 1 per level if the levels are spellings of true and false, else None."""
-    if len(levels) > MAX_SPELLINGS:
+    """Return 0 or 1 per level if the levels are texts of true and false, else None."""
+    if len(levels) > MAX_BOOLEAN_TEXTS:
         return None
     values = [WORDS.get(level.lower()) for level in levels]
     known = [value for value in values if value is not None]
     return known if len(known) == len(values) and known else None
 
 
-def spelled_numbers(
+def formatted_numbers(
     levels: Sequence[str], decimal: str | None, thousands: str | None
 ) -> list[float] | str | None:
     """Return levels as numbers written like 1,5 or with groups of digits; None if one is not one.

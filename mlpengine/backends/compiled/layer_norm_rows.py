@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import prod
 
 from mlpengine.backends.compiled.column_sum import ColumnSum
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop, mask_lanes
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import layer_norm_function
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.layer_functions import layer_norm_function
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.core.spec import Array
 from mlpengine.ops import LayerNorm

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop, mask_lanes
 from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import softmax_function
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.layer_functions import softmax_function
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.ops import LogSoftmax, Softmax
 

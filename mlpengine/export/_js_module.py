@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from mlpengine.backends.scalar.definitions import Definition, comment_text
 from mlpengine.backends.scalar.javascript import JavaScript
-from mlpengine.backends.scalar.text import Definition, comment_text
 from mlpengine.backends.values import UnsupportedError
 from mlpengine.core.errors import UsageError
 from mlpengine.core.wording import script_json
+from mlpengine.export._exported import Exported
 from mlpengine.export._model_c import model_code
-from mlpengine.export._report import Exported
 from mlpengine.export.network_c import NetworkCode, network_code
 from mlpengine.models.model import Model
 from mlpengine.models.task import MultiLabel, Regression
@@ -48,7 +48,7 @@ export function predict(input) {{
 
 
 def to_js(model: Model | Network) -> tuple[bytes, Exported]:
-    """Return an ES module that predicts rows, objects of cells by column.
+    """Return an ES module that predicts rows, objects of values by column.
 
     Raises: UsageError for what has no JavaScript.
     """

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import pi
 
+from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.row_loops import lane_loop
@@ -18,10 +19,9 @@ from mlpengine.backends.compiled.statements import (
     load_vector,
     store,
 )
-from mlpengine.backends.compiled.writer import Writer
-from mlpengine.backends.scalar.functions import dense_function
-from mlpengine.backends.scalar.text import ParameterKind
-from mlpengine.backends.scalar.writer import ScalarWriter
+from mlpengine.backends.scalar.definitions import ParameterKind
+from mlpengine.backends.scalar.layer_functions import dense_function
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values, padded_length
 from mlpengine.formula import cos
 from mlpengine.ops import PeriodicEmbedding

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlpengine.backends.scalar.text import identifier
+from mlpengine.backends.scalar.definitions import identifier
 from mlpengine.core.errors import UsageError
 from mlpengine.export._device import DeviceStep, MakeOptimizer
 from mlpengine.export._device_c import header, network_title, reals, scratch, source

@@ -1,0 +1,76 @@
+"""Draws docs/pictures/speed.svg from what benchmarks/peers.py measured.
+
+``python benchmarks/peers.py --threads 1 --only tiny small medium large --json peers.json``, then
+``python docs/speed_picture.py peers.json``.  A dot is the median microseconds of a training step,
+on a logarithmic axis; a row is a network.
+"""
+
+import json
+import sys
+from html import escape
+from math import log10
+from pathlib import Path
+
+PICTURE = Path(__file__).parent / "pictures" / "speed.svg"
+SHOWN = {
+    "compiled, looped": ("mlpengine", "#0072B2"),
+    "JAX, looped": ("JAX (scan)", "#E69F00"),
+    "torch eager": ("PyTorch", "#D55E00"),
+    "torch.compile": ("torch.compile", "#CC79A7"),
+    "scikit-learn": ("scikit-learn", "#009E73"),
+}
+"""Contestants of the benchmark: their names in the picture, and colors (Okabe and Ito 2008)."""
+
+WIDTH, LEFT, RIGHT, TOP, ROW = 760, 190, 20, 44, 34
+
+
+def picture(tables: list[dict[str, object]]) -> str:
+    """Return the SVG."""
+    rows = [
+        (str(entry["workload"]), {name: figures[name]["median"] for name in SHOWN})
+        for entry in tables
+        for figures in [entry["microseconds"]]
+        if isinstance(figures, dict)
+    ]
+    values = [value for _, medians in rows for value in medians.values()]
+    low, high = int(log10(min(values))), int(log10(max(values))) + 1
+
+    def place(value: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * (log10(value) - low) / (high - low)
+
+    height = TOP + ROW * len(rows) + 40
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+    ]
+    at = LEFT
+    for title, color in SHOWN.values():
+        lines.append(f'<circle cx="{at}" cy="18" r="6" fill="{color}"/>')
+        lines.append(f'<text x="{at + 11}" y="22">{escape(title)}</text>')
+        at += 34 + 7 * len(title)
+    for power in range(low, high + 1):
+        x, bottom = place(10.0**power), TOP + ROW * len(rows)
+        lines.append(f'<path d="M{x:.1f},{TOP - 8}V{bottom}" stroke="#ddd"/>')
+        lines.append(
+            f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{10**power:,}</text>'
+        )
+    for k, (workload, medians) in enumerate(rows):
+        y = TOP + ROW * (k + 0.5)
+        lines.append(
+            f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(workload)}</text>'
+        )
+        for name, value in medians.items():
+            lines.append(
+                f'<circle cx="{place(value):.1f}" cy="{y}" r="6" fill="{SHOWN[name][1]}" '
+                f'fill-opacity="0.9"><title>{value:,.1f}</title></circle>'
+            )
+    lines.append(
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{height - 6}" text-anchor="middle">'
+        "microseconds a training step, one thread, logarithmic axis</text></svg>"
+    )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(picture(json.loads(Path(sys.argv[1]).read_text("utf-8"))), encoding="utf-8")
