@@ -84,9 +84,9 @@ def command(
     for a formula gets a ' before it.  --interval adds <target>_low and <target>_high, from
     out-of-fold errors.  --set adds <target>_set, such as a|b; it is empty if no class is likely
     enough.  --spread adds the standard deviation over the networks, of the number or of the
-    probability of the predicted class.  A .npy file holds numbers only: probabilities or predicted values, and 0
-    or 1 for each class of --set.  The column of --id keeps the type that its file has; in CSV it is
-    text.
+    probability of the predicted class.  A .npy file holds numbers only: probabilities or predicted
+    values, and 0 or 1 for each class of --set.  The column of --id keeps the type that its file
+    has; in CSV it is text.
     """
     for name, given in (("--interval", level), ("--set", set_level)):
         if given is not None:
@@ -162,7 +162,7 @@ def _blocks(
         yield {**row_names(table, key, columns), **columns}, numbers
     if outside:
         where = model.preprocessor.options.where
-        text = f"data.where ({where}) does not hold for {plural(outside, 'row')} of {rows:,}"
+        text = f"{plural(outside, 'row')} of {rows:,} outside the training filter: not {where}"
         say(f"warning: {table.source}: {text}", err=True)
     for line in new.lines():
         say(f"warning: {table.source}: {line}", err=True)

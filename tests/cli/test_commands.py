@@ -97,7 +97,7 @@ def test_a_path_that_is_not_utf_8_is_read_and_no_config_can_name_it(at, trained,
     path.write_bytes((trained / "flowers.csv").read_bytes())
     found = at("init", path, "--target", "kind", "-o", tmp_path / "c.yaml")
     assert found.code == 2
-    assert "a config, which is UTF-8, cannot name this file; rename it" in found.err
+    assert "rename it" in found.err
     assert not (tmp_path / "c.yaml").exists()
     assert at("predict", "run", path).out == at("predict", "run", "flowers.csv").out
 
@@ -341,7 +341,7 @@ def test_a_killed_run_predicts_with_its_checkpoint(at, trained, tmp_path):
 
 
 def test_ids_that_are_predicted_are_refused():
-    with pytest.raises(Exception, match="is what the model predicts"):
+    with pytest.raises(Exception, match="species"):
         row_names(read_table("penguins"), "species", {"species": []})
     assert list(row_names(read_table("penguins"), None, {"line": []})) == ["line_number"]
 
@@ -420,7 +420,7 @@ def test_compare_does_not_judge_different_targets(at):
         at("train", "flowers.yaml", "--out", "target", "--set", "data.target=color", *fast).code
         == 0
     )
-    assert "cannot be told" in at("compare", "run", "target").out
+    assert "no run is better: data.source or data.target differs" in at("compare", "run", "target").out
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_a_run_without_folds_is_explained_on_its_test_rows(mlpengine, run):
 def test_one_row_has_no_other_to_change_places_with(mlpengine, run):
     Path("one.csv").write_text("".join(Path("rows.csv").read_text().splitlines(True)[:2]))
     refused = mlpengine("explain", run, "one.csv")
-    assert (refused.code, "one.csv: two rows or more are needed" in refused.err) == (2, True)
+    assert (refused.code, "one.csv: needs two rows" in refused.err) == (2, True)
 
 
 def test_classes_have_a_line_each(mlpengine, tmp_path):
