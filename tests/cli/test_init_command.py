@@ -9,6 +9,7 @@ import pytest
 from mlpengine import fit
 from mlpengine.config import load_config
 from mlpengine.config.build import load_data
+from mlpengine.settings.recipes import folds_for
 
 
 def yacht(seed, rows=308):
@@ -52,7 +53,7 @@ def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     assert "warning: column 'froude': alone it explains" in checked.out
     small = ["--set", "report=false", "--set", "model.hidden=[32]", "--set", "optimizer.lr=1e-2"]
     trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--epochs", 30, *small)
-    assert "column 'froude': alone it explains" in trained.out
+    assert "Column 'froude': alone it explains" in trained.out
     measured = json.loads(mlpengine("evaluate", "run", "new.csv", "--json").out)
     assert measured["data"]["r2"] > 0.95
 
@@ -74,8 +75,8 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     fast += ["--set", "training.members=null"]
     trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
     leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
-    assert [(v["text"][:14], v["fix"]) for v in leaks] == [
-        ("column 'guest'", {"data.drop": ["member", "guest"]})
+    assert [(v["evidence"][:14], v["fix"]) for v in leaks] == [
+        ("Column 'guest'", {"data.drop": ["member", "guest"]})
     ]
     trained = mlpengine("train", "rides.yaml", "-q", *fast)
     assert not [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
@@ -211,6 +212,17 @@ def test_check_refuses_what_training_refuses_in_any_part(mlpengine, tmp_path):
         refused = mlpengine("check", config)
         assert refused.code == 2
         assert f"line {bad + 2}, column 'b': must be finite and within 1e+100" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks", "folds"),
+    [
+        *((15, None, None), (45, None, 4), (400, None, 8), (100_001, None, None)),
+        *((400, 40, 8), (400, 9, 4), (400, 3, None)),
+    ],
+)
+def test_folds_where_they_pay(rows, blocks, folds):
+    assert folds_for(rows, blocks) == folds
 
 
 VISITS = ["patient,day,dose,effect"]
