@@ -61,6 +61,8 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     again = mlpengine("distill", "t", "-o", "s2", *QUICK)
     assert Path("s2/model.safetensors").read_bytes() == bits
     assert "direct: a network of this size" in again.out
+    compared = mlpengine("compare", "s", "s2")
+    assert (compared.code, compared.err) == (0, "")
     longer = mlpengine("train", "--resume", "s", "--epochs", "9", "-q")
     assert longer.code == 0, longer.err
     assert "teacher" in longer.out
@@ -98,7 +100,7 @@ def test_what_cannot_be_distilled_is_said(mlpengine):
     assert smaller.code == 0, smaller.err
     for setting in ("seed=3", "data.split.test=0.4"):
         other = mlpengine("distill", "t", "--set", setting)
-        assert "leave seed and data.split as they are" in other.err
+        assert "leave seed and data.split unchanged" in other.err
     frame.assign(b=1.0).to_csv("rows.csv", index=False)
     changed = mlpengine("distill", "t")
     assert changed.code != 0
