@@ -294,8 +294,7 @@ mlp.freeze(0)
     freeze: layers must be a list | got 0 | write freeze([0])
 # early stopping among callbacks
 loop(callbacks=[EarlyStopping()])
-    callbacks: must be instances of Callback | EarlyStopping(
-    write early_stopping=EarlyStopping(patience=20)
+    callbacks: must be a list of Callback instances | EarlyStopping(
 # early stopping switched on
 loop(early_stopping=True)
     loop: early_stopping must be an EarlyStopping | got True
