@@ -330,7 +330,7 @@ class Trainer:
                 raise UsageError(f"shards: {problem}")
         in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
         step = {
-            "clip_norm": training.clip,
+            "clip_norm": training.clip_norm,
             "backend": self.backend,
             "threads": self.threads if alone else 1,
             "rematerialization": training.rematerialization,

@@ -4,7 +4,6 @@ import errno
 import logging
 import os
 import random
-from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from mlpengine.core.errors import CheckpointError, NumericalError, RunError
 from mlpengine.models.task import Classification
 from mlpengine.nn.safetensors_file import read_tensors
 from mlpengine.optim import (
-    AdaptiveClip,
-    PercentileClip,
     PlateauSchedule,
     RmsProp,
     StepSchedule,
@@ -34,16 +31,14 @@ SETTINGS = {
         "clip": 0.1,
         "weighted": True,
     },
-    "rmsprop, plateau, percentile, early stopping": {
+    "rmsprop, plateau, early stopping": {
         "optimizer": lambda mlp, s: RmsProp(mlp, lr=1e-2, momentum=0.5, schedule=s),
         "schedule": lambda: PlateauSchedule(1, 0.5),
-        "clip": PercentileClip(50.0, history=5),
         "early_stopping": EarlyStopping(1, "accuracy"),
     },
-    "sgd, steps, adaptive, float64, numexpr, no validation": {
+    "sgd, steps, float64, numexpr, no validation": {
         "optimizer": lambda m, s: Sgd(m, lr=0.1, momentum=0.9, nesterov=True, schedule=s),
         "schedule": lambda: StepSchedule(3, 0.5),
-        "clip": AdaptiveClip(0.05),
         "validation": False,
         "dtype": "float64",
         "backend": "numexpr",
@@ -67,7 +62,7 @@ def make(*, callbacks=(), seed=3, **given):
         optimizer,
         16,
         weighted=weighted,
-        clip_norm=deepcopy(given.get("clip")),
+        clip_norm=given.get("clip"),
         backend=given.get("backend", "numpy"),
     )
     return Loop(

@@ -100,7 +100,7 @@ def test_verdicts_are_a_text(tmp_path):
     reader = EventAccumulator(str(tmp_path))
     reader.Reload()
     (event,) = reader.Tensors("verdicts")
-    assert event.tensor_proto.string_val[0].decode().startswith("- **lr_high**: layer ")
+    assert event.tensor_proto.string_val[0].decode().startswith("- **lr_high**")
     assert reader.summary_metadata["verdicts"].plugin_data.plugin_name == "text"
 
 
