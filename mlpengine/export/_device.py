@@ -23,7 +23,6 @@ from mlpengine.export.network_c import PredictionCode, Real, forward_of
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
-from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
 
@@ -233,8 +232,7 @@ class DeviceStep:
     def fingerprint(self) -> int:
         """Return a number that differs where a saved state of one file does not fit another."""
         about = {
-            "sizes": self.mlp.sizes,
-            "activations": [activation_to_dict(layer.activation) for layer in self.mlp.layers],
+            "network": self.mlp.describe(),
             "frozen": self.frozen,
             "state": [*self.update.moments, *self.update.carried],
             "optimizer": type(self.optimizer).__name__,

@@ -18,7 +18,6 @@ from mlpengine.data.tables import Column, Table
 from mlpengine.export._device import DeviceStep
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
-from mlpengine.nn import Mlp
 from mlpengine.step.step import TrainingStep
 
 TEST_STEPS = 100
@@ -351,7 +350,7 @@ def _y_draws(step: DeviceStep) -> Draws:
 
 def _train(step: DeviceStep, draws: tuple[Draws, Draws], lr: float, seed: int) -> Golden:
     """Train in double precision on rows that a device draws, too, one batch after another."""
-    mlp = Mlp.from_dict({**step.mlp.to_dict(), "dtype": "float64"})
+    mlp = step.mlp.like(dtype="float64")
     mlp.params.flat[...] = step.mlp.params.flat
     mlp.freeze(step.frozen)
     rng, rows, drawn = Random(seed), [], []

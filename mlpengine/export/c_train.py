@@ -148,7 +148,7 @@ def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
             f"learned_activation={mlp.learned_activation}, "
             f"parametrization={mlp.parametrization!r})"
         )
-    plain = Mlp.from_dict({**mlp.to_dict(), "dropout": 0.0})
+    plain = mlp.like(dropout=0.0)
     plain.params.flat[...] = mlp.params.flat
     plain.freeze(mlp.frozen if freeze is None else freeze)
     check_finite(plain.params.views, "export", UsageError)

@@ -55,8 +55,6 @@ SILENT = Verdicts()
 FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("a b",))]
 WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {
-    "network": (Mlp([64, 32, 10], seed=0), ["layer 1", "32", "10", "", "330"]),
-    "gradients": (Mlp([2, 1], seed=0).gradients(batch_size=3), ["0.weight", "1 x 2", "0", "0"]),
     "history": (history(30), ["29", "29", "0.1", "nan", "0.5", "0.5"]),
     "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["best epoch", "9"]),
     "verdicts": (Verdicts([WARNING]), ["lr_low", "1", "too low", HOSTILE, "raise lr"]),

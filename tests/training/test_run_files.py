@@ -256,7 +256,7 @@ def test_columns_of_any_order_come_back_in_theirs(tmp_path):
 
 
 def test_damaged_preprocessing_is_refused(model, tmp_path):
-    header = {"mlp": model.mlp.to_dict(), "preprocessing": {"version": 1}, "loss": "mse"}
+    header = {"network": model.mlp.describe(), "preprocessing": {"version": 1}, "loss": "mse"}
     write_tensors(tmp_path / "bad", model.mlp.params.views, header)
     with pytest.raises(CheckpointError, match=r"preprocessing: lacks \('categories', "):
         Model.load(tmp_path / "bad")
