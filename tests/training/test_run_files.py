@@ -178,25 +178,7 @@ CONTROL_GROUPS = {
     ),
     "its own root": ("0::/\n", {"cpu.max": "50000 100000\n"}, 0.5),
     "another root": ("0::/../other\n", {"cpu.max": "200000 100000\n"}, 2),
-    "version 1": (
-        "4:memory:/job\n3:cpuacct,cpu:/job\n",
-        {
-            "cpu/job/cpu.cfs_quota_us": "400000\n",
-            "cpu/job/cpu.cfs_period_us": "100000\n",
-            "memory/job/cpu.max": "100000 100000\n",
-        },
-        4,
-    ),
-    "version 1 in a container": (
-        "3:cpu:/docker/name\n",
-        {"cpu/cpu.cfs_quota_us": "250000\n", "cpu/cpu.cfs_period_us": "100000\n"},
-        2.5,
-    ),
-    "without a quota": (
-        "3:cpu:/\n",
-        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-        np.inf,
-    ),
+    "without a quota": ("0::/job\n", {"job/cpu.max": "max 100000\n"}, np.inf),
     "unreadable": ("0::/job\n", {"job/cpu.max": "much\n"}, np.inf),
     "no groups": (None, {}, np.inf),
 }
