@@ -35,7 +35,7 @@ from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import BASELINE_SECONDS, DIAGNOSTICS_FILE
-from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
+from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow, csv_lines
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
@@ -73,15 +73,12 @@ class EpochLogs(Callback):
     def on_train_start(self, loop: Loop) -> None:
         """Start both files, with the epochs of the checkpoint."""
         rows, path = loop.history.rows, self._path
-        self._metrics = CsvLog.restored(
-            path / METRICS_FILE, loop.history.columns, [row.values() for row in rows]
-        )
+        values = [row.values() for row in rows]
+        self._metrics = CsvLog(path / METRICS_FILE, csv_lines(loop.history.columns, *values))
         self._logs.append(self._metrics)
-        self._timings = CsvLog.restored(
-            path / TIMINGS_FILE,
-            ("epoch", "seconds", "samples_per_second"),
-            [[row.epoch, row.seconds, row.samples_per_second] for row in rows],
-        )
+        times = [(row.epoch, row.seconds, row.samples_per_second) for row in rows]
+        columns = "epoch", "seconds", "samples_per_second"
+        self._timings = CsvLog(path / TIMINGS_FILE, csv_lines(columns, *times))
         self._logs.append(self._timings)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
@@ -297,7 +294,7 @@ class Session:
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
         """Return the validation metrics of the best epoch; for several networks, their mean."""
-        best = [(m.history.rows, m.best_epoch) for m in self.loop.members if m.best_epoch]
+        best = [(m.history.rows, m.best.epoch) for m in self.loop.members if m.best.epoch]
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}

@@ -180,11 +180,11 @@ def test_a_rename_waits_for_a_process_that_reads_the_file(tmp_path, monkeypatch)
 
 def test_a_checkpoint_that_is_read_is_removed_with_the_next(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    first = checkpoints.save(1, {}, {}, best=False)
+    first = checkpoints.save(1, {}, {})
     with first.open("rb"):
         for step in range(2, 5):
-            checkpoints.save(step, {}, {}, best=False)
-    checkpoints.save(5, {}, {}, best=False)
+            checkpoints.save(step, {}, {})
+    checkpoints.save(5, {}, {})
     assert [path.name[5:14] for path in checkpoints.paths()] == ["000000004", "000000005"]
 
 

@@ -4,9 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from mlpengine import Mlp
 from mlpengine.config.fitting import FitResult
-from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings
 from mlpengine.training.history import EpochRow, History
@@ -52,9 +50,7 @@ FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("
 WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {
     "history": (history(30), ["29", "29", "0.1", "nan", "0.5", "0.5"]),
-    "no epochs": (history(0), ["epoch", "steps", "lr", "gradient_norm", "train_loss"]),
     "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["best epoch", "9"]),
-    "verdict": (WARNING, ["lr_low", "1", "too low", HOSTILE, "raise lr"]),
     "verdicts": (Verdicts([WARNING]), ["lr_low", "1", "too low", HOSTILE, "raise lr"]),
     "no verdicts": (SILENT, ["nothing unusual"]),
     "fit": (
@@ -74,8 +70,3 @@ def test_objects_are_small_tables(name):
 
 def test_the_fix_is_a_command_line():
     assert WARNING.fix_text == "--set 'model.hidden=[64, 32]' --set 'data.drop=[\"a b\"]'"
-
-
-def test_verdicts_of_diagnostics_show_themselves():
-    mlp = Mlp([4, 16, 1], seed=0)
-    assert Cells(verdicts(Diagnostics(mlp))._repr_html_()).rows
