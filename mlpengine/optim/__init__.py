@@ -3,6 +3,9 @@
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
 from mlpengine.optim.clipping import CLIPS, AdaptiveClip, Clip, NormClip, PercentileClip
+from mlpengine.optim.full_batch import FullBatch
+from mlpengine.optim.lbfgs import Lbfgs
+from mlpengine.optim.levenberg_marquardt import BayesianRegularization, LevenbergMarquardt
 from mlpengine.optim.lion import Lion
 from mlpengine.optim.parameter_groups import Group
 from mlpengine.optim.rmsprop import RmsProp
@@ -29,13 +32,17 @@ __all__ = [
     "Adam",
     "AdamW",
     "AdaptiveClip",
+    "BayesianRegularization",
     "Clip",
     "ConstantSchedule",
     "CosLogSchedule",
     "CosineSchedule",
     "ExponentialSchedule",
     "FlatCosineSchedule",
+    "FullBatch",
     "Group",
+    "Lbfgs",
+    "LevenbergMarquardt",
     "LinearSchedule",
     "Lion",
     "NAdam",

@@ -27,7 +27,7 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.optim import Clip, Optimizer
+from mlpengine.optim import Clip, FullBatch, Optimizer
 from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.shards import Buffers, Shards
@@ -169,6 +169,8 @@ class StepBuilder:
         grads: Array,
         **options: Any,
     ) -> Executor | None:
+        if isinstance(self.optimizer, FullBatch):
+            return None
         clipping = self.clip.describe(self.optimizer.params) if self.clip else Clipping()
         update = self.optimizer.describe_update()
         try:
