@@ -56,7 +56,7 @@ def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 
     The better run is told by its accuracy, or R2, on the validation rows, or else the training
-    rows out of fold, or the test rows.  Scores out of fold, and those of one network where several
+    out-of-fold rows, or the test rows.  Out-of-fold scores, and those of one network where several
     seeds were trained, have their standard errors.
     """
     data, lines = comparison(first, second)

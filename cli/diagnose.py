@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixed_config import fixed_config
@@ -202,9 +202,9 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
 
 def _standing(data: LoadedData, model: Model) -> BaselineScore | None:
     """Compare the model with a linear one, unless its predictions are not finite."""
-    held = held_out(data, model.mean)
-    known = np.isfinite(held.output).all()
-    return baseline_score_of(data, score_of(data, held)) if known else None
+    scored = scored_rows(data, model.mean)
+    known = np.isfinite(scored.output).all()
+    return baseline_score_of(data, score_of(data, scored)) if known else None
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:

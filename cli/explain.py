@@ -54,7 +54,7 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     FILE is a table with the target column (- is stdin), by default the run's own rows.
 
     The importance of a column is how much the loss rises, and R2 or accuracy falls, when its values
-    are permuted among rows that did not train the model: out of fold, or the test or validation
+    are permuted among rows that did not train the model: out-of-fold, or the test or validation
     rows.  With --json it adds partial dependence, the mean prediction where all rows hold the same
     value; the page of `mlpengine report` draws it.
     """
@@ -116,7 +116,7 @@ def importance_text(
 
     `columns` is the number of all columns.
     """
-    where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
+    where = "out-of-fold" if name == OUT_OF_FOLD else f"of the {name} part"
     where = "of the data" if name == "data" else where
     width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
     shown = [

@@ -87,7 +87,7 @@ def command(
     probability of each, numbers in the target's own units (price; price_0.1, price_0.9 for several
     quantiles; price, price_std for the loss gaussian_nll).  Texts that a spreadsheet would take for
     formulas are written with a ' before them.  --interval adds <target>_low and _high, by the
-    errors out of fold, --set the column <target>_set, such as a|b, which is empty where no class is
+    out-of-fold errors, --set the column <target>_set, such as a|b, which is empty where no class is
     likely enough, and --spread the standard deviation over the networks, of the number or of the
     probability of the predicted class.  A .npy file holds numbers alone: the probabilities, or the
     predicted values, and of --set 0 or 1 for each class.  The column of --id keeps its type in

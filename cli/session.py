@@ -14,7 +14,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.tables import digests
@@ -34,7 +34,7 @@ from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
-from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
+from mlpengine.training.diagnose import BASELINE_SECONDS, DIAGNOSTICS_FILE
 from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
@@ -246,6 +246,7 @@ class Session:
             self.column_verdicts += without(
                 column_verdicts(data.file, data.tables), data.file.silenced
             )
+        weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
             "run_dir": str(directory.path),
             "parameters": self.model.params.size,
@@ -265,7 +266,7 @@ class Session:
             **{name: finite(values) for name, values in measured.items()},
             **self._spread(),
             **self._calibration(),
-            **({"shares": self.fitted.shares} if self.fitted and self.fitted.shares else {}),
+            **({"ensemble_weights": weights} if weights else {}),
             "ending": result.ending,
             "ended": _now(),
             "skipped_steps": self.loop.skipped,
@@ -278,8 +279,8 @@ class Session:
     def _compare(self, fitted: Fitted) -> None:
         """Compare the model with a linear one, for page and verdicts.  This takes some 0.1 s."""
         data = self.data
-        if data.file.config.report.html or fitted.result.seconds >= YARDSTICK_SECONDS:
-            self.score = score_of(data, held_out(data, fitted.mean, self.measured.last))
+        if data.file.config.report.html or fitted.result.seconds >= BASELINE_SECONDS:
+            self.score = score_of(data, scored_rows(data, fitted.mean, self.measured.last))
             if self.diagnostics:
                 self.diagnostics.core.baseline_score = baseline_score_of(data, self.score)
 

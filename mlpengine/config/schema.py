@@ -185,7 +185,7 @@ class Config:
             ("periodic", "model.input_layer.embedding", self.model.input_layer.embedding != "none"),
         ):
             text = f"{kind} needs {setting}; or leave it out"
-            yield kind in training.fold_kinds and not given, text, "training", "kinds"
+            yield kind in training.fold_members and not given, text, "training", "members"
 
         own_rows = self.validation_share and not data.validation_source
         text = "needs validation rows of the same table (data.split.validation)"

@@ -163,8 +163,8 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
     """Write a file whole or not at all, and flush it to disk.
 
     The bytes go to a new file with a random name in the same directory.  The directory is opened
-    once, so that neither a link at that name nor a renamed directory redirects the bytes.  The
-    bytes are read back and compared before the rename.  A device or a pipe is written to directly.
+    once, so that neither a link at that name nor a renamed directory redirects the bytes.  A
+    device or a pipe is written to directly.
     Only this user may read a `private` file.
 
     Raises: RunError naming the file and the cause.
@@ -226,7 +226,6 @@ def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
         try:
             write_all(descriptor, data)
             sync(descriptor)
-            _verify(descriptor, data)
         finally:
             os.close(descriptor)
         system.replace(temporary, path, directory)
@@ -234,13 +233,6 @@ def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary, dir_fd=directory)
         raise
-
-
-def _verify(descriptor: int, data: bytes) -> None:
-    chunk, view = 2**20, memoryview(data)
-    for start in range(0, len(data), chunk):
-        if system.read_at(descriptor, chunk, start) != view[start : start + chunk]:
-            raise OSError(None, "the disk does not hold what was written")
 
 
 def _is_device(path: Path) -> bool:

@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
@@ -44,7 +44,7 @@ lies beyond the end of all files with locks."""
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
 
-_at_offset = nullcontext() if sys.platform != "win32" else Lock()
+_at_offset = Lock()  # for Windows
 
 
 def open_file(
@@ -145,19 +145,6 @@ def flush_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Return up to `size` bytes of a file from `offset` on; the position in the file stays."""
-    if sys.platform != "win32":
-        return os.pread(descriptor, size, offset)
-    with _at_offset:
-        before = os.lseek(descriptor, 0, os.SEEK_CUR)
-        try:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            return os.read(descriptor, size)
-        finally:
-            os.lseek(descriptor, before, os.SEEK_SET)
-
-
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
     """Read bytes of a file from `offset` on into a view; return their number.
 
@@ -165,7 +152,13 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> int:
     """
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
-    content = read_at(descriptor, len(view), offset)
+    with _at_offset:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            content = os.read(descriptor, len(view))
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
     view[: len(content)] = content
     return len(content)
 
@@ -283,12 +276,6 @@ def usable_cores() -> set[int]:
         usable: set[int] = os.sched_getaffinity(0)
         return usable
     return set(range(os.cpu_count() or 1))
-
-
-def use_cores(cores: set[int]) -> None:
-    """Run this process on these cores, where the system can."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
 
 
 def processor_lines() -> list[str]:

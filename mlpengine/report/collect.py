@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.config import load_config
-from mlpengine.config.baselines import WORK, Held, held_out, score_of
+from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.core.errors import DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
@@ -110,7 +110,7 @@ class Collected(NamedTuple):
     """The data of a report, ready for JSON, and the predictions that runs are compared by."""
 
     data: dict[str, Any]
-    held: Held | None = None
+    scored: ScoredRows | None = None
 
 
 def read_run(path: Path) -> RunData:
@@ -159,7 +159,7 @@ def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:
 def _collect(run: RunData, effort: ReportBudget) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
-    held: Held | None = None
+    scored: ScoredRows | None = None
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
@@ -184,13 +184,13 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     if loaded is not None and model is not None:
         attempt("model", lambda: model_of_run(loaded, model))
         if run.trained:
-            attempt("held", lambda: held_out(loaded, model.mean, run.known))
-            held = data.pop("held", None)
-            if held is not None and not np.isfinite(held.output).all():
+            attempt("scored", lambda: scored_rows(loaded, model.mean, run.known))
+            scored = data.pop("scored", None)
+            if scored is not None and not np.isfinite(scored.output).all():
                 notes.append("predictions cannot be shown: the outputs of the model are not finite")
-                held = None
-        if held is not None:
-            rows = held
+                scored = None
+        if scored is not None:
+            rows = scored
             attempt("score", lambda: run.score or score_of(loaded, rows, effort.work))
             attempt("predictions", lambda: predictions_of(model, loaded.task, rows))
             attempt("drivers", lambda: drivers_of(loaded, model, effort))
@@ -206,7 +206,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     data["notes"] = notes
     for key in TRAVELING & data.keys():
         data[key] = without_directories(data[key])
-    return Collected(plain_data(data), held)
+    return Collected(plain_data(data), scored)
 
 
 def collect_model(path: Path) -> dict[str, Any]:

@@ -88,11 +88,11 @@ def _differences(collected: Sequence[Collected]) -> dict[str, Any] | None:
     metric, part = scores[0]["metric"], scores[0]["part"]
     values = array_of([score["predictions"]["model"][metric]["value"] for score in scores])
     best = int(np.nanargmax(values)) if np.isfinite(values).any() else 0
-    first, ahead = collected[best].held, []
+    first, ahead = collected[best].scored, []
     for k, one in enumerate(collected):
         pair = None
-        if k != best and one.held is not None and first is not None:
-            pair = difference(one.held, first, metric)
+        if k != best and one.scored is not None and first is not None:
+            pair = difference(one.scored, first, metric)
         ahead.append(pair)
     return {"metric": metric, "part": part, "best": best, "ahead": ahead}
 

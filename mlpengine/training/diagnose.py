@@ -37,7 +37,7 @@ from mlpengine.training.loop import Callback, Loop, Result
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
-YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
+BASELINE_SECONDS, BASELINE_SHARE = 1.0, 0.02
 """Shortest run that is compared with simple models, and the share of its time spent on them."""
 MIN_CLASS_ROWS = 5
 """Minimum number of rows of a class for a meaningful recall."""
@@ -171,17 +171,17 @@ class LoopDiagnostics(Callback):
         """Return the problems of the run; the list may be empty.
 
         Simple models are measured on the rows once: if `measure` is True or, by default, if the run
-        took `YARDSTICK_SECONDS` or more, within `YARDSTICK_SHARE` of its time.
+        took `BASELINE_SECONDS` or more, within `BASELINE_SHARE` of its time.
         """
         one = self._learner
         self.core.skipped = one.skipped
         if not self.core.failure:
             measure_recalls(self.core, one.task, one.train, one.validation)
             if measure is None:
-                measure = one.seconds >= YARDSTICK_SECONDS
+                measure = one.seconds >= BASELINE_SECONDS
             if measure and not self._measured:
                 self._measured = True
-                seconds = None if one.seconds < YARDSTICK_SECONDS else one.seconds
+                seconds = None if one.seconds < BASELINE_SECONDS else one.seconds
                 measure_baselines(
                     self.core,
                     one.task,
@@ -313,7 +313,7 @@ def measure_baselines(
 ) -> None:
     """Measure simple models on a sample of the rows `used`, or of all rows, and set the results.
 
-    The sample is small enough that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
+    The sample is small enough that this takes `BASELINE_SHARE` of `seconds`, the time of the run.
     `predict` returns the outputs of the network for features; the default is the network's method.
     """
     if not isinstance(task, Classification | Regression):
@@ -322,7 +322,7 @@ def measure_baselines(
     if seconds is not None:
         values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
         values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
-        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, values))
+        limit = min(limit, rows_within(BASELINE_SHARE * seconds, values))
     if limit < MIN_BASELINE_ROWS:
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)

@@ -31,7 +31,7 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
         text = (
             "have random initial weights: the model of the warm start has no network of their type"
         )
-        _log.warning("warning: training.kinds: %d of %d networks %s", alone, len(networks), text)
+        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
 
 
 def _mask(mlp: TabularNetwork) -> Array:

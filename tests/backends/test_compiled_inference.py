@@ -151,7 +151,7 @@ def test_exported_networks_predict_their_mean(log_link, dtype, tmp_path):
     for network in networks:
         network.params.flat *= 2
     weights = [0.1, 0.5, 0.15, 0.25]
-    predict = exported(networks, tmp_path, log_link=log_link, shares=weights)
+    predict = exported(networks, tmp_path, log_link=log_link, weights=weights)
     x = 3 * np.random.default_rng(0).standard_normal((8, 5)).astype(dtype)
     out = np.zeros((8, 3), dtype)
     predict.argtypes, predict.restype = [ctypes.c_void_p] * 2, None

@@ -44,12 +44,12 @@ SMALLER = {
     "split: {test: 0.2}": "split: {validation: 0.1, test: 0.2}",
     "encoding: piecewise": "encoding: none",
     "  folds: 8\n": "",
-    "  kinds: [plain, piecewise, linear]": "  #",
+    "  members: [plain, piecewise, linear]": "  #",
 }
 
 
 def make_small(config):
-    """Replace the folds and the two kinds of networks that init wrote by one plain network."""
+    """Replace the folds and the two member types that init wrote by one plain network."""
     text = config.read_text()
     for old, new in SMALLER.items():
         assert text.count(old) == 1

@@ -11,7 +11,7 @@ import pytest
 from mlpengine.training.loading import load
 
 QUICK = [
-    *("--set", "training.folds=null", "--set", "training.kinds=null", "--epochs", 60),
+    *("--set", "training.folds=null", "--set", "training.members=null", "--epochs", 60),
     *("--set", "data.encoding=none", "--set", "optimizer.lr=0.02", "-q", "--json"),
 ]
 

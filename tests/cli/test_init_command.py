@@ -84,7 +84,7 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     half = ["--set", "data.drop=[member]"]
     assert "warning: column 'guest': with other" in mlpengine("check", "rides.yaml", *half).out
     fast = ["--set", "report=false", "--set", "training.folds=null", "--epochs", 1, "--json"]
-    fast += ["--set", "training.kinds=null"]
+    fast += ["--set", "training.members=null"]
     trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
     leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
     assert [(v["text"][:14], v["fix"]) for v in leaks] == [
@@ -457,7 +457,7 @@ def test_init_says_what_it_decided(mlpengine, tmp_path):
         "data.task: regression predicts a number",
         "16 networks of 64-64 units, up to 200 epochs "
         "(training.folds, model.hidden, training.epochs)",
-        "kinds of networks: plain, piecewise, linear (training.kinds)",
+        "ensemble member types: plain, piecewise, linear (training.members)",
     ]
     assert shown["warnings"] == []
     assert "decided: 16 networks" in mlpengine("init", "t.csv", "--target", "b", "--force").err

@@ -319,7 +319,7 @@ def test_choices_of_a_sweep_are_shown_as_configs_have_them_and_apart(mlpengine, 
     ("training", "fix"),
     [
         ("epochs: 40", {"model.hidden": [], "model.activation": "relu", "model.dropout": 0.0}),
-        ("epochs: 20, folds: 3", {"training.kinds": ["plain", "linear"]}),
+        ("epochs: 20, folds: 3", {"training.members": ["plain", "linear"]}),
     ],
 )
 def test_a_network_behind_a_linear_prediction_is_told_by_page_and_verdict(

@@ -58,8 +58,7 @@ from corpus_setups import (
 from threadpoolctl import threadpool_limits
 
 from mlpengine import Callback, Mlp
-from mlpengine.config.baselines import baseline_score_of, score_of
-from mlpengine.config.baselines import held_out as held_out_rows
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.load import check_config
@@ -531,9 +530,9 @@ def run(
     watcher = LoopDiagnostics()
     error = trained(setup, trainer, watcher, is_broken=is_broken)
     columns = [*cell_verdicts(data.file, data.tables), *column_verdicts(data.file, data.tables)]
-    held = held_out_rows(data, trainer.mean)
-    if np.isfinite(held.output).all():
-        watcher.core.baseline_score = baseline_score_of(data, score_of(data, held))
+    scored = scored_rows(data, trainer.mean)
+    if np.isfinite(scored.output).all():
+        watcher.core.baseline_score = baseline_score_of(data, score_of(data, scored))
     return Outcome([*columns, *watcher.verdicts(measure=True)], error, watcher)
 
 

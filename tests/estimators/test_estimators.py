@@ -528,7 +528,7 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path, monkey
     config = yaml.safe_load(propose(facts, ["y"], source="rows.csv", schema="s.json"))
     model = MlpClassifier(random_state=0).fit(x[some], y[some])
     assert count == config["training"].get("folds", 1)
-    by_steps = [kind for kind in config["training"].get("kinds", ["plain"]) if kind != "linear"]
+    by_steps = [kind for kind in config["training"].get("members", ["plain"]) if kind != "linear"]
     assert len(getattr(model, "best_epochs_", [0])) == count * len(by_steps)
     chosen = model._settings(rows, 0, ends_early=True)
     assert [*chosen.network.hidden] == config["model"]["hidden"]
@@ -536,8 +536,8 @@ def test_the_defaults_are_what_init_proposes(rows, count, iris, tmp_path, monkey
     assert training.optimizer.lr == config["optimizer"]["lr"]
     assert (training.epochs, training.batch_size) == (expected["epochs"], expected["batch_size"])
     assert training.early_stopping.patience == expected["early_stopping"]["patience"]
-    kinds, edges = MlpClassifier()._kinds(x[some], folded=count > 1)
-    assert kinds == config["training"].get("kinds", [])
+    kinds, edges = MlpClassifier()._member_types(x[some], folded=count > 1)
+    assert kinds == config["training"].get("members", [])
     assert bool(edges) == ("piecewise" in kinds) == ("encoding" in config["data"])
 
 

@@ -23,7 +23,7 @@ from mlpengine.models.calibration import (
     fit_temperature,
     spread,
 )
-from mlpengine.models.members import best_shares
+from mlpengine.models.members import best_weights
 from mlpengine.models.metrics import calibration_error
 from mlpengine.models.model import Model
 from mlpengine.models.task import (
@@ -226,7 +226,7 @@ def test_shares_are_the_best_of_a_simplex():
     def squares(output):
         return float(np.mean((output - y) ** 2))
 
-    shares = np.array(best_shares(task, noisy, squares))
+    shares = np.array(best_weights(task, noisy, squares))
     assert shares.sum() == pytest.approx(1)
     best = minimize(
         lambda w: np.mean((np.tensordot(w, noisy, 1) - y) ** 2),
@@ -241,9 +241,9 @@ def test_shares_are_the_best_of_a_simplex():
     def logs(output):
         return log_loss(truth, expit(output[:, 0]))
 
-    assert best_shares(binary, np.stack([-right, right]), logs) == (0.0, 1.0)
+    assert best_weights(binary, np.stack([-right, right]), logs) == (0.0, 1.0)
     alike = y + RNG.standard_normal((2, *y.shape))  # two kinds that are equally good
-    np.testing.assert_allclose(best_shares(task, alike, squares), 0.5, atol=0.1)
+    np.testing.assert_allclose(best_weights(task, alike, squares), 0.5, atol=0.1)
 
 
 LEVELS = [0, 1, -0.5, 90, "a", None, True, (0.5,), np.nan]
@@ -420,11 +420,11 @@ DAMAGED = [
     ("set_chances", lambda one: one + 1, "m: set_chances: must be sorted probabilities"),
     ("set_chances", lambda one: one - 1, "m: set_chances: must be sorted probabilities"),
     ("set_chances", lambda one: one[::-1].copy(), "m: set_chances: must be sorted probabilities"),
-    ("shares", [0.5, 0.5], "one for each kind of the 3 networks"),
-    ("shares", [0.5, 0.1, 0.1], "shares: must add up to 1"),
-    ("shares", [1.5, -0.5, 0.0], "shares: must add up to 1"),
-    ("shares", ["all"], "shares: must add up to 1"),
-    ("shares", 3, "shares: must add up to 1"),
+    ("ensemble_weights", [0.5, 0.5], "one for each type of the 3 networks"),
+    ("ensemble_weights", [0.5, 0.1, 0.1], "ensemble_weights: must add up to 1"),
+    ("ensemble_weights", [1.5, -0.5, 0.0], "ensemble_weights: must add up to 1"),
+    ("ensemble_weights", ["all"], "ensemble_weights: must add up to 1"),
+    ("ensemble_weights", 3, "ensemble_weights: must add up to 1"),
 ]
 
 

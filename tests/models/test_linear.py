@@ -193,7 +193,7 @@ def test_numbers_that_are_clipped_do_not_bend_a_linear_truth(tails):
     model, _ = fit(
         train, "y", data={"encoding": "piecewise", "task": "regression", "split": {"test": 0}},
         model={"hidden": [4]}, diagnostics=False,
-        training={"folds": 4, "kinds": ["plain", "linear"], "epochs": 1},
+        training={"folds": 4, "members": ["plain", "linear"], "epochs": 1},
     )  # fmt: skip
     ridge = Ridge().fit(x[:500], y[:500]).predict(x[500:])
     errors = [np.sqrt(np.mean((guess - y[500:]) ** 2)) for guess in (model.predict(new), ridge)]

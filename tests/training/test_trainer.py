@@ -99,7 +99,7 @@ def test_kinds_read_their_inputs_and_share_the_mean():
     assert numbers.write(x, None, features)
     target = NumberTarget(["y"], [0.0], [1.0])
     made = Trainer(
-        settings(loss=MeanSquaredError(), folds=3, kinds=("linear", "piecewise", "plain")),
+        settings(loss=MeanSquaredError(), folds=3, members=("linear", "piecewise", "plain")),
         Regression(target),
         Split(features, y.astype("float32"), y),
         folds=np.arange(60) % 3,
@@ -108,8 +108,8 @@ def test_kinds_read_their_inputs_and_share_the_mean():
     read = [mlp.params.views["input_layer.mask"] for mlp in made.networks]
     assert [mask.sum() for mask in read] == [numbers.width] * 3 + [2] * 3
     fitted = made.fit()
-    assert [*fitted.shares] == ["piecewise", "plain", "linear"]
-    assert sum(fitted.shares.values()) == pytest.approx(1)
+    assert [*fitted.ensemble_weights] == ["piecewise", "plain", "linear"]
+    assert sum(fitted.ensemble_weights.values()) == pytest.approx(1)
     members = made.members_of(fitted)
     assert [member.mlp for member in members] == [*fitted.mean.networks]
     own = Split(features, y.astype("float32"), y)
@@ -156,9 +156,9 @@ WRONG = {
         "total_steps must be more",
     ),
     "linear": (
-        {"kinds": ("plain", "linear"), "folds": FOLDS},
+        {"members": ("plain", "linear"), "folds": FOLDS},
         {"activation": ("softmax",)},
-        ("training", "kinds"),
+        ("training", "members"),
         "must be element-wise",
     ),
 }
