@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from mlpengine.core.fields import Given
 from mlpengine.core.spec import Array
 from mlpengine.optim._optimizer import HasParams, Optimizer
 from mlpengine.optim._state import State
-from mlpengine.optim.schedules import ScheduleLike
+from mlpengine.optim.schedules import ConstantSchedule, ScheduleLike
+
+NoSchedule: TypeAlias = Annotated[ScheduleLike | None, Given]
 
 
 class Problem(Protocol):
@@ -61,13 +63,13 @@ class FullBatch(Optimizer):
         self,
         model: HasParams,
         *,
-        schedule: Annotated[ScheduleLike | None, Given] = None,
-        decay_schedule: Annotated[ScheduleLike | None, Given] = None,
+        schedule: NoSchedule = None,
+        decay_schedule: NoSchedule = None,
         numbers: Annotated[Mapping[str, float] | None, Given] = None,
         moments: Annotated[tuple[str, ...], Given] = (),
     ) -> None:
         for name, given in (("schedule", schedule), ("decay_schedule", decay_schedule)):
-            if given is not None:
+            if not isinstance(given, ConstantSchedule | None):
                 raise UsageError(
                     f"{type(self).__name__}: {name} must be constant, because there is no learning "
                     f"rate (got {given!r})"

@@ -1,14 +1,14 @@
 """Limited-memory BFGS with a line search."""
 
 from math import inf, isfinite, sqrt
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from mlpengine.core.fields import Count
 from mlpengine.core.spec import Array
 from mlpengine.optim._optimizer import HasParams
-from mlpengine.optim.full_batch import FullBatch, Problem
+from mlpengine.optim.full_batch import FullBatch, NoSchedule, Problem
 
 DECREASE, CURVATURE = 1e-4, 0.9
 """Constants of the strong Wolfe conditions (Nocedal and Wright 2006, section 3.1)."""
@@ -41,8 +41,8 @@ class Lbfgs(FullBatch, name="lbfgs"):
         model: HasParams,
         *,
         memory: Annotated[Count, "Number of past steps that shape the direction."] = 20,
-        schedule: Any = None,
-        decay_schedule: Any = None,
+        schedule: NoSchedule = None,
+        decay_schedule: NoSchedule = None,
     ) -> None:
         self.memory: int = self.fit("memory", memory)
         names = [f"{kind}_{k}" for k in range(self.memory) for kind in ("step", "change")]

@@ -1,7 +1,7 @@
 """Damped Gauss-Newton steps for sums of squares, with Bayesian regularization."""
 
 from math import inf, isfinite
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from mlpengine.core.errors import UsageError
 from mlpengine.core.fields import Positive
 from mlpengine.core.spec import Array
 from mlpengine.optim._optimizer import HasParams
-from mlpengine.optim.full_batch import FullBatch, Problem
+from mlpengine.optim.full_batch import FullBatch, NoSchedule, Problem
 
 MAX_PARAMETERS = 5_000
 """Trained parameters of a network; three matrices of this size squared take 600 MB."""
@@ -43,8 +43,8 @@ class LevenbergMarquardt(FullBatch, name="levenberg_marquardt"):
         model: HasParams,
         *,
         damping: Annotated[Positive, "First damping, times the largest curvature."] = 1e-3,
-        schedule: Any = None,
-        decay_schedule: Any = None,
+        schedule: NoSchedule = None,
+        decay_schedule: NoSchedule = None,
     ) -> None:
         self.damping: float = self.fit("damping", damping)
         numbers = {"damping": 0.0, "growth": FIRST_GROWTH, "decay": 0.0, "effective": 0.0}

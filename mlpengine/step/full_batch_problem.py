@@ -6,8 +6,8 @@ import numpy as np
 
 from mlpengine.core.buffers import replay
 from mlpengine.core.spec import Array, Call, call
-from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.nn import Network
+from mlpengine.nn.row_gradients import RowGradient, RowGradients
 from mlpengine.step.bound_step import BoundStep
 
 BLOCK_BYTES = 2**20
@@ -40,7 +40,7 @@ class BatchProblem:
         return self._bound.value
 
     def curvature(self, matrix: Array) -> None:
-        """Write the Gauss-Newton matrix of the mean squared error; `gradient` is overwritten.
+        """Write the Gauss-Newton matrix of the mean squared error.
 
         Shapes: matrix (trained, trained).
         """
@@ -60,7 +60,7 @@ class _Rows:
         self._gradients = gradients.calls
         size = max(1, min(rows, BLOCK_BYTES // (width * mlp.dtype.itemsize)))
         self._block = np.zeros((size, width), mlp.dtype)
-        self._square = np.zeros((width, width), mlp.dtype)
+        self._square, self._kept = np.zeros((width, width), mlp.dtype), grads.flat.copy()
         self._blocks: list[tuple[Array, list[Call]]] = []
         for start in range(0, rows, size):
             part = slice(start, min(start + size, rows))
@@ -73,11 +73,12 @@ class _Rows:
 
     def curvature(self, matrix: Array) -> None:
         """Write 2 / count times the sum over rows of weight times J' J."""
-        bound = self._bound
-        output: Array = bound.grads.d_output.reshape(len(bound.grads.d_output), -1)
+        bound, grads = self._bound, self._bound.grads
+        output: Array = grads.d_output.reshape(len(grads.d_output), -1)
         factor = np.sqrt(2 / (bound.loss.mean_rows * output.shape[1]))
         weights = bound.loss.sample_weight
         matrix.fill(0.0)
+        np.copyto(self._kept, grads.flat)
         for k in range(output.shape[1]):
             output.fill(0.0)
             output[:, k] = factor if weights is None else factor * np.sqrt(weights)
@@ -87,6 +88,7 @@ class _Rows:
                 replay(calls)
                 np.dot(jacobian.T, jacobian, self._square)
                 matrix += self._square
+        np.copyto(grads.flat, self._kept)
 
 
 def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
