@@ -12,7 +12,7 @@ from mlpengine.config import load_config
 from mlpengine.core.errors import UsageError
 from mlpengine.export.c_train import MakeOptimizer, Package, export_training
 from mlpengine.models.model import Model
-from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
+from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
 from mlpengine.training.run_directory import RESOLVED
 
 FORMAT = "c-train"
@@ -117,12 +117,8 @@ def _settings(config: Path | None, given: Mapping[str, Any]) -> tuple[MakeOptimi
             )
         settings, kind = vars(optimizer).copy(), optimizer.kind
         del settings["groups"], settings["decay_schedule"]
-        if clip_norm is None and (clip := training.clip) is not None:
-            if not isinstance(clip, NormClip):
-                raise UsageError(
-                    "export: c-train clips by the global norm alone; give --clip-norm, 0 for none"
-                )
-            clip_norm = clip.max_norm
+        if clip_norm is None:
+            clip_norm = training.clip_norm
     if chosen is not None:
         momentum = chosen == "momentum"
         kind = Sgd if momentum else OPTIMIZERS[chosen]

@@ -2,7 +2,6 @@
 
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
-from mlpengine.optim.clipping import CLIPS, AdaptiveClip, Clip, NormClip, PercentileClip
 from mlpengine.optim.full_batch import FullBatch
 from mlpengine.optim.lbfgs import Lbfgs
 from mlpengine.optim.levenberg_marquardt import BayesianRegularization, LevenbergMarquardt
@@ -26,14 +25,11 @@ from mlpengine.optim.settings import OptimizerSettings, settings_class
 from mlpengine.optim.sgd import Sgd
 
 __all__ = [
-    "CLIPS",
     "OPTIMIZERS",
     "SCHEDULES",
     "Adam",
     "AdamW",
-    "AdaptiveClip",
     "BayesianRegularization",
-    "Clip",
     "ConstantSchedule",
     "CosLogSchedule",
     "CosineSchedule",
@@ -46,11 +42,9 @@ __all__ = [
     "LinearSchedule",
     "Lion",
     "NAdam",
-    "NormClip",
     "OneCycleSchedule",
     "Optimizer",
     "OptimizerSettings",
-    "PercentileClip",
     "PlateauSchedule",
     "RmsProp",
     "Schedule",

@@ -11,7 +11,6 @@ from .collect import (
     ReportBudget,
     RunData,
     collect,
-    collect_model,
     read_run,
 )
 from .page import run_page
@@ -27,7 +26,6 @@ __all__ = [
     "ReportBudget",
     "RunData",
     "collect",
-    "collect_model",
     "collect_sweep",
     "compare",
     "read_run",

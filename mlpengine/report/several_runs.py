@@ -109,7 +109,6 @@ def runs_page(data: Mapping[str, Any]) -> str:
         ("scores", "Scores", joined(_scores(data), _ahead(data))),
         ("training", "Training", _curves(data)),
         ("verdicts", "Verdicts", joined(*words)),
-        ("paths", "How to make them again", _paths(data)),
     ]
     return page(f"Report of {data['name']}", data, lead, sections)
 
@@ -211,12 +210,6 @@ def _overlay(data: Mapping[str, Any], key: str, title: str, *, powers: bool = Fa
     every = ((name, ((one.get("epochs") or {}).get("curves") or {}).get(key)) for name, one in runs)
     curves = [(shortened(name, 24), curve) for name, curve in every if curve and curve["epoch"]]
     return by_epoch(title, curves[: len(LIGHT)], powers=powers)
-
-
-def _paths(data: Mapping[str, Any]) -> Markup:
-    commands = "\n".join(f"mlpengine report {one['path']}" for one in data["runs"])
-    text = tag("p", "Each run has a page of its own, which ends with the commands:")
-    return joined(text, tag("pre", tag("code", commands)))
 
 
 def collect_sweep(

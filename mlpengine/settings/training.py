@@ -8,19 +8,18 @@ from pydantic.dataclasses import dataclass
 
 from mlpengine.backends import BackendName
 from mlpengine.core.fields import Count, Limits, NonNegative, Positive
-from mlpengine.optim import Adam, Clip, ConstantSchedule, settings_class
-from mlpengine.optim.clipping import clip_rule
+from mlpengine.optim import Adam, ConstantSchedule, settings_class
 from mlpengine.settings.base import (
     STRICT,
     Flag,
     Texts,
     WholeNumber,
+    defaults,
     one_or_more,
     rule,
     switch,
 )
 from mlpengine.settings.families import (
-    ClipOption,
     LossOption,
     OptimizerOption,
     ScheduleOption,
@@ -112,9 +111,8 @@ class TrainingOptions:
         description="Parts of a batch whose gradients are added: a power of two, and a multiple of "
         "the ranks under mpiexec.",
     )
-    clip_norm: Positive | ClipOption | None = Field(
-        default=None,
-        description="Largest global gradient norm, or another rule for large gradients.",
+    clip_norm: Positive | None = Field(
+        default=None, description="Largest global gradient norm; larger gradients are scaled down."
     )
     on_nonfinite: Action = Field(
         default="stop", description="What to do at a step whose loss or gradient is not finite."
@@ -165,17 +163,11 @@ class TrainingOptions:
         """The member types that are trained by steps."""
         return trained(self.fold_members)
 
-    @property
-    def clip(self) -> Clip | None:
-        """A clipping rule without history, for one network."""
-        rule = clip_rule(self.clip_norm)
-        return rule and rule.fresh()
-
 
 @dataclass(frozen=True, config=STRICT)
 class TrainingSettings(TrainingOptions):
     """How a network is trained."""
 
     loss: LossOption = None
-    optimizer: OptimizerOption = Field(default_factory=settings_class(Adam))
-    schedule: ScheduleOption = Field(default_factory=ConstantSchedule)
+    optimizer: OptimizerOption = Field(default_factory=defaults(settings_class(Adam)))
+    schedule: ScheduleOption = Field(default_factory=defaults(ConstantSchedule))

@@ -15,7 +15,6 @@ from mlpengine.nn.network import Network
 from mlpengine.ops import Loss, MeanSquaredError
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import FullBatch, Optimizer
-from mlpengine.optim.grouped import GroupedOptimizer
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
@@ -40,12 +39,10 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
-    """Return the optimizer of a network; optimizers of parameter groups are joined into one.
+    """Return the optimizer.
 
     Raises: UsageError if it is not an optimizer, or was made for another network.
     """
-    if isinstance(optimizer, Mapping):
-        optimizer = GroupedOptimizer(mlp, optimizer)
     _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
         raise UsageError("training step: optimizer must be made for mlp (got another's)")
@@ -77,7 +74,7 @@ def check_full_batch(step: Any, optimizer: FullBatch) -> None:
     """Raise UsageError for options that a full-batch step cannot have; choose its backend."""
     name, network = optimizer.name, step.mlp
     for option, problem in (
-        ("clip_norm", step.clip is not None),
+        ("clip_norm", step.clip_norm is not None),
         ("shards", step.shards > 1),
         ("ranks", step.ranks is not None),
         ("dropout", step.dropout_schedule is not None or network.recorded(1, training=True).draws),

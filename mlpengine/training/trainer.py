@@ -343,7 +343,7 @@ class Trainer:
             _log.warning(text, size, plural(self.batch_size, "row"))
         in_epoch = steps_of_epoch(rows, batch, drop_last=training.drop_last) or 1
         step = {
-            "clip_norm": training.clip,
+            "clip_norm": training.clip_norm,
             "backend": self.backend,
             "threads": self.threads if alone else 1,
             "rematerialization": training.rematerialization,

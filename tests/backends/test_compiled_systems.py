@@ -176,7 +176,7 @@ def test_the_compiler_of_this_machine_optimizes_without_warnings(target, tmp_pat
 
 
 @pytest.mark.parametrize("system", [system for system in SYSTEMS if "linux" in system])
-@pytest.mark.parametrize("name", ["recipe of doubles", "percentile clip"])
+@pytest.mark.parametrize("name", ["recipe of doubles", "clipped"])
 def test_updates_alone_compile_without_warnings(system, name, tmp_path):
     target = targets(system)[0]
     assert complaints(target, update_alone(name, target), tmp_path, *OF_ZIG)[0] == ""

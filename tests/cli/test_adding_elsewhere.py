@@ -194,19 +194,19 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
             if width >= 8:
                 return None
             fix = [Fix(NetworkSettings, "hidden", (8,))]
-            finding = f"it has {width} units (should be 8 or more)"
-            return Verdict("narrow", 0, finding, width, 8, "add units", fix)
+            evidence = f"It has {width} units; 8 or more are usual."
+            return Verdict("narrow", 0, "Layer is narrow", evidence, width, 8, "Add units.", fix)
 
 
         def odd(diagnostics):
-            return Verdict("odd", None, "something is odd", 1, 0, "look", no_fix="unknown")
+            return Verdict("odd", None, "Odd", "Something is odd.", 1, 0, "Look.", no_fix="unknown")
 
 
         add_rule(narrow)
         add_rule(narrow)
         add_rule(odd, causes={"narrow"})
     """)
-    text = "layer 0: it has 4 units (should be 8 or more) - add units"
+    text = "Layer is narrow (layer 0). It has 4 units; 8 or more are usual. Add units. [narrow]"
 
     # configs: schema, reference, messages
     assert '"narrow"' in json.dumps(json_schema()["$defs"]["DiagnosticsSettings"])
@@ -219,7 +219,7 @@ def test_a_verdict_with_a_fix(elsewhere, mlpengine):
     known = json.loads(told.out)
     (one,) = [verdict for verdict in known["verdicts"] if verdict["name"] == "narrow"]
     assert (one["text"], one["fix"]) == (text, {"model.hidden": [8]})
-    assert f"# narrow: {text} (was [4])" in Path("better.yaml").read_text()
+    assert f"# {text} (was [4])" in Path("better.yaml").read_text()
     assert load_config(Path("better.yaml")).config.model.hidden == (8,)
 
     # a run, after an interruption too, its page, and a second run with the fix

@@ -53,7 +53,7 @@ def test_a_column_that_explains_nearly_all_stays(mlpengine, tmp_path):
     assert "warning: column 'froude': alone it explains" in checked.out
     small = ["--set", "report=false", "--set", "model.hidden=[32]", "--set", "optimizer.lr=1e-2"]
     trained = mlpengine("train", "yacht.yaml", "-q", "--out", "run", "--epochs", 30, *small)
-    assert "column 'froude': alone it explains" in trained.out
+    assert "Column 'froude': alone it explains" in trained.out
     measured = json.loads(mlpengine("evaluate", "run", "new.csv", "--json").out)
     assert measured["data"]["r2"] > 0.95
 
@@ -66,8 +66,8 @@ def test_a_run_without_the_best_column_names_it(mlpengine, tmp_path):
     )
     outcome = json.loads(mlpengine("train", "c.yaml", "-q", "--out", "run", "--json").out)
     (verdict,) = [v for v in outcome["verdicts"] if v["name"] == "leak"]
-    assert "column 'froude' (left out): alone it explains" in verdict["text"]
-    assert "take it out of data.drop" in verdict["advice"]
+    assert "Column 'froude' (left out): alone it explains" in verdict["text"]
+    assert "data.drop" in verdict["advice"]
 
 
 def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
@@ -87,8 +87,8 @@ def test_no_part_of_a_sum_that_is_the_target_stays(mlpengine, tmp_path):
     fast += ["--set", "training.members=null"]
     trained = mlpengine("train", "rides.yaml", "-q", *fast, *half)
     leaks = [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]
-    assert [(v["text"][:14], v["fix"]) for v in leaks] == [
-        ("column 'guest'", {"data.drop": ["member", "guest"]})
+    assert [(v["evidence"][:14], v["fix"]) for v in leaks] == [
+        ("Column 'guest'", {"data.drop": ["member", "guest"]})
     ]
     trained = mlpengine("train", "rides.yaml", "-q", *fast)
     assert not [v for v in json.loads(trained.out)["verdicts"] if v["name"] == "leak"]

@@ -28,7 +28,7 @@ report: false
 data: {source: diabetes}
 model: {hidden: [5]}
 optimizer: {name: sgd, lr: 0.05, momentum: 0.9}
-training: {epochs: 2, batch_size: 64, shards: 8, backend: numpy, clip_norm: {name: percentile}}
+training: {epochs: 2, batch_size: 64, shards: 8, backend: numpy, clip_norm: 0.2}
 report: false
 """,
     "folds": """\
@@ -121,7 +121,7 @@ def test_ranks_and_threads_give_the_same_bits(mpiexec, mlpengine, tmp_path, caps
     assert [getattr(rank_runs, name)() for name in of_two] == [0, 0]
     assert [rank_runs.bits(*one.split()) for one in RUNS_OF[1]] == [0] * len(CONFIGS)
     expected = printed(capsys.readouterr().out)
-    counts = {"update": len(rank_runs.CLIPS), "network": 6}
+    counts = {"update": len(rank_runs.UPDATES), "network": 6}
     assert {kind: len(lines) for kind, lines in expected.items()} == counts
     assert all(re.search("row 60 of the .*row 14 of the batch", one) for one in expected["update"])
     for ranks, first in ((2, of_two), (4, ["updates"])):

@@ -236,6 +236,6 @@ def test_a_cell_far_from_all_others_is_a_warning_and_a_verdict(mlpengine, tmp_pa
     assert any(odd in line for line in trained.err.splitlines() if "warning: " in line)
     assert odd in trained.out
     told = json.loads(Path("run/result.json").read_text())["verdicts"]
-    assert [v["name"] for v in told if odd in v["finding"]] == ["outlier"]
+    assert [v["name"] for v in told if odd in v["evidence"]] == ["outlier"]
     assert odd in mlpengine("check", "c.yaml").out
     assert odd in mlpengine("init", "t.csv", "--target", "t", "-o", "i.yaml").err

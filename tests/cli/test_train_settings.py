@@ -75,10 +75,6 @@ UNFIT_SETTINGS = {
         "schedule={name: cosine, warmup_epochs: 9}",
         "--set schedule: schedule: CosineSchedule: total_steps must be more than",
     ),
-    "a clipping rule": (
-        "training.clip_norm={name: percentile, ratio: 1}",
-        "training.clip_norm.ratio: unknown key",
-    ),
     "momentum": (
         "optimizer={name: sgd, nesterov: true}",
         "--set optimizer: optimizer: Sgd: nesterov needs a momentum",
@@ -106,7 +102,7 @@ OPTIONS = [
         "training.clip_norm=0.1",
         "training.checkpoint={every_epochs: 1}",
     ),
-    ("schedule=linear", "data.class_weights=balanced", "training.clip_norm=adaptive"),
+    ("schedule=linear", "data.class_weights=balanced", "training.clip_norm=0.5"),
     (
         "schedule=one_cycle",
         "optimizer={name: sgd, momentum: 0.9, nesterov: true}",
@@ -118,7 +114,7 @@ OPTIONS = [
         "schedule={name: coslog, cycles: 2}",
         "training.threads=2",
         "report={tensorboard: true}",
-        "training.clip_norm={name: percentile, history: 20}",
+        "training.clip_norm=2.0",
     ),
     (
         "schedule={name: plateau, patience: 1}",

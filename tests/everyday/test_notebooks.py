@@ -64,7 +64,7 @@ def history(epochs):
 
 SILENT = Verdicts()
 FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("a b",))]
-WARNING = Verdict("lr_low", 1, HOSTILE, 1.0, 2.0, "raise lr", FIX)
+WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {
     "network": (Mlp([64, 32, 10], seed=0), ["layer 1", "32", "10", "", "330"]),
     "broken network": (not_finite()[0], ["layer 0", "2", "3", "relu", "9"]),
@@ -73,8 +73,8 @@ SHOWN = {
     "history": (history(30), ["29", "29", "0.1", "nan", "0.5", "0.5"]),
     "no epochs": (history(0), ["epoch", "steps", "lr", "gradient_norm", "train_loss"]),
     "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["best epoch", "9"]),
-    "verdict": (WARNING, ["lr_low", "1", HOSTILE, "raise lr"]),
-    "verdicts": (Verdicts([WARNING]), ["lr_low", "1", HOSTILE, "raise lr"]),
+    "verdict": (WARNING, ["lr_low", "1", "too low", HOSTILE, "raise lr"]),
+    "verdicts": (Verdicts([WARNING]), ["lr_low", "1", "too low", HOSTILE, "raise lr"]),
     "no verdicts": (SILENT, ["nothing unusual"]),
     "fit": (
         FitResult("epochs", 1, 1, 0.1, 9.0, history(1), {"train": {"r2": 1.0}, "test": {}}, []),

@@ -10,7 +10,6 @@ from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingS
 from mlpengine.core.errors import IndexRangeError, NumericalError, ShapeError, UsageError
 from mlpengine.diagnostics import Diagnostics
 from mlpengine.ops import Quantile
-from mlpengine.optim import AdaptiveClip, PercentileClip
 from mlpengine.step.shards import shard_rows
 
 BATCH = 12
@@ -18,8 +17,6 @@ BATCH = 12
 CASES = {
     "classes": {},
     "weighted": {"weighted": True, "clip_norm": 0.05},
-    "clip with a state": {"clip_norm": PercentileClip(50.0)},
-    "clip by units": {"clip_norm": AdaptiveClip(0.01)},
     "numbers": {"loss": MeanSquaredError()},
     "several levels": {"loss": Quantile((0.1, 0.5, 0.9))},
     "label smoothing": {"loss": SoftmaxCrossEntropy(label_smoothing=0.1)},

@@ -22,7 +22,7 @@ from mlpengine import (
 from mlpengine.core.errors import CheckpointError, NumericalError, ShapeError, TapeError, UsageError
 from mlpengine.core.spec import call
 from mlpengine.ops import REGISTRY, Huber, MeanAbsoluteError, Tanh
-from mlpengine.optim import AdaptiveClip, PercentileClip, PlateauSchedule, RmsProp
+from mlpengine.optim import PlateauSchedule, RmsProp
 from mlpengine.step.fused_run import FusedRun
 
 LOSSES = {
@@ -187,11 +187,9 @@ def growth(**options: object) -> int:
         {"optimizer": Sgd},
         {"optimizer": RmsProp},
         {"clip_norm": 0.01},
-        {"clip_norm": PercentileClip(50)},
-        {"clip_norm": AdaptiveClip(0.001)},
         {"backend": "numpy", "activation": "relu"},
         {"rematerialization": "balanced", "activation": "gelu"},
-        {"backend": "compiled", "clip_norm": PercentileClip(50)},
+        {"backend": "compiled", "clip_norm": 0.01},
     ],
     ids=lambda o: "-".join(v if isinstance(v, str) else name_of(v) for v in o.values()),
 )
@@ -307,8 +305,7 @@ def test_a_step_takes_classes_and_probabilities_in_turn_and_in_one_call(backend)
 
 def step_of(mlp: Mlp, backend: str) -> TrainingStep:
     adam = Adam(mlp, eps=1e-4, schedule=PlateauSchedule(patience=1))
-    clip = PercentileClip(50, history=4)
-    return TrainingStep(mlp, SoftmaxCrossEntropy(), adam, 20, clip_norm=clip, backend=backend)
+    return TrainingStep(mlp, SoftmaxCrossEntropy(), adam, 20, clip_norm=0.5, backend=backend)
 
 
 def dropping(seed: int) -> Mlp:
@@ -354,12 +351,11 @@ def test_state_that_went_through_npz_is_loaded(tmp_path):
     for _ in range(3):
         whole(x, y)
     state = whole.state_dict()
-    parts = {"weights": whole.mlp, "optimizer": whole.optimizer, "clip": whole.clip}
+    parts = {"weights": whole.mlp, "optimizer": whole.optimizer}
     for name in parts:
         np.savez(tmp_path / f"{name}.npz", **state[name])
     other.mlp.load_state_dict(np.load(tmp_path / "weights.npz"))
     other.optimizer.load_state_dict(np.load(tmp_path / "optimizer.npz"))
-    other.clip.load_state_dict(np.load(tmp_path / "clip.npz"))
     assert other.optimizer.steps == 3
     assert isinstance(other.optimizer.steps, int)
     assert [other(x, y) for _ in range(3)] == [whole(x, y) for _ in range(3)]

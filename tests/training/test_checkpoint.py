@@ -16,9 +16,7 @@ from mlpengine.core.errors import CheckpointError, NumericalError, RunError
 from mlpengine.models.task import Classification
 from mlpengine.nn.safetensors_file import read_tensors
 from mlpengine.optim import (
-    AdaptiveClip,
     NAdam,
-    PercentileClip,
     PlateauSchedule,
     RmsProp,
     StepSchedule,
@@ -39,8 +37,6 @@ SETTINGS = {
     "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
     "dropout": {"dropout": 0.5},
     "norm clip": {"clip_norm": 0.1},
-    "percentile clip": {"clip": lambda: PercentileClip(50.0, history=5)},
-    "adaptive clip": {"clip": lambda: AdaptiveClip(0.05)},
     "early stopping": {"early_stopping": EarlyStopping(1, "accuracy")},
     "weights": {"weighted": True},
     "no validation": {"validation": False},
@@ -65,7 +61,7 @@ def make(*, callbacks=(), seed=3, **given):
         optimizer,
         16,
         weighted=weighted,
-        clip_norm=given["clip"]() if "clip" in given else given.get("clip_norm"),
+        clip_norm=given.get("clip_norm"),
         backend=given.get("backend", "numpy"),
     )
     return Loop(
