@@ -38,18 +38,7 @@ _OPTIONS = (
         help="c-train: maximum norm of the gradients, 0 for none.",
     ),
     click.option(
-        "--batch",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="c-train: rows of a step; 1 by default.",
-    ),
-    click.option(
         "--freeze", metavar="LAYERS", help="c-train: layers that are not trained, such as 0,1."
-    ),
-    click.option(
-        "--libm",
-        type=click.Choice(["system", "none"]),
-        help="c-train: none writes exp, log and tanh into the file; system calls math.h.",
     ),
     click.option(
         "--real",
@@ -84,9 +73,7 @@ def write(
         path,
         optimizer=make,
         clip_norm=clip_norm,
-        batch_size=given["batch"] or 1,
         freeze=_layers(given["freeze"]),
-        libm=given["libm"] != "none",
         real=given["real"],
         package=package,
     )

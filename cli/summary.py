@@ -1,6 +1,7 @@
 """`mlpengine summary`: layers, shapes, parameters, memory and arithmetic of a config."""
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -108,7 +109,7 @@ def network_summary(trainer: Trainer) -> dict[str, Any]:
         "outputs": mlp.sizes[-1],
         "loss": trainer.loss.name,
         "batch_size": batch,
-        "dropout": mlp.to_dict()["dropout"],
+        "dropout": mlp.options["dropout"],
         "dtype": mlp.dtype.name,
         "backend": step.backend,
         "threads": trainer.threads,
@@ -132,7 +133,7 @@ def input_layer_facts(mlp: TabularNetwork) -> dict[str, Any]:
     """Return the facts of the part that computes the first layer's input."""
     assert mlp.input_layer is not None
     size = sum(v.size for name, v in mlp.params.views.items() if name.startswith("input_layer."))
-    return {**mlp.input_layer.to_dict(), "output": mlp.n_inputs, "parameters": size}
+    return {**asdict(mlp.input_layer), "output": mlp.n_inputs, "parameters": size}
 
 
 def layer_facts(mlp: TabularNetwork, batch: int) -> list[dict[str, Any]]:

@@ -221,12 +221,6 @@ def call_in_forks(action: Callable[[], None]) -> None:
         os.register_at_fork(after_in_child=action)
 
 
-def path_within(folder: Path, descriptor: int | None, name: str) -> Path:
-    """Return the path of a file in an open directory; it holds even if the directory is moved."""
-    place = Path(f"/proc/self/fd/{descriptor}", name)
-    return place if place.exists() else folder / name
-
-
 def end_group(process: "subprocess.Popen[str]") -> None:
     """Kill a process that began a session, and its children; on Windows the process alone."""
     if sys.platform == "win32":

@@ -14,7 +14,7 @@ from .collect import (
     read_run,
 )
 from .page import run_page
-from .several_runs import collect_sweep, compare, runs_page, sweep_page
+from .several_runs import collect_sweep, compare, is_clear, runs_page, sweep_page
 
 REPORT_FILE = "report.html"
 
@@ -28,6 +28,7 @@ __all__ = [
     "collect",
     "collect_sweep",
     "compare",
+    "is_clear",
     "read_run",
     "run_page",
     "runs_page",

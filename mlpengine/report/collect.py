@@ -178,13 +178,16 @@ def read_run(path: Path) -> RunData:
     )
 
 
-def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:
-    """Return the numbers of a run; a part that cannot be computed becomes a note."""
+def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
+    """Return the numbers of a run; a part that cannot be computed becomes a note.
+
+    With `whole` False only the score is computed, with what it needs.
+    """
     with pinned(1):  # products of some hundred rows are faster so
-        return _collect(run, effort)
+        return _collect(run, effort, whole=whole)
 
 
-def _collect(run: RunData, effort: ReportBudget) -> Collected:
+def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
     scored: ScoredRows | None = None
@@ -220,13 +223,15 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
         if scored is not None:
             rows = scored
             attempt("score", lambda: run.score or score_of(loaded, rows, effort.work))
+        if scored is not None and whole:
             attempt("predictions", lambda: predictions_of(model, loaded.task, rows))
             attempt("drivers", lambda: drivers_of(loaded, model, effort))
             ranked = [one["column"] for one in (data.get("drivers") or {}).get("importances", [])]
             columns = ranked or loaded.tables.preprocessor.columns
             attempt("hardest", lambda: hardest_of(loaded, rows, columns[:SHOWN_CELLS]))
-        attempt("data", lambda: data_of(loaded, effort.rows))
-    if run.series is not None and len(run.series):
+        if whole:
+            attempt("data", lambda: data_of(loaded, effort.rows))
+    if whole and run.series is not None and len(run.series):
         series = run.series
         batch_size = loaded.batch_size if loaded else None
         attempt("gradients", lambda: gradients_of(series, batch_size))

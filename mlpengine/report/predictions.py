@@ -77,10 +77,10 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
     return {"part": scored.part, "columns": shown, "rows": hardest}
 
 
-def difference(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, float] | None:
-    """Return the lead of `other` over `first` in a metric, over the same rows.
+def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, Any] | None:
+    """Return the lead of `first` over `other` in a metric, with its standard error.
 
-    None unless both predict the same rows.
+    It is computed row by row; None unless both predict the same rows.
     """
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):
@@ -89,12 +89,12 @@ def difference(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, f
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
     if not same or not np.array_equal(first.rows.truth, other.rows.truth):
         return None
-    scored = {"other": other, "first": first}
+    scored = {"first": first, "other": other}
     pair = {who: baselines.Guess(one.predicted) for who, one in scored.items()}
     table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
     share = np.sqrt(len(first.rows) / first.total)
-    ahead = table["first"]["ahead"]
-    return {"value": ahead["value"], "error": ahead["error"] * share}
+    ahead = table["other"]["ahead"]
+    return {"value": ahead["value"], "error": ahead["error"] * share, "paired": True}
 
 
 def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:

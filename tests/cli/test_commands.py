@@ -476,14 +476,18 @@ def test_compare(at):
     assert at("train", "flowers.yaml", "--out", "other", *fast).code == 0
     found = json.loads(at("compare", "run", "other", "--json").out)
     assert found["settings"]["model.hidden"] == [[64, 64], [3]]
-    assert found["by"] == "validation accuracy"
+    assert found["by"] == "test accuracy"
     assert found["standard_errors"] == {}
+    page = json.loads(at("report", "run", "other", "--json").out)["differences"]
+    (lead,) = [one for one in page["ahead"] if one]
+    assert (lead["value"], lead["error"]) == (found["difference"], found["error"])
+    assert (found["better"] is None) == (lead["value"] <= 2 * lead["error"])
     text = at("compare", "run", "other").out
     assert "model.hidden" in text
-    assert "+-" not in text
+    assert f"by {lead['value']:.2g} +- {lead['error']:.2g} in test accuracy" in text
     same = at("compare", "run", "run").out
     assert "the settings are the same" in same
-    assert "level in" in same
+    assert "equal in" in same
 
 
 def test_compare_shows_whole_lists_and_standard_errors(at, trained, tmp_path):

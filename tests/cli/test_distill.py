@@ -65,6 +65,8 @@ def test_a_student_is_a_run_as_any_other(mlpengine):
     again = mlpengine("distill", "t", "-o", "s2", *QUICK)
     assert Path("s2/model.safetensors").read_bytes() == bits
     assert "direct: a network of this size" in again.out
+    compared = mlpengine("compare", "s", "s2")
+    assert (compared.code, compared.err) == (0, "")
     longer = mlpengine("train", "--resume", "s", "--epochs", "9", "-q")
     assert longer.code == 0, longer.err
     assert "teacher" in longer.out

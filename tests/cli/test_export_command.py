@@ -77,7 +77,7 @@ def test_training_for_a_device(mlpengine, run, tmp_path):
     done = mlpengine("export", run, "--format", "c-train", "--json", "--optimizer", "momentum")
     result = json.loads(done.out)
     parameters = (Model.load(run / MODEL_FILE).mlp.params.flat).size
-    assert result["state"] == 4 * (2 * parameters + 6) + 12
+    assert result["state"] == 4 * (2 * parameters + 2) + 8
     assert result["source"] == str(run / "training.c")
 
 

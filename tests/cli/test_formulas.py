@@ -237,8 +237,8 @@ def test_hostile_activations_in_a_model_file_are_refused(text, tmp_path):
     mlp = Mlp([4, 3, 1], activation="x / (1 + abs(x))", seed=0)
     mlp.save(tmp_path / "m.safetensors")
     assert Mlp.load(tmp_path / "m.safetensors").layers[0].activation.text == "x / (1 + abs(x))"
-    header = mlp.to_dict()
-    header["activations"][0]["text"] = text
-    write_tensors(tmp_path / "m.safetensors", mlp.params.views, header)
+    header = mlp.describe()
+    header["settings"]["activation"][0]["text"] = text
+    write_tensors(tmp_path / "m.safetensors", mlp.params.views, {"network": header})
     with pytest.raises(MlpEngineError):
         Mlp.load(tmp_path / "m.safetensors")

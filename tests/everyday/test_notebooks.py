@@ -47,16 +47,6 @@ class Cells(HTMLParser):
         self.rows[-1][-1] += text
 
 
-def not_finite():
-    mlp = Mlp([2, 3, 1], seed=0)
-    grads = mlp.gradients(batch_size=4)
-    for views in (mlp.params.views, grads.views):
-        for values in views.values():
-            values[...] = np.nan
-    grads.views["0.weight"][0, 0] = np.inf
-    return mlp, grads
-
-
 def history(epochs):
     rows = [EpochRow(k, k, 0.1, float("nan"), 0.5, {"loss": 0.5}, 0.1, 9.0) for k in range(epochs)]
     return History(("loss",), rows)
@@ -66,10 +56,6 @@ SILENT = Verdicts()
 FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("a b",))]
 WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {
-    "network": (Mlp([64, 32, 10], seed=0), ["layer 1", "32", "10", "", "330"]),
-    "broken network": (not_finite()[0], ["layer 0", "2", "3", "relu", "9"]),
-    "gradients": (Mlp([2, 1], seed=0).gradients(batch_size=3), ["0.weight", "1 x 2", "0", "0"]),
-    "broken gradients": (not_finite()[1], ["0.weight", "3 x 2", "nan", "nan"]),
     "history": (history(30), ["29", "29", "0.1", "nan", "0.5", "0.5"]),
     "no epochs": (history(0), ["epoch", "steps", "lr", "gradient_norm", "train_loss"]),
     "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["best epoch", "9"]),

@@ -156,7 +156,7 @@ def test_weights_must_be_finite(load, name, value, message, tmp_path):
     mlp = Mlp([model("one").preprocessor.n_features, 4, 3])
     arrays = mlp.state_dict()
     arrays[name][0, 1] = value
-    path = write(tmp_path / "m", arrays, model("one").to_dict() | {"mlp": mlp.to_dict()})
+    path = write(tmp_path / "m", arrays, model("one").to_dict() | {"network": mlp.describe()})
     with pytest.raises(CheckpointError) as caught:
         load(path)
     assert str(caught.value) == f"{path}: {name} {message}"
@@ -166,7 +166,8 @@ def test_weights_must_be_finite(load, name, value, message, tmp_path):
 def test_sizes_are_compared_with_the_arrays_before_memory_is_taken(load, tmp_path):
     whole = model("one")
     header = whole.to_dict()
-    header["mlp"]["sizes"] = [header["mlp"]["sizes"][0], 20_000, 20_000, 3]
+    settings = header["network"]["settings"]
+    settings["sizes"] = [settings["sizes"][0], 20_000, 20_000, 3]
     path = write(tmp_path / "m", whole.mlp.state_dict(), header)
     caught, peak = traced(pytest.raises, CheckpointError, load, path)
     caught.match(r"weight must be \(20000, 20000\)")

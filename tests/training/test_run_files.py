@@ -296,7 +296,7 @@ def test_a_network_without_preprocessing_is_not_a_model(tmp_path):
 
 
 def test_damaged_preprocessing_is_refused(model, tmp_path):
-    header = {"mlp": model.mlp.to_dict(), "preprocessing": {"version": 1}, "loss": "mse"}
+    header = {"network": model.mlp.describe(), "preprocessing": {"version": 1}, "loss": "mse"}
     write_tensors(tmp_path / "bad", model.mlp.params.views, header)
     with pytest.raises(CheckpointError, match=r"preprocessing: lacks \('categories', "):
         Model.load(tmp_path / "bad")
