@@ -60,7 +60,7 @@ class _Rows:
         self._gradients = gradients.calls
         size = max(1, min(rows, BLOCK_BYTES // (width * mlp.dtype.itemsize)))
         self._block = np.zeros((size, width), mlp.dtype)
-        self._square, self._kept = np.zeros((width, width), mlp.dtype), grads.flat.copy()
+        self._square = np.zeros((width, width), mlp.dtype)
         self._blocks: list[tuple[Array, list[Call]]] = []
         for start in range(0, rows, size):
             part = slice(start, min(start + size, rows))
@@ -78,7 +78,6 @@ class _Rows:
         factor = np.sqrt(2 / (bound.loss.mean_rows * output.shape[1]))
         weights = bound.loss.sample_weight
         matrix.fill(0.0)
-        np.copyto(self._kept, grads.flat)
         for k in range(output.shape[1]):
             output.fill(0.0)
             output[:, k] = factor if weights is None else factor * np.sqrt(weights)
@@ -88,7 +87,8 @@ class _Rows:
                 replay(calls)
                 np.dot(jacobian.T, jacobian, self._square)
                 matrix += self._square
-        np.copyto(grads.flat, self._kept)
+        replay(bound.loss.backward)  # the gradients of the loss again, for those who look at them
+        replay(self._backward)
 
 
 def _filled(out: Array, places: list[RowGradient], part: slice) -> list[Call]:
