@@ -44,7 +44,7 @@ from mlpengine.models.task import Regression, Split, Task
 from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
-from mlpengine.optim import ConstantSchedule
+from mlpengine.optim import OPTIMIZERS, Adam, ConstantSchedule, FullBatch
 from mlpengine.settings import EarlyStopping, MemberType, RunSettings, SplitSettings
 from mlpengine.settings.base import fitting, options_of
 from mlpengine.settings.features import TargetTransform, TaskName
@@ -743,6 +743,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             network=network,
             training=replace(training, loss=self._loss, early_stopping=early, folds=folds),
         )
+        if issubclass(OPTIMIZERS.get(self.optimizer or "", Adam), FullBatch):
+            plain = replace(run.training, schedule=ConstantSchedule(), clip_norm=None)
+            run = replace(run, training=plain)  # it has no use for the recipe's
         for name, key in OPTIONS.items():
             value = getattr(self, name)
             if value is not None and (name, value) != ("optimizer", training.optimizer.name):
