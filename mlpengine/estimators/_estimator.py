@@ -24,7 +24,7 @@ from mlpengine.core.errors import DataError, UsageError
 from mlpengine.core.fields import one_of
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.wording import plural
-from mlpengine.data.features import Preprocessor
+from mlpengine.data.features import Preprocessor, profile
 from mlpengine.data.features.duplicate_rows import table_duplicates
 from mlpengine.data.features.targets import Target
 from mlpengine.data.tables import Table
@@ -43,7 +43,7 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, GradOp, Loss
 from mlpengine.settings.features import TaskName
-from mlpengine.settings.recipes import FOLDED_ROWS, PRESETS, folds_for, validation_share_for
+from mlpengine.settings.recipes import FOLDED_ROWS, MIDDLE, PRESETS, folds_for, validation_share_for
 from mlpengine.training.loop import Callback
 from mlpengine.training.trainer import Fitted, Member, Trainer
 
@@ -272,19 +272,14 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             once = duplicates.learned_once(y[rows], None if weights is None else weights[rows])
             if once:
                 kept, of_rows = once
-                rows = rows[kept]
-                weights = np.zeros(len(y))
+                rows, weights = rows[kept], np.zeros(len(y))
                 weights[rows] = of_rows
+        if weights is not None:
+            weights = weights / weights[rows].mean()
         whole, targets, weight, names = self._joined(table, y, weights, divided_by)
         whole = whole if weights is None else whole.rows(rows)
         file = self._config(x, whole, targets, weight, names)
         data = loaded_data(file, {"train": whole}, self._preprocessor if again else None)
-        if again and data.task.outputs != self._problem.outputs:
-            raise DataError(
-                f"y: must have the columns of the first fit (it needs "
-                f"{plural(data.task.outputs, 'output')}, and the network has "
-                f"{self._problem.outputs})"
-            )
         early = file.config.training.early_stopping
         shows = self.verbose or file.config.training.metrics
         if not (shows or (early and early.monitor != "loss")):
@@ -316,6 +311,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _partial_fit(self, x: Any, y: Array, table: Table, sample_weight: ArrayLike | None) -> None:
         """Learn once from each row, in order, a batch at a time, with every network."""
         weights, first = self._weights(sample_weight, y), not self.__sklearn_is_fitted__()
+        weights = None if weights is None else weights / weights.mean()
         whole, targets, *_ = self._joined(table, y, None, {})
         if first:
             if self.folds is not None or self.members is not None:
@@ -385,7 +381,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         data["split"] = {"test": 0.0, "validation": 0.0 if folds or not ends_early else share}
         data["split"] |= divided_by
         data["weight"] = weight
-        facts = plain_profile(table.drop([weight] if weight else []), targets, self._task)
+        columns = table.drop([weight] if weight else [])
+        facts = plain_profile(columns, targets, self._task)
         categorical = categorical_columns(x) if is_frame(x) else []
         if categorical:
             data["categorical"] = categorical
@@ -409,11 +406,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             put(sections, "model.dropout_schedule", "constant")
             if self.optimizer in (None, "adamw"):
                 put(sections, "optimizer.decay_schedule", "constant")
+        if not (folds or ends_early):
+            training["calibration"] = "none"
         if partial:
             data |= {"encoding": "none", "transform_target": "none", "bound_predictions": False}
         self._put_settings(sections)
         if not ends_early:
             training["early_stopping"] = False
+        if partial:  # the number of rows is not known
+            facts = replace(facts or profile(columns, targets, task=self._task), n_rows=MIDDLE)
         complete_config(sections, Detected(table, DEFAULT, []), self.preset, categorical, facts)
         return checked_sections(sections, where)
 
@@ -455,7 +456,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         return int(check_random_state(given).randint(2**31 - 1))
 
     def _weights(self, sample_weight: ArrayLike | None, y: Array) -> Array | None:
-        """Return the weights of rows and classes, 1 on average, or None.
+        """Return the weights of rows and classes, or None.
 
         Raises: DataError.
         """
@@ -475,8 +476,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if not weights.any():
             raise DataError("class_weight: some row must have a weight above zero (all have 0)")
-        weights = weights / weights.mean()
-        return np.where(weights < np.finfo(np.float32).tiny, 0.0, weights)
+        return np.where(weights < np.finfo(np.float32).tiny * weights.max(), 0.0, weights)
 
     def _joined(
         self, table: Table, y: Array, weights: Array | None, divided_by: Mapping[str, Column]

@@ -20,7 +20,7 @@ FLOATS = [np.float64, np.float32]
 def checked_rows(
     estimator: Any,
     x: Any,
-    y: Any = None,
+    y: Any = "no_validation",
     *,
     reset: bool,
     fitted: Preprocessor | None = None,
@@ -34,7 +34,8 @@ def checked_rows(
 
     Raises: DataError; ValueError or TypeError of scikit-learn.
     """
-    name, given = type(estimator).__name__, () if y is None else (with_missing(y),)
+    name = type(estimator).__name__
+    given = () if isinstance(y, str) else (with_missing(y),)
     if not is_frame(x):
         checked = validate_data(
             estimator,
