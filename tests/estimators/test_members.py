@@ -7,8 +7,6 @@ import pytest
 import scipy.sparse
 from plain import plain
 from scipy.special import softmax
-from sklearn.base import clone
-from traced import traced
 
 import mlpengine
 from mlpengine.core.errors import UsageError
@@ -62,13 +60,9 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
             },
         ),
     )
-        shares = tuple(share for share in model.ensemble_weights_.values() if share)
-        assert (shares if len(shares) > 1 else ()) == whole.ensemble_weights
-        assert len(model.mlps_) == len(whole.networks)
-        for ours, theirs in zip(model.mlps_, whole.networks, strict=True):
-            assert ours.is_linear == theirs.is_linear
-            for name, view in ours.params.views.items():
-                np.testing.assert_allclose(view, theirs.params.views[name], 1e-6, 1e-9)
+    shares = tuple(share for share in model.ensemble_weights_.values() if share)
+    assert (shares if len(shares) > 1 else ()) == whole.ensemble_weights
+    assert len(model.mlps_) == len(whole.networks)
     ours, theirs = (
         (m.predict_proba if classes else m.predict)(x) for m, x in ((model, X), (whole, columns))
     )
