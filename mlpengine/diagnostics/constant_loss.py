@@ -81,12 +81,6 @@ def weight_scale(mlp: Network) -> float:
     return median(np.array(scales))
 
 
-def loss_of_zeros(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
-    """Return the loss of outputs that are all 0: ln(classes), ln 2, or the mean of y**2."""
-    zeros = np.zeros(outputs)
-    return loss_of_constant(loss, y, zeros, weights)
-
-
 def baseline_loss(loss: Loss, y: Array, outputs: int, weights: Array | None = None) -> float:
     """Return the loss of the best constant prediction; a network that learns goes below it.
 
