@@ -333,15 +333,15 @@ def drivers_section(known: Data | None) -> Markup | None:
         return tag("p", f"Left out: {known['skipped']}. ", tag("code", "mlpengine explain"),
                    " computes it.")  # fmt: skip
     ranked = known["importances"]
-    highest = max([one["loss"] + one["loss_deviation"] for one in ranked] or [1.0])
+    highest = max([one["loss"] + one["loss_error"] for one in ranked] or [1.0])
     metric = known["metric"]
     verb = "falls" if higher_is_better(metric) else "rises"
     lines = [
         [
             shortened(one["column"]),
-            strip(one["loss"], one["loss_deviation"], highest),
-            with_error(one["loss"], one["loss_deviation"]),
-            with_error(one["metric"], one["metric_deviation"]),
+            strip(one["loss"], one["loss_error"], highest),
+            with_error(one["loss"], one["loss_error"]),
+            with_error(one["metric"], one["metric_error"]),
         ]
         for one in ranked
     ]
@@ -357,11 +357,18 @@ def drivers_section(known: Data | None) -> Markup | None:
         else ""
     )
     rows = f"{known['rows']:,} {PART_PHRASES[known['part']]}"
-    text = tag("p", f"How much worse the model is on {rows} when a column is permuted. "
-               f"{some}Below, the mean prediction where all rows hold the same value of a column "
-               "(partial dependence).", class_="soft")  # fmt: skip
+    text = (
+        f"How much worse the model is on {rows} when the values of a column are permuted, with "
+        f"standard errors over the rows. {some}"
+    )
     charts = dependence_charts(known["dependence"], known["outputs"])
-    return joined(text, scrolling_table(head, lines, title, words=1), grid(charts))
+    if charts:
+        text += (
+            "Below, the mean prediction where all rows hold the same value of a column (partial "
+            "dependence)."
+        )
+    table = scrolling_table(head, lines, title, words=1)
+    return joined(tag("p", text, class_="soft"), table, grid(charts) if charts else None)
 
 
 def gradients_section(known: Data | None) -> Markup | None:
