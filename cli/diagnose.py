@@ -125,7 +125,7 @@ def _before(
         f"{estimate['seconds']:.3g} s for {plural(estimate['steps'], 'step')}",
         *(f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks),
     ]
-    trial = f"after {PROBE_STEPS} trial steps, which are undone:"
+    trial = f"after {PROBE_STEPS} trial steps (the weights are restored):"
     lines += ["", trial, table(diagnostics), LEGEND]
     lines += _spoken(reported, checks)
     return report, lines, reported
@@ -201,7 +201,7 @@ def _standing(data: LoadedData, model: Model) -> BaselineScore | None:
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:
-    """Write the config with the settings that the verdicts ask for; return what was done."""
+    """Write the config with the settings that the verdicts ask for; return a line about it."""
     settings = combined_fix(reported)
     if not settings:
         return "no verdict asks for a setting; nothing was written"

@@ -221,8 +221,7 @@ mlp.freeze(0)
     freeze: layers must be a list | got 0 | write freeze([0])
 # early stopping among callbacks
 loop(callbacks=[EarlyStopping()])
-    callbacks: must be instances of Callback | EarlyStopping(
-    write early_stopping=EarlyStopping(patience=20)
+    callbacks: must be a list of Callback instances | EarlyStopping(
 # a task of other outputs
 Loop(step, Classification(5), Split(X, Y, Y), epochs=1)
     loop: task must have as many outputs as the network | got 5 and 3 | write Classification(3)
