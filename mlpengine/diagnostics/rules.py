@@ -73,6 +73,7 @@ def add_rule(
     VERDICTS.update(dict.fromkeys(names))
 
 
+@np.errstate(all="ignore")  # of a diverged run
 def verdicts(diagnostics: Diagnostics) -> Verdicts:
     """Return the verdicts on a run, causes first, without those that another verdict explains."""
     reported: dict[str, Verdict] = {}
