@@ -217,11 +217,13 @@ def _usage(error: click.ClickException, args: Sequence[str]) -> str:
         text += f"; the command takes {' and '.join(one.human_readable_name for one in places)}"
         if any("--target" in option.opts for option in context.command.params):
             text += ", and --target COLUMN"
-    text = re.sub("Directory '(.*)' is a file", r"\1 is a file; name the directory", text)
+    text = re.sub("^(.*)Directory '(.*)' is a file", r"\1\2 is a file; name the directory", text)
     text = re.sub(
         "('[^']*') is not a valid integer range", r"must be a whole number (got \1)", text
     )
-    text = re.sub(r"(\S+) is not in the range x>=(\S+)", r"must be at least \2 (got \1)", text)
+    text = re.sub(
+        r"(?<!\S)(\S+) is not in the range x>=(\S+)", r"must be at least \2 (got \1)", text
+    )
     return f"error: {text}\n{context.get_usage()}\nhelp: {context.command_path} --help"
 
 
