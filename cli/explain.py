@@ -31,7 +31,7 @@ from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EXPLAINED_ROWS = 5_000
-"""Rows that are predicted for each permutation, evenly spread over those held out."""
+"""Maximum number of held-out rows that are predicted for each permutation, evenly spaced."""
 
 CURVES = 6
 """The number of most important columns that get partial dependence."""
@@ -67,7 +67,7 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     else:
         table = read_rows(model, file)
         if table.n_rows < 2:
-            raise DataError(f"{file}: two rows or more are needed, whose values change places")
+            raise DataError(f"{file}: needs two rows, to permute values (got {table.n_rows})")
         chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward

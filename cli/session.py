@@ -35,7 +35,7 @@ from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
 from mlpengine.training.diagnose import BASELINE_SECONDS, DIAGNOSTICS_FILE
-from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
+from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow, csv_lines
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
@@ -73,15 +73,12 @@ class EpochLogs(Callback):
     def on_train_start(self, loop: Loop) -> None:
         """Start both files, with the epochs of the checkpoint."""
         rows, path = loop.history.rows, self._path
-        self._metrics = CsvLog.restored(
-            path / METRICS_FILE, loop.history.columns, [row.values() for row in rows]
-        )
+        values = [row.values() for row in rows]
+        self._metrics = CsvLog(path / METRICS_FILE, csv_lines(loop.history.columns, *values))
         self._logs.append(self._metrics)
-        self._timings = CsvLog.restored(
-            path / TIMINGS_FILE,
-            ("epoch", "seconds", "samples_per_second"),
-            [[row.epoch, row.seconds, row.samples_per_second] for row in rows],
-        )
+        times = [(row.epoch, row.seconds, row.samples_per_second) for row in rows]
+        columns = "epoch", "seconds", "samples_per_second"
+        self._timings = CsvLog(path / TIMINGS_FILE, csv_lines(columns, *times))
         self._logs.append(self._timings)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
@@ -156,7 +153,7 @@ class Session:
         warm_start: Model | None = None,
     ) -> None:
         self.warm_start = warm_start
-        self.directory, self.resumed, self.progress = directory, checkpoint, progress
+        self.directory, self.resumed = directory, checkpoint
         self.data, self.trainer = data, trainer
         self.model = trainer.model(data.tables.preprocessor)
         self.fitted: Fitted | None = None
@@ -199,16 +196,13 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train, and restore the terminal in any case."""
+        """Train; where a number is not finite, print the verdicts."""
         try:
             return self.loop.run()
         except NumericalError:
             for verdict in self.verdicts():
                 say(f"  {verdict}", err=True)
             raise
-        finally:
-            for progress in self.progress:
-                progress.close()
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""
@@ -300,7 +294,7 @@ class Session:
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
         """Return the validation metrics of the best epoch; for several networks, their mean."""
-        best = [(m.history.rows, m.best_epoch) for m in self.loop.members if m.best_epoch]
+        best = [(m.history.rows, m.best.epoch) for m in self.loop.members if m.best.epoch]
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
@@ -376,7 +370,7 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
     digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
     if expected not in (None, digest):
         raise RunError(
-            f"{directory.path / RESOLVED}: must be as it was when the run began (it was edited or "
+            f"{directory.path / RESOLVED}: must be unchanged since the run began (it was edited or "
             "damaged); restore it, or train a new run with other settings"
         )
 

@@ -119,18 +119,6 @@ def remove_unused(path: Path) -> None:
             raise
 
 
-def close_and_remove(descriptor: int, path: Path) -> None:
-    """Close an open file and remove it, if possible; except on Windows it is removed first."""
-    if sys.platform == "win32":
-        os.close(descriptor)
-        remove_unused(path)
-    else:
-        try:
-            path.unlink()
-        finally:
-            os.close(descriptor)
-
-
 def flush_to_disk(path: Path) -> None:
     """Flush a file to disk, or, except on Windows, the names in a directory."""
     if sys.platform == "win32":
@@ -219,12 +207,6 @@ def call_in_forks(action: Callable[[], None]) -> None:
     """Call `action` at the beginning of every forked child; Windows has no forks."""
     if sys.platform != "win32":
         os.register_at_fork(after_in_child=action)
-
-
-def path_within(folder: Path, descriptor: int | None, name: str) -> Path:
-    """Return the path of a file in an open directory; it holds even if the directory is moved."""
-    place = Path(f"/proc/self/fd/{descriptor}", name)
-    return place if place.exists() else folder / name
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:

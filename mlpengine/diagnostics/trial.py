@@ -2,43 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.nn import Gradients, Network, Scratch
-from mlpengine.ops import Loss
-from mlpengine.optim import Optimizer
-
-
-class StepLike(Protocol):
-    """A training step: a call with x, y and sample weights updates the network.
-
-    It returns the loss.
-    """
-
-    mlp: Network
-    loss: Loss
-    optimizer: Optimizer
-
-    @property
-    def scratch(self) -> Scratch: ...
-
-    @property
-    def grads(self) -> Gradients: ...
-
-    @property
-    def grad_norm(self) -> float: ...
-
-    @property
-    def clipped_norm(self) -> float: ...
-
-    def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
+from mlpengine.step.step import TrainingStep
 
 
 @contextmanager
-def restored(step: StepLike) -> Iterator[None]:
+def restored(step: TrainingStep) -> Iterator[None]:
     """Restore weights, optimizer and the step of dropout when the block ends."""
     mlp, optimizer = step.mlp, step.optimizer
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr

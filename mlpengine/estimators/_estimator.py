@@ -496,7 +496,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         target = values[rows, 0].astype(np.float64)
         task: TaskName = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)
-        return [leak_verdict(leak, "leave it out of X", [leak.column]) for leak in leaks]
+        return [leak_verdict(leak, "Leave it out of X", [leak.column]) for leak in leaks]
 
     def _so_far(self) -> dict[str, Any]:
         """Return the attributes of an estimator that predicts with the present weights."""

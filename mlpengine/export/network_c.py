@@ -185,7 +185,7 @@ def c_file(code: NetworkCode, text: str = "") -> str:
         double=int(code.real == "double"),
         in_dim=code.in_dim,
         out_dim=code.out_dim,
-        mathematics=mathematics(body, upper, libm=True),
+        mathematics=mathematics(body, upper),
         body=body,
     )
 
@@ -227,8 +227,6 @@ def forward_of(
     places: Mapping[str, str],
     source: str = "",
     output: str = "",
-    *,
-    batched: bool = False,
 ) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
@@ -239,17 +237,15 @@ def forward_of(
     """
     recording, views = network.recorded(1, training=False), network.params.views
     plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)
-    leaves = {node.index: views[node.name] for node in recording.tape.parameters}
+    leaves = {n.index: n.array for n in recording.tape.nodes if n.array is not None}  # constants
+    leaves |= {node.index: views[node.name] for node in recording.tape.parameters}
     forward = Forward(plan, leaves, "numpy")
     x, y = forward.value(recording.input), forward.value(recording.output)
     fixed = {address_of(views[name]): place for name, place in places.items()}
     ends = {address_of(x): source, address_of(y): output}
     fixed |= {address: name for address, name in ends.items() if name}
     try:
-        program = write_step(
-            forward.instructions, 1, functions, fixed, [x], [y],
-            batched=batched, memory="values",
-        )  # fmt: skip
+        program = write_step(forward.instructions, functions, fixed, [x], [y], memory="values")
     except UnsupportedError as error:
         raise UsageError(f"export: every op must have a C form (got {error})") from error
     source, output = source or program.place_of(x), output or program.place_of(y)

@@ -26,9 +26,10 @@ from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
-from mlpengine.nn import NETWORKS, Mlp, TabularNetwork
+from mlpengine.nn import NETWORKS, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
+from mlpengine.nn.saving import NETWORK_KEY
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.settings.structure import conform
 
@@ -355,7 +356,7 @@ class Model:
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the weights, ready for JSON."""
         return {
-            self.mlp.file_key: self.mlp.describe(),
+            NETWORK_KEY: self.mlp.describe(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
@@ -386,10 +387,7 @@ class Model:
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
-        missing = {"preprocessing", "loss"} - description.keys()
-        if not description.keys() & {kind.file_key for kind in NETWORKS.values()}:
-            missing |= {"mlp"}
-        if missing:
+        if missing := {"preprocessing", "loss", NETWORK_KEY} - description.keys():
             names = ", ".join(sorted(missing))
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
@@ -465,9 +463,7 @@ def _networks(
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:
     """Return the described network, one of `NETWORKS`."""
-    if "mlp" in description:
-        return Mlp.restored(description["mlp"], state)
-    described = description["network"]
+    described = description[NETWORK_KEY]
     name = described.get("name") if isinstance(described, dict) else described
     kinds = {kind.__name__: kind for kind in NETWORKS.values()}
     if not isinstance(name, str) or name not in kinds:

@@ -21,7 +21,6 @@ MAX_MATRIX = 12
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
-INTERVAL_FIFTHS = 0.9
 INTERVAL_ROWS = 2_000
 
 
@@ -78,10 +77,10 @@ def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -
     return {"part": scored.part, "columns": shown, "rows": hardest}
 
 
-def difference(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, float] | None:
-    """Return the lead of `other` over `first` in a metric, over the same rows.
+def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, Any] | None:
+    """Return the lead of `first` over `other` in a metric, with its standard error.
 
-    None unless both predict the same rows.
+    It is computed row by row; None unless both predict the same rows.
     """
     places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):
@@ -90,12 +89,12 @@ def difference(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, f
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
     if not same or not np.array_equal(first.rows.truth, other.rows.truth):
         return None
-    scored = {"other": other, "first": first}
+    scored = {"first": first, "other": other}
     pair = {who: baselines.Guess(one.predicted) for who, one in scored.items()}
     table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
     share = np.sqrt(len(first.rows) / first.total)
-    ahead = table["first"]["ahead"]
-    return {"value": ahead["value"], "error": ahead["error"] * share}
+    ahead = table["other"]["ahead"]
+    return {"value": ahead["value"], "error": ahead["error"] * share, "paired": True}
 
 
 def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
@@ -187,31 +186,14 @@ def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> d
 
 
 def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
-    """Return the shares of targets in the intervals that should hold a given share of them.
-
-    For intervals of level `INTERVAL_FIFTHS`, also return the shares by fifths of the rows, from the
-    lowest predictions to the highest.
-    """
+    """Return the shares of targets in the intervals that should hold a given share of them."""
     rows = scored.rows.rows(evenly_spaced(len(scored.rows), INTERVAL_ROWS))
-
-    output = model.forward(rows.x)
-
-    def inside(level: float) -> Array:
+    output, levels = model.forward(rows.x), []
+    for level in INTERVAL_LEVELS:
         low, high = model.interval_of(output, level)
-        return np.asarray((low <= rows.truth) & (rows.truth <= high))
-
-    levels = [
-        {"level": level, "share": float(inside(level).mean()), "rows": len(rows)}
-        for level in INTERVAL_LEVELS
-    ]
-    order = np.argsort(scored.predicted[evenly_spaced(len(scored.rows), INTERVAL_ROWS)], axis=0)
-    ordered = np.take_along_axis(inside(INTERVAL_FIFTHS), order, axis=0)
-    fifths = [
-        {"fifth": k, "share": float(part.mean()), "rows": len(part)}
-        for k, part in enumerate(np.array_split(ordered, 5), start=1)
-        if len(part)
-    ]
-    return {"levels": levels, "fifths": fifths}
+        share = ((low <= rows.truth) & (rows.truth <= high)).mean()
+        levels.append({"level": level, "share": float(share), "rows": len(rows)})
+    return {"levels": levels}
 
 
 def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:

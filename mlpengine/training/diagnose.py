@@ -31,7 +31,7 @@ from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
 from mlpengine.step.packing import restoring
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.history import CsvLog, EpochRow, first_lines
+from mlpengine.training.history import CsvLog, EpochRow, csv_lines
 from mlpengine.training.learner import SkipBudget
 from mlpengine.training.loop import Callback, Loop, Result
 
@@ -54,10 +54,17 @@ _log = logging.getLogger("mlpengine")
 
 
 class SampleLog(CsvLog):
-    """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out."""
+    """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out.
 
-    def __init__(self, path: Path, columns: Columns, *, kept: bytes = b"", rows: int = 0) -> None:
-        super().__init__(path, ("step", "layer", "quantity", "value"), kept=kept, rows=rows)
+    A resumed run keeps the first `rows` lines after the header.
+    """
+
+    def __init__(self, path: Path, columns: Columns, rows: int = 0) -> None:
+        kept = path.read_bytes().splitlines(keepends=True)[: rows + 1] if path.exists() else []
+        if len(kept) <= rows and rows:
+            _log.warning("warning: %s has lost %d of %d lines", path, rows + 1 - len(kept), rows)
+        self.rows = max(len(kept) - 1, 0)
+        super().__init__(path, b"".join(kept) or csv_lines(("step", "layer", "quantity", "value")))
         self._middles = [f",{layer},{quantity}," for layer, quantity in columns]
         self._samples: list[tuple[int, list[float]]] = []
 
@@ -77,7 +84,7 @@ class SampleLog(CsvLog):
             for middle, value in zip(self._middles, values, strict=True)
             if not isnan(value)
         ]
-        self._put("".join(lines).encode())
+        self.write("".join(lines).encode())
         self.rows += len(lines)
         self._samples.clear()
 
@@ -121,7 +128,8 @@ class LoopDiagnostics(Callback):
                 self.core.load_state_dict(self._state)
             self.core.begin(one.steps)
             if self._path is not None:
-                self._log = self._open(self._path)
+                rows = self._state["lines"] if self._state else 0
+                self._log = SampleLog(self._path, self.core.columns, rows)
         self._spikes, self._pending = self.core.spikes, self.core.pending
         self._optimizer = one.step.optimizer
 
@@ -197,17 +205,6 @@ class LoopDiagnostics(Callback):
         """Return the last sample as a table with one line for each layer."""
         return table(self.core)
 
-    def _open(self, path: Path) -> SampleLog:
-        """Open the file to append; only lines from before the loaded state was saved are kept."""
-        rows = self._state["lines"] if self._state else 0
-        kept = b""
-        if rows and not path.exists():
-            _log.warning("warning: %s is lost; it begins anew at this step", path)
-            rows = 0
-        elif rows and self._state:
-            kept = first_lines(path, rows, self._state.get("sha256"))
-        return SampleLog(path, self.core.columns, kept=kept, rows=rows)
-
     def _close(self) -> None:
         if self._log is not None:
             self._log.flush()
@@ -215,13 +212,13 @@ class LoopDiagnostics(Callback):
             self._log.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Write the samples so far, and return the state with the length and digest of the file."""
+        """Write the samples so far, and return the state with the number of lines of the file."""
         state = self.core.state_dict()
         if self._log is None:
             return {**state, "lines": 0}
         self._log.flush()
         self._log.sync()
-        return {**state, "lines": self._log.rows, "sha256": self._log.digest}
+        return {**state, "lines": self._log.rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from this state at the next `on_train_start`."""

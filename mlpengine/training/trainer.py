@@ -22,7 +22,6 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError, at_setting
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.batches import steps_of_epoch
 from mlpengine.data.features.numbers import Numbers
@@ -59,9 +58,6 @@ from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
 """Share of the folds in time that give errors for intervals: the newest folds."""
-
-SMALL_STEP = 2**20
-"""Least product of parameters and rows of a batch for which two ranks are faster than one."""
 
 SEED_STRIDE = 1_000
 """Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that runs share no seeds."""
@@ -303,9 +299,6 @@ class Trainer:
             return threads
         if threads > ranks.cores and given != "auto":
             _log.warning("warning: training.threads: each rank takes %d, its share", ranks.cores)
-        if 1 < networks < ranks.size:
-            text = "warning: training: %d of %d ranks have none of the %d networks"
-            _log.warning(text, ranks.size - networks, ranks.size, networks)
         return min(threads, ranks.cores)
 
     def _chosen_backend(self) -> str:
@@ -335,10 +328,6 @@ class Trainer:
             problem = shards_problem(training.shards, self.batch_size, ranks.size if ranks else 1)
             if problem:
                 raise UsageError(f"shards: {problem}")
-        if ranks and len(mlp.params) * self.batch_size < SMALL_STEP:
-            text = "warning: training: ranks do not speed up steps as small as those of %s and %s"
-            size = plural(len(mlp.params), "parameter")
-            _log.warning(text, size, plural(self.batch_size, "row"))
         in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
         step = {
             "clip_norm": training.clip_norm,
@@ -445,7 +434,7 @@ class Trainer:
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
-        epochs = [loop.best_epoch for loop in loops]
+        epochs = [loop.best.epoch for loop in loops]
         fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
         folds, train = self.folds, self.train
         if folds is None:

@@ -15,7 +15,7 @@ from mlpengine import (
     TrainingStep,
 )
 from mlpengine.nn import InputLayer
-from mlpengine.ops import GaussianNll, Huber, MeanAbsoluteError, Poisson, Quantile
+from mlpengine.ops import GaussianNll, Huber, MeanAbsoluteError, Poisson
 from mlpengine.optim import CosineSchedule, RmsProp
 
 
@@ -110,7 +110,6 @@ CASES = (
         weighted=True,
     ),
     StepCase("dropout", (5, 33, 9, 3), dropout=0.3, activation="relu", short=True),
-    StepCase("dropout of gelu", (64, 5, 37, 3), dropout=0.3, activation="gelu", short=True),
     StepCase(
         "layers alike",
         (*[19] * 8, 3),
@@ -127,7 +126,6 @@ CASES = (
         weighted=True,
         short=True,
     ),
-    StepCase("one count", (6, 12, 1), 20, loss=Poisson(), weighted=True, short=True),
     StepCase(
         "one mean and variance",
         (6, 12, 2),
@@ -137,15 +135,6 @@ CASES = (
         AdamW,
         {"lr": 0.01, "weight_decay": 0.3},
         weighted=True,
-    ),
-    StepCase(
-        "quantiles",
-        (6, 12, 3),
-        loss=Quantile((0.1, 0.5, 0.9)),
-        optimizer=Sgd,
-        options={"momentum": 0.9, "lr": 0.05},
-        clip_norm=0.05,
-        dtype="float64",
     ),
     StepCase("means and variances", (6, 24, 36), 20, loss=GaussianNll(), weighted=True),
     StepCase(
@@ -158,7 +147,6 @@ CASES = (
     StepCase("softmax inside", (5, 20, 9, 3), activation="softmax"),
     StepCase("log_softmax", (5, 16, 33, 3), activation="log_softmax", dtype="float64"),
     StepCase("no hidden layer", (9, 4), 20),
-    StepCase("scaled", parts={"input_layer": InputLayer(scaling=True)}, activation="relu"),
     StepCase(
         "waves", (5, 9, 3), 7, parts={"input_layer": InputLayer("periodic", 3, frequencies=19)}
     ),
@@ -172,7 +160,6 @@ CASES = (
     ),
     StepCase("recipe of doubles", (6, 33, 2), 13, "selu", dtype="float64", parts=RECIPE),
     StepCase("recipe in chunks", (9, 48, 3), 2500, "selu", parts=RECIPE),
-    StepCase("streamed", (4, 32, 16, 4), 2500, loss=MeanSquaredError()),
     StepCase("blocked", (450, 120, 24), 64, "relu"),
     StepCase("high tiles", (21, 205, 30), 203, "relu"),
 )

@@ -67,9 +67,6 @@ Mlp(4)
 # an activation's case
 Mlp([4, 8, 3], activation="ReLU")
     activation: | 'ReLU' | did you mean 'relu'
-# a network as a function
-mlp(X)
-    mlp: | write mlp.predict(x)
 # an optimizer of a rate
 Adam(0.1)
     Adam: model | got 0.1 | write Adam(mlp,
@@ -87,7 +84,7 @@ step(np.vstack([X, X]), np.append(Y, Y))
     training step: takes up to 8 rows | got 16 | batch_size=16
 # fewer columns
 step(X[:, :3], Y)
-    training step: x | (8, 3) | write Mlp([3, ...])
+    training step: x | (8, 3)
 # fewer targets
 step(X, Y[:5])
     training step: y | (5,) | one target for each of 8 rows
@@ -108,7 +105,7 @@ training_step(MeanSquaredError(), 1)(X, X[:, 0])
     training step: y | (8,) | write y.reshape(-1, 1)
 # classes for numbers
 training_step(MeanSquaredError())(X, Y)
-    training step: y | (8,) | write SoftmaxCrossEntropy() in place
+    training step: y | (8,) | the loss is SoftmaxCrossEntropy()
 # prediction of one row
 mlp.predict(X[0])
     predict: x | (4,) | write predict([x])
@@ -135,9 +132,6 @@ Split(X, Y, Y[:5])
 step.load_state_dict(mlp.state_dict())
     training step: needs what step.state_dict() returned | that of a network
     write mlp.load_state_dict(state)
-# a text for rows
-step("hello", Y)
-    training step: x must be an array of rows | 'hello'
 # classes from 1
 step(X, Y % 3 + 1)
     a class index must lie in 0 to 2 | has 3) | count classes from 0, or give the network 4 outputs
@@ -165,15 +159,9 @@ read_table("penguins", delimeter=";")
 # a number for a shape
 tape.Tape().input(4)
     input: shape must be a tuple | got 4 | (4,)
-# gradients and scratch swapped
-mlp.backward(grads, scratch)
-    backward: needs a Scratch and Gradients | got Gradients(...) and Scratch(
-# scratch and features swapped
-mlp.forward(scratch, X)
-    forward: scratch must be a Scratch | float32[8, 4]
 # more rows than the scratch
 mlp.forward([[0.0] * 4] * 16, scratch)
-    forward: x: shape must be (8, 4) | got (16, 4) | write mlp.scratch(batch_size=16)
+    forward: x: shape must be (8, 4) | got (16, 4)
 # gradients for a model
 adam.step(grads, mlp)
     Adam: step needs the model it was made for | got Gradients(...)
@@ -194,12 +182,9 @@ MlpClassifier(class_weight=[1, 2, 3]).fit(X, Y)
 read_table(pd.DataFrame({"a": [1]}))
     read: needs a path, a data set or an open file | DataFrame [1, 1]
     mlpengine.fit takes data frames
-# features and targets swapped
-step(Y, X)
-    training step: x must be (rows, 4) | (8,) | write step(x, y)
 # images
 step(X.reshape(8, 2, 2), Y)
-    training step: x must be (rows, 4) | (8, 2, 2) | write np.reshape(x, (len(x), -1))
+    training step: x must be (rows, 4) | (8, 2, 2)
 # a schedule for a rate
 Adam(mlp, lr=CosineSchedule(100))
     Adam: lr must be a number | CosineSchedule(...)
@@ -236,8 +221,7 @@ mlp.freeze(0)
     freeze: layers must be a list | got 0 | write freeze([0])
 # early stopping among callbacks
 loop(callbacks=[EarlyStopping()])
-    callbacks: must be instances of Callback | EarlyStopping(
-    write early_stopping=EarlyStopping(patience=20)
+    callbacks: must be a list of Callback instances | EarlyStopping(
 # a task of other outputs
 Loop(step, Classification(5), Split(X, Y, Y), epochs=1)
     loop: task must have as many outputs as the network | got 5 and 3 | write Classification(3)
@@ -297,10 +281,3 @@ def test_a_text_file_is_not_read_as_a_model(name, kind, tmp_path):
     for load, error in ((mlpengine.load, UsageError), (Mlp.load, CheckpointError)):
         with pytest.raises(error, match=f"begins with 'area,rooms': a {kind}, not a mo"):
             load(tmp_path / name)
-
-
-@pytest.mark.parametrize("start", [b"PK\3\4\0\0model/data.pkl\x80\2", b"\x80\2\x8a\n"])
-def test_a_file_of_pytorch_is_named(start, tmp_path):
-    (tmp_path / "model.pt").write_bytes(start + bytes(range(256)))
-    with pytest.raises(CheckpointError, match="looks like a file of PyTorch; write"):
-        Mlp.load(tmp_path / "model.pt")

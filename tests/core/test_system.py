@@ -150,12 +150,6 @@ def test_a_file_without_a_name_is_gone_when_it_is_closed(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_lock_is_removed_with_its_file(tmp_path, opened):
-    path = tmp_path / "lock"
-    system.close_and_remove(system.open_file(path, os.O_RDWR | os.O_CREAT), path)
-    assert not path.exists()
-
-
 def test_a_file_replaces_another_one(tmp_path):
     (tmp_path / "new").write_bytes(b"new")
     (tmp_path / "old").write_bytes(b"old")
@@ -186,11 +180,11 @@ def test_a_rename_waits_for_a_process_that_reads_the_file(tmp_path, monkeypatch)
 
 def test_a_checkpoint_that_is_read_is_removed_with_the_next(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    first = checkpoints.save(1, {}, {}, best=False)
+    first = checkpoints.save(1, {}, {})
     with first.open("rb"):
         for step in range(2, 5):
-            checkpoints.save(step, {}, {}, best=False)
-    checkpoints.save(5, {}, {}, best=False)
+            checkpoints.save(step, {}, {})
+    checkpoints.save(5, {}, {})
     assert [path.name[5:14] for path in checkpoints.paths()] == ["000000004", "000000005"]
 
 

@@ -11,7 +11,7 @@ from mlpengine import (
     Population,
     TrainingStep,
 )
-from mlpengine.diagnostics import example_norms, table
+from mlpengine.diagnostics import table
 from mlpengine.export import export
 from mlpengine.models import LossOnly, Split
 from mlpengine.nn import Network
@@ -58,9 +58,6 @@ def test_a_network_is_trained_watched_continued_and_kept(tmp_path):
     network.save(tmp_path / "network.safetensors")
     kept = Elsewhere.load(tmp_path / "network.safetensors")
     np.testing.assert_array_equal(kept.predict(data().x), network.predict(data().x))
-    norms = example_norms(network, MeanSquaredError(), data().x[:4], data().y[:4])
-    assert norms.shape == (4,)
-    assert (norms > 0).all()
 
 
 def test_a_population_of_networks_learns():
