@@ -15,7 +15,7 @@ from mlpengine.data.features.thresholds import (
     SMALLEST_VALUE,
     WEIGHED_CODES,
 )
-from mlpengine.data.tables.parsing import FIRST_INEXACT, parse_numbers
+from mlpengine.data.tables.parsing import parse_numbers
 from mlpengine.data.tables.table import Column, Table, number_text
 
 UNKNOWN, MISSING_LEVEL = "(unknown)", "(missing)"
@@ -173,35 +173,10 @@ def coded(column: Column) -> tuple[Array, list[str]]:
     """Return any column as codes into texts, -1 where missing."""
     if column.kind == "text":
         return column.values, list(column.levels)
-    if (places := _places_from_smallest(column)) is None:
-        distinct = column.distinct()
-        codes = codes_into(distinct, column)
-    else:
-        smallest, offsets = places
-        present = np.bincount(offsets[offsets >= 0]) > 0
-        distinct = smallest + np.flatnonzero(present)
-        codes = np.append(np.cumsum(present, dtype=np.int32) - 1, np.int32(-1))[offsets]
-    return codes, [number_text(column.kind, float(value)) for value in distinct]
-
-
-def _places_from_smallest(column: Column) -> tuple[float, Array] | None:
-    """Return the smallest number and how far each row is above it, -1 where missing.
-
-    The result is None unless all numbers are whole and their range is less than the number of rows.
-    Such numbers need no sorting.
-    """
-    values, missing = column.values, column.missing
-    known = values[~missing] if missing.any() else values
-    if not len(known):
-        return None
-    low, high = float(known.min()), float(known.max())
-    is_exact = low > -FIRST_INEXACT and high < FIRST_INEXACT and low.is_integer()
-    if not is_exact or high - low >= len(values):
-        return None
-    above = np.asarray(values, np.float64) - low
-    above[missing] = -1.0
-    offsets = above.astype(np.int64)
-    return (low, offsets) if (offsets == above).all() else None
+    distinct = column.distinct()
+    return codes_into(distinct, column), [
+        number_text(column.kind, float(value)) for value in distinct
+    ]
 
 
 def codes_into(distinct: Array, column: Column) -> Array:

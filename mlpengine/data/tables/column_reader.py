@@ -69,7 +69,8 @@ class ColumnReader:
     ) -> None:
         self.padded = name in options.numbers
         self.broken = False
-        self._missing, self._pattern = options.missing, options.reading.date_pattern(name)
+        self._missing = options.reading.missing
+        self._pattern = options.reading.date_pattern(name)
         self._codes = parsing.Codes(self._missing)
         self._spill, self._expected = spill, 0
         self._begin(options.first_step(name) if step is None else step, 0)
@@ -182,7 +183,7 @@ def answers_of(column: Column) -> Column | None:
 def dates_of(column: Column, name: str, options: CsvOptions) -> Column | None:
     """Return a text column as dates if all its texts that are not missing are dates, else None."""
     pattern = options.reading.date_pattern(name)
-    seconds = parsing.dates(column.levels, options.missing, pattern)
+    seconds = parsing.dates(column.levels, options.reading.missing, pattern)
     if seconds is None or np.isnan(seconds).all():
         return None
     return Column(np.array([*seconds, np.nan])[column.values], "date")

@@ -113,7 +113,7 @@ def _settled(source: str, reading: CsvDialect, notes: list[str]) -> tuple[Table,
 
 
 def _header(source: str, reading: CsvDialect) -> Any:
-    with readable(source), opener(source, encoding=reading.text_encoding)() as stream:
+    with readable(source), opener(source, reading.text_encoding)() as stream:
         return read_header(TextSource(stream, source), reading.delimiter)
 
 

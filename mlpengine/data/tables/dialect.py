@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from mlpengine.core.errors import DataError, UsageError
+from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.core.wording import suggestion
 from mlpengine.data.tables.parsing import MISSING
 from mlpengine.settings.base import Texts
 
@@ -125,18 +124,8 @@ class CsvDialect(TextOptions):
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
         """Return what `to_dict` returned.  Raises: DataError."""
-        given: dict[str, Any] = dict(options)
-        known = [field.name for field in fields(cls)]
-        if unknown := [name for name in given if name not in known]:
-            name, value = unknown[0], given[unknown[0]]
-            raise UsageError(
-                f"table: has no option {name!r} (got {value!r:.60}){suggestion(name, known)}; the "
-                f"options of text are {', '.join(known)}; write "
-                "read_table('data.csv', delimiter=';')"
-            )
-        if "na_values" in given:
-            given["na_values"] = tuple(given["na_values"])
-        return cls(**given)
+        given = dict(options)
+        return cls(**given | {"na_values": tuple(given.get("na_values", ()))})
 
 
 def _date_pattern(form: str) -> re.Pattern[str]:
@@ -167,14 +156,12 @@ class CsvOptions(NamedTuple):
     """How to read a CSV.
 
     Attributes:
-        missing: texts that are missing values.
         text: columns that stay text.
         numbers: columns in which whole numbers with leading zeros are numbers, not codes.
         kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
     """
 
     reading: CsvDialect = DEFAULT
-    missing: frozenset[str] = MISSING
     text: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
@@ -182,13 +169,14 @@ class CsvOptions(NamedTuple):
     @classmethod
     def of(
         cls,
-        reading: CsvDialect,
+        dialect: Mapping[str, Any],
         text: Iterable[str] = (),
         numbers: Iterable[str] = (),
         kept: Iterable[str] = (),
     ) -> "CsvOptions":
-        """Return the options for a dialect."""
-        return cls(reading, reading.missing, frozenset(text), frozenset(numbers), frozenset(kept))
+        """Return the options for arguments of `CsvDialect`.  Raises: DataError."""
+        reading = CsvDialect.from_dict(dialect)
+        return cls(reading, frozenset(text), frozenset(numbers), frozenset(kept))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns of a file that are not read."""

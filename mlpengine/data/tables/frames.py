@@ -13,7 +13,7 @@ from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
 from mlpengine.data.tables.column_reader import text_column
-from mlpengine.data.tables.dialect import CsvDialect, CsvOptions
+from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
 from mlpengine.data.tables.table import Column, Table, column_of, number_text
 
@@ -48,7 +48,7 @@ def as_table(
     """
     if isinstance(data, Table):
         return data
-    options = CsvOptions.of(CsvDialect.from_dict(dialect), text, numbers)
+    options = CsvOptions.of(dialect, text, numbers)
     if isinstance(data, str | bytes | os.PathLike):
         raise DataError(f"{source}: a table in memory is needed (got {data!r:.60})")
     if isinstance(data, Mapping):
