@@ -27,7 +27,8 @@ class Category:
     Levels in too few training rows count as unknown, so that the unknown feature is trained; a
     missing value is unknown too if none was missing in training. `text` tells whether the training
     table had texts rather than numbers that are treated as categories. The feature of a row's level
-    is `value`, chosen by `weigh`, and the other features are 0.
+    is `value`, chosen by `weigh`, and the other features are 0.  The texts `missing` are missing
+    values unless they are levels.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Category:
         strict: bool,
         text: bool,
         value: float = 1.0,
+        missing: frozenset[str] = frozenset(),
     ) -> None:
         self.column, self.levels = column, levels
         self.gaps, self.strict, self.text = gaps, strict, text
-        self.value = value
+        self.value, self.missing = value, missing
 
     @classmethod
     def fit(cls, table: Table, column: str, options: Options) -> "Category":
@@ -65,7 +67,8 @@ class Category:
             )
         gaps = bool((codes < 0).any())
         text = table[column].kind == "text"
-        return cls(column, levels, gaps=gaps, strict=strict, text=text)
+        missing = options.reading.missing
+        return cls(column, levels, gaps=gaps, strict=strict, text=text, missing=missing)
 
     def weigh(self, table: Table, target: Array) -> None:
         """Make features small if the levels of training rows say little about the target.
@@ -97,11 +100,12 @@ class Category:
         codes, texts = coded(column)
         if column.kind == "text" and not self.text:
             texts = list(map(_as_number, texts))
-        _refuse_gap(table, self.column, codes, self.strict)
-        known = {level: code for code, level in enumerate(self.levels)}
+        known: dict[str, int] = dict.fromkeys(self.missing, -1)
+        known |= {level: code for code, level in enumerate(self.levels)}
         unknown = len(self.levels)
-        lookup = np.array([known.get(text, unknown) for text in texts] + [unknown + self.gaps])
-        return lookup[codes].astype(np.int64)
+        codes = np.array([*(known.get(text, unknown) for text in texts), -1], np.int64)[codes]
+        _refuse_gap(table, self.column, codes, self.strict)
+        return np.where(codes < 0, unknown + self.gaps, codes)
 
     def unknown_rows(self, table: Table) -> Array:
         """Return the rows with a text that was in no, or too few, training rows."""
@@ -120,10 +124,10 @@ class Category:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Category":
-        """Return the category that `state_dict` described."""
+    def from_state(cls, state: Mapping[str, Any], missing: frozenset[str]) -> "Category":
+        """Return the category that `state_dict` described; the dialect has the texts `missing`."""
         options = {name: state[name] for name in ("gaps", "strict", "text", "value")}
-        return cls(state["column"], list(state["levels"]), **options)
+        return cls(state["column"], list(state["levels"]), missing=missing, **options)
 
 
 def write_one_hots(categories: Sequence[Category], codes: Sequence[Array], out: Array) -> None:

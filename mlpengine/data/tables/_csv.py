@@ -39,6 +39,7 @@ from mlpengine.data.tables.column_reader import (
     TEXT,
     ColumnReader,
     parsed_column,
+    without_rare_gaps,
 )
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.progress import OnProgress
@@ -297,6 +298,8 @@ class _Body:
                 _check_index(column, where, alone=len(names) == 1)
                 continue
             parsed = parsed_column(column, table, name, self.options)
+            if name not in self.options.text | self.options.labels:
+                parsed = without_rare_gaps(parsed, self.options.reading.missing)
             table.decimal_commas |= column.kind == "text" and parsed.kind == "number"
             if spill is None:
                 columns[name] = parsed
@@ -369,7 +372,6 @@ class _ArrowBlocks:
                 column_types={str(place): self.types[step] for place, step in steps.items()}
                 or {names[0]: self.types[TEXT]},
                 null_values=self.missing,
-                strings_can_be_null=True,
                 check_utf8=False,  # it is checked
             ),
         )
@@ -411,7 +413,7 @@ class _ArrowBlocks:
                     again[place] = TEXT
                 else:
                     reader.append(values)
-            elif (seconds := _iso_seconds(cells, self.pyarrow)) is not None:
+            elif (seconds := self._iso_seconds(cells)) is not None:
                 reader.append(seconds)
             else:
                 _add_texts(reader, cells)
@@ -439,6 +441,32 @@ class _ArrowBlocks:
             or np.count_nonzero(np.isnan(values)) > cells.null_count  # nan(1) is a text
         )
 
+    def _iso_seconds(self, texts: Any) -> Array | None:
+        """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is none.
+
+        It reads the same texts as `parsing.dates`, to the same seconds, but all with a zone or
+        none.
+        """
+        from pyarrow import compute
+
+        pyarrow = self.pyarrow
+        is_gap = compute.is_in(texts, pyarrow.array(self.missing, pyarrow.string()))
+        texts = compute.if_else(is_gap, None, texts)
+        known = texts.drop_null()
+        if not len(known):
+            return np.full(len(texts), np.nan)
+        pattern = f"^(?:{parsing.ISO_DATE})$"
+        if not compute.all(compute.match_substring_regex(known, pattern)).as_py():
+            return None
+        zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
+        try:
+            moments = texts.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
+        except pyarrow.ArrowInvalid:  # such as the 30th of February
+            return None
+        ticks = array_of(moments, np.int64, _NULL)
+        seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
+        return None if (seconds < parsing.FIRST_SECOND).any() else seconds
+
 
 def _has_codes(content: bytes, delimiter: str) -> bool:
     """Return whether a value of a block may begin with a zero and another digit."""
@@ -463,25 +491,3 @@ def _add_texts(reader: ColumnReader, cells: Any) -> None:
         reader.add(["" if cell is None else cell for cell in cells.to_pylist()])
         return
     reader.add(cells.dictionary.to_pylist(), array_of(cells.indices, np.int32, -1))
-
-
-def _iso_seconds(cells: Any, pyarrow: Any) -> Array | None:
-    """Return texts that are dates of ISO 8601 as seconds since 1970, None if one is no such date.
-
-    It reads the same cells as `cells.dates`, to the same seconds, but all with a zone or none.
-    """
-    from pyarrow import compute
-
-    known = cells.drop_null()
-    if not len(known):
-        return np.full(len(cells), np.nan)
-    if not compute.all(compute.match_substring_regex(known, f"^(?:{parsing.ISO_DATE})$")).as_py():
-        return None
-    zone = "UTC" if re.search(r"(?:Z|[+-]\d{2}:?\d{2})$", known[0].as_py()) else None
-    try:
-        moments = cells.cast(pyarrow.timestamp("us", zone)).cast(pyarrow.int64())
-    except pyarrow.ArrowInvalid:  # such as the 30th of February
-        return None
-    ticks = array_of(moments, np.int64, _NULL)
-    seconds = np.where(ticks == _NULL, np.nan, ticks / 1e6)
-    return None if (seconds < parsing.FIRST_SECOND).any() else seconds

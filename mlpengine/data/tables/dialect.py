@@ -10,7 +10,7 @@ from pydantic import Field
 
 from mlpengine.core.errors import DataError
 from mlpengine.core.fork_locks import cached_property
-from mlpengine.data.tables.parsing import MISSING
+from mlpengine.data.tables.parsing import EMPTY, MISSING
 from mlpengine.settings.base import Texts
 
 Delimiter: TypeAlias = Literal[",", ";", "\t", "|"]
@@ -56,9 +56,12 @@ class TextOptions:
         str, Field(description="Encoding of the file, such as cp1252 or utf-16.")
     ] = "utf-8"
     na_values: Annotated[
-        Texts,
-        Field(description="Texts read as missing, besides NA, N/A, NaN, null, None, ?."),
-    ] = ()
+        Texts | None,
+        Field(
+            description="Texts read as missing, besides NA, N/A, NaN, null, None and ?, which are "
+            "texts where they are classes or in more than five rows of a text column; [] for none."
+        ),
+    ] = None
     date_format: Annotated[
         str | dict[str, str] | None,
         Field(
@@ -96,8 +99,13 @@ class CsvDialect(TextOptions):
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """All texts that are missing values."""
-        return MISSING | frozenset(value.strip() for value in self.na_values)
+        """All texts that are missing values among numbers and dates."""
+        return self.missing_texts | (EMPTY if self.na_values == () else MISSING)
+
+    @property
+    def missing_texts(self) -> frozenset[str]:
+        """The texts that are missing values among texts, too."""
+        return EMPTY | frozenset(value.strip() for value in self.na_values or ())
 
     def date_pattern(self, column: str) -> re.Pattern[str] | None:
         """Return the pattern of dates of a column by `date_format`; None if there is none."""
@@ -124,8 +132,8 @@ class CsvDialect(TextOptions):
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> "CsvDialect":
         """Return what `to_dict` returned.  Raises: DataError."""
-        given = dict(options)
-        return cls(**given | {"na_values": tuple(given.get("na_values", ()))})
+        values = options.get("na_values")
+        return cls(**{**options, "na_values": None if values is None else tuple(values)})
 
 
 def _date_pattern(form: str) -> re.Pattern[str]:
@@ -157,6 +165,7 @@ class CsvOptions(NamedTuple):
 
     Attributes:
         text: columns that stay text.
+        labels: columns of classes, in which the texts of `na_values` by default are classes.
         numbers: columns in which whole numbers with leading zeros are numbers, not codes.
         kept: the columns to read; all of them if it is empty, or if the file lacks one of them.
     """
@@ -164,6 +173,7 @@ class CsvOptions(NamedTuple):
     reading: CsvDialect = DEFAULT
     text: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
 
     @classmethod
@@ -172,11 +182,12 @@ class CsvOptions(NamedTuple):
         dialect: Mapping[str, Any],
         text: Iterable[str] = (),
         numbers: Iterable[str] = (),
+        labels: Iterable[str] = (),
         kept: Iterable[str] = (),
     ) -> "CsvOptions":
         """Return the options for arguments of `CsvDialect`.  Raises: DataError."""
         reading = CsvDialect.from_dict(dialect)
-        return cls(reading, frozenset(text), frozenset(numbers), frozenset(kept))
+        return cls(reading, *map(frozenset, (text, numbers, labels, kept)))
 
     def skipped(self, names: Iterable[str]) -> frozenset[str]:
         """Return the columns of a file that are not read."""

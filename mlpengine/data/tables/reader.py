@@ -32,6 +32,7 @@ def read_table(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
 ) -> Table:
@@ -41,7 +42,9 @@ def read_table(
     hold delimiters and line breaks, blanks around cells and blank lines are dropped. A first column
     that has no name and numbers the rows is left out, and so are last ones with neither names nor
     values.
-    Empty values, NA, N/A, NaN, null, None, ? and `na_values` are missing.
+    Empty values are missing, and so are `na_values`: by default NA, N/A, NaN, null, None and ? in
+    columns of numbers and dates, and in at most `FEW_GAPS` rows of a column of texts that is not
+    one of the `labels`.
     Numbers may be written 1e-3, inf or, unless 1,234 leaves it open, 1,5; a column with whole
     numbers beyond 2**53 is text, and so are the columns `text` and, unless they are among
     `numbers`, those with codes such as 007. Dates of ISO 8601 or dd.mm.yyyy, times
@@ -57,7 +60,7 @@ def read_table(
 
     Raises: DataError if it cannot be read.
     """
-    options = CsvOptions.of(dialect, text, numbers)
+    options = CsvOptions.of(dialect, text, numbers, labels)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         return read_csv(buffered(checked_stream(source), encoding), "standard input", options)
@@ -81,6 +84,7 @@ def store_table(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     skip: Iterable[str] = (),
     progress: OnProgress | None = None,
     **dialect: Any,
@@ -93,7 +97,7 @@ def store_table(
     Raises: DataError, also for a file of another format; RunError if the file cannot be written.
     """
     name = os.fspath(path)
-    options = CsvOptions.of(dialect, text, numbers)
+    options = CsvOptions.of(dialect, text, numbers, labels)
     known = table_format(name)
     if known and not known.store:
         raise DataError(f"{name}: only CSV, Parquet and Feather can be streamed")
@@ -108,6 +112,7 @@ def store_table(
         **asdict(options.reading),
         "text": sorted(options.text),
         "numbers": sorted(options.numbers),
+        "labels": sorted(options.labels),
     }
     with readable(name):
         return stored_table(Path(path), directory, how, read, frozenset(skip))
@@ -118,6 +123,7 @@ def read_blocks(
     *,
     text: Iterable[str] = (),
     numbers: Iterable[str] = (),
+    labels: Iterable[str] = (),
     kept: Iterable[str] = (),
     **dialect: Any,
 ) -> Iterator[Table]:
@@ -128,7 +134,7 @@ def read_blocks(
 
     Raises: DataError.
     """
-    options = CsvOptions.of(dialect, text, numbers, kept)
+    options = CsvOptions.of(dialect, text, numbers, labels, kept)
     encoding = options.reading.text_encoding
     if not isinstance(source, str | os.PathLike):
         yield from read_csv_blocks(
@@ -146,7 +152,7 @@ def read_blocks(
         with readable(name), opener(name, encoding)() as stream:
             yield from read_csv_blocks(stream, name, options)
         return
-    yield read_table(source, text=text, numbers=numbers, **dialect)
+    yield read_table(source, text=text, numbers=numbers, labels=labels, **dialect)
 
 
 def _refuse_config(name: str) -> None:
