@@ -300,7 +300,8 @@ class _Body:
             parsed = parsed_column(column, table, name, self.options)
             if name not in self.options.text | self.options.labels:
                 parsed = without_rare_gaps(parsed, self.options.reading.missing)
-            table.decimal_commas |= column.kind == "text" and parsed.kind == "number"
+            is_read = column.kind == "text" and parsed.kind == "number"
+            table.decimal_commas |= is_read and any("," in level for level in column.levels)
             if spill is None:
                 columns[name] = parsed
             else:
