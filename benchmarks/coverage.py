@@ -4,7 +4,7 @@
 takes the tables of a folder as ``benchmarks/arena.py`` does, one split each, with ``--half`` and
 ``--tables`` as there.  Each is a line: how many true values ``predict --interval 0.9`` of the
 default model holds, in all and by fifths of the prediction, and its mean width, relative to that of
-one width for all rows (errors out of fold of the same model, in absolute value); of classes, how
+one width for all rows (out-of-fold errors of the same model, in absolute value); of classes, how
 many true ones ``predict --set 0.9`` holds, and the mean size of a set.
 
 Beside it are LightGBM's with MAPIE (where ``mapie`` is installed): conformalized quantile

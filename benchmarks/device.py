@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from mlpengine import Adam, Mlp, ops
+from mlpengine import Mlp, ops
 from mlpengine.export.c_train import export_training
 from mlpengine.nn.layers import ACTIVATIONS
 from mlpengine.optim import OPTIMIZERS
@@ -95,15 +95,12 @@ def random_net(seed: int) -> tuple[Mlp, dict[str, object], str]:
         "loss": loss,
         "optimizer": optimizer,
         "clip_norm": float(rng.uniform(0.3, 2)) if rng.random() < 0.4 else None,
-        "batch_size": int(rng.choice([1, 1, 3, 8])),
         "freeze": freeze if len(freeze) < layers else freeze[1:],
-        "libm": bool(rng.random() < 0.6),
     }
     text = (
         f"{'-'.join(map(str, sizes))} {','.join(activations) or 'linear'}, {loss.name}, "
-        f"{name} {optimizer.keywords}, batch {options['batch_size']}, "
-        f"clip {options['clip_norm'] is not None}, freeze {options['freeze']}, "
-        f"{'libm' if options['libm'] else 'own functions'}"
+        f"{name} {optimizer.keywords}, "
+        f"clip {options['clip_norm'] is not None}, freeze {options['freeze']}"
     )
     return Mlp(sizes, activation=activations, seed=seed), options, text
 
@@ -125,7 +122,7 @@ def try_bounds(count: int, report: Report) -> None:
         mlp, options, text = random_net(seed)
         with TemporaryDirectory() as name:
             export_net(mlp, options, Path(name))
-            ran = self_test(["gcc", "-std=c99", "-O1", "-DFLIPS=1"], Path(name))
+            ran = self_test(["gcc", "-std=c99", "-O1"], Path(name))
         if report.check(ran.returncode == 0, f"net {seed} ({text}): {ran.stdout}{ran.stderr}"):
             apart.append([float(number) for number in re.findall(r"to ([\d.e+-]+\d)", ran.stdout)])
     for share in (50, 90, 99, 100):
@@ -152,35 +149,20 @@ def try_net(seed: int, compilers: Sequence[str], report: Report, *, sanitize: bo
                         print(f"{seed:>3} {ran.stdout.strip()}: {text}")
 
 
-def try_corruption(report: Report, compiler: str) -> None:
-    """Flip 1,000 bits of a saved state, and truncate it 1,000 times."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        mlp = Mlp([4, 8, 2], activation="tanh", seed=0)
-        export_net(mlp, {**random_net(0)[1], "optimizer": Adam, "freeze": []}, folder)
-        words = [compiler, *STRICT, "-O1", *SANITIZED, "-DFLIPS=1000"]
-        done = command([*words, "net.c", "net_test.c", "-o", "test", "-lm"], folder)
-        ran = command(["./test"], folder) if not done.returncode else done
-        if report.check(ran.returncode == 0, f"damaged states: {ran.stdout}{ran.stderr}"):
-            print("1,000 flipped bits and 1,000 truncations of a saved state were refused")
-
-
 def try_symbols(report: Report, compiler: str, seeds: Sequence[int]) -> None:
-    """List what the object files need from elsewhere, with libm and without."""
-    for libm in (True, False):
-        names: set[str] = set()
-        for seed in seeds:
-            with TemporaryDirectory() as name:
-                mlp, options, _ = random_net(seed)
-                export_net(mlp, {**options, "libm": libm}, Path(name))
-                command([compiler, "-std=c99", "-Os", "-c", "net.c"], Path(name))
-                listed = command(["nm", "-u", "net.o"], Path(name)).stdout
-                names |= {line.split()[-1] for line in listed.splitlines()}
-        allowed = {"memcpy", "memset", "memcmp", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail"}
-        if libm:
-            allowed |= {f"{name}{suffix}" for name in LIBM for suffix in ("f", "")}
-        report.check(names <= allowed, f"symbols: {names - allowed}")
-        print(f"undefined symbols {'with' if libm else 'without'} libm: {', '.join(sorted(names))}")
+    """List what the object files need from elsewhere."""
+    names: set[str] = set()
+    for seed in seeds:
+        with TemporaryDirectory() as name:
+            mlp, options, _ = random_net(seed)
+            export_net(mlp, options, Path(name))
+            command([compiler, "-std=c99", "-Os", "-c", "net.c"], Path(name))
+            listed = command(["nm", "-u", "net.o"], Path(name)).stdout
+            names |= {line.split()[-1] for line in listed.splitlines()}
+    allowed = {"memcpy", "memset", "_GLOBAL_OFFSET_TABLE_", "__stack_chk_fail"}
+    allowed |= {f"{name}{suffix}" for name in LIBM for suffix in ("f", "")}
+    report.check(names <= allowed, f"symbols: {names - allowed}")
+    print(f"undefined symbols: {', '.join(sorted(names))}")
 
 
 def try_example(report: Report) -> None:
@@ -210,7 +192,6 @@ def main() -> None:
     for seed in seeds:
         try_net(seed, compilers, report, sanitize=not args.smoke)
     if compilers:
-        try_corruption(report, compilers[0])
         try_symbols(report, compilers[0], seeds[:8])
     if not args.smoke and report.need("make", "examples/device"):
         try_example(report)

@@ -73,7 +73,7 @@ def train(folder: Path, networks: int, epochs: int) -> tuple[float, float]:
     settings = {
         "training.epochs": epochs,
         "training.early_stopping": "false",
-        "training.kinds": "null",
+        "training.members": "null",
         "training.backend": "compiled",  # auto would not choose it for one network and few steps
         "data.encoding": "none",
         "report": "false",

@@ -71,8 +71,7 @@ SCHEDULES = ["constant", "cosine", {"name": "step", "every_epochs": 1, "warmup_e
 CLIPS: list[dict[str, Any]] = [
     {},
     {"clip_norm": 0.5},
-    {"clip_norm": {"name": "percentile", "percentile": 60, "history": 7}},
-    {"clip_norm": {"name": "adaptive", "ratio": 0.05}},
+    {"clip_norm": 0.02},
 ]
 
 

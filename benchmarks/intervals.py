@@ -1,14 +1,14 @@
-"""How honest folds are: coverage of 90 % intervals, and the score out of fold against new rows.
+"""How honest folds are: coverage of 90 % intervals, and the out-of-fold score against new rows.
 
 ``python benchmarks/intervals.py`` (``--smoke`` for seconds, ``--splits 50``) draws training and new
 rows of four generated tables, trains eight folds of a small network, and prints for each table the
-share of new targets within their intervals, and root mean squared errors: out of fold, the estimate
-of the mean of all networks, and on new rows that of one network (the mean over eight) and that of
-the mean.  Differences are in standard errors of the score out of fold.  Results are kept in a file
+share of new targets within their intervals, and root mean squared errors: of out-of-fold rows, the
+estimate for the mean of all networks, and on new rows one network (the mean over eight) and the
+mean.  Differences are in standard errors of the out-of-fold score.  Results are kept in a file
 (``--results``), a line each, so that a run that ends early goes on where it stopped.
 
-A network out of fold is alone, so that the score out of fold is that of one network; the mean of
-eight is better by what averaging gains.  With ``--kinds plain piecewise`` a row out of fold is
+An out-of-fold row has one network, so that its score is that of one network; the mean of
+eight is better by what averaging gains.  With ``--members plain piecewise`` an out-of-fold row is
 predicted by one network of each kind.
 """
 
@@ -60,8 +60,8 @@ TABLES = {
 }
 """Name: the table and its training rows."""
 
-SCORES = ("out of fold", "one network", "estimate", "mean")
-COMPARED = (("out of fold", "one network"), ("out of fold", "mean"), ("estimate", "mean"))
+SCORES = ("out-of-fold", "one network", "estimate", "mean")
+COMPARED = (("out-of-fold", "one network"), ("out-of-fold", "mean"), ("estimate", "mean"))
 
 
 def named(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
@@ -69,7 +69,7 @@ def named(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def measured(
-    name: str, split: int, folds: int, epochs: int, kinds: list[str] | None
+    name: str, split: int, folds: int, epochs: int, members: list[str] | None
 ) -> dict[str, float]:
     """Return the coverage, the errors and the standard error of one draw, by name."""
     make, rows = TABLES[name]
@@ -78,14 +78,14 @@ def measured(
     new = named(x, y)
     training = {
         "folds": folds,
-        "kinds": kinds,
+        "members": members,
         "epochs": epochs,
         "batch_size": 32,
         "clip_norm": None,
         "early_stopping": {"patience": 15},
     }
     config = CONFIG
-    if kinds:
+    if members:
         config = CONFIG | {"data": CONFIG["data"] | {"encoding": "piecewise"}}
     model, result = fit(known, "y", seed=split, training=training, **config)
     features = model.preprocessor.transform(model.table(new)).features
@@ -94,7 +94,7 @@ def measured(
     coverage = float(((low <= y) & (y <= high)).mean())
     return {
         "coverage": coverage,
-        "out of fold": result.metrics[OUT_OF_FOLD]["rmse"],
+        "out-of-fold": result.metrics[OUT_OF_FOLD]["rmse"],
         "one network": float(np.sqrt(np.mean((np.array(each) - y) ** 2))),
         "mean": model.evaluate(new)["rmse"],
         "estimate": result.spreads[OUT_OF_FOLD][OF_MEAN]["rmse"],
@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="one split, two folds, few epochs")
     parser.add_argument("--splits", type=int, default=50)
-    parser.add_argument("--kinds", nargs="*", help="kinds of networks (training.kinds)")
+    parser.add_argument("--members", nargs="*", help="ensemble member types (training.members)")
     parser.add_argument("--results", type=Path, help="file of results to write and go on with")
     args = parser.parse_args()
     folds, epochs, splits = (3, 3, 1) if args.smoke else (8, 60, args.splits)
@@ -120,7 +120,7 @@ def main() -> None:
     for name in TABLES:
         rows = rows_of(args.results, name)
         for split in range(len(rows), splits):
-            rows.append(measured(name, split, folds, epochs, args.kinds))
+            rows.append(measured(name, split, folds, epochs, args.members))
             if args.results:
                 with args.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"table": name, **rows[-1]}) + "\n")

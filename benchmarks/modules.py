@@ -3,7 +3,7 @@
 ``python benchmarks/modules.py FOLDER`` (extra ``quality``, and Node; ``--smoke`` for two shipped
 tables) takes the tables of a folder as ``benchmarks/arena.py`` does, with
 ``--tables`` and ``--half`` as there, and at most ``--rows`` of each.  ``init`` and ``train`` make a
-model, folds and kinds of networks included, of a few epochs; ``export`` writes it as js, and
+model, folds and member types included, of a few epochs; ``export`` writes it as js, and
 Node predicts up to 500 held-out rows.
 
 Each table is a line: the networks, the bytes of the weights and of the file, and the largest

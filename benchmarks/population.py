@@ -10,6 +10,7 @@ run in turn; medians of microseconds a step of one member, and of the gain by th
 import argparse
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from against import add_option, compare
@@ -17,7 +18,7 @@ from machine import describe, figure, restart_clean, table
 from peer_libraries import Steps, Workload, jax_population, torch_steps
 from threadpoolctl import threadpool_limits
 
-from mlpengine import Adam, Population, TrainingStep, run_together
+from mlpengine import Adam, Population, TrainingStep
 
 WORKLOADS = (
     (Workload("tiny", (4, 32, 32, 1), 32, "tanh", "mse"), 2_000),
@@ -44,8 +45,13 @@ def steps_of(work: Workload, members: int) -> list[TrainingStep]:
 
 def population(work: Workload, orders: np.ndarray, threads: int) -> Steps:
     steps, (x, y) = steps_of(work, len(orders)), work.data()
-    made = orders.shape[1] // work.batch
-    return lambda: run_together(steps, x, y, orders, threads=threads), made
+
+    def run() -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(lambda step, order: step.run_many(x, y, order), steps, orders):
+                pass
+
+    return run, orders.shape[1] // work.batch
 
 
 def single_runs(work: Workload, orders: np.ndarray) -> Steps:

@@ -26,7 +26,7 @@ def ours(x: Any, width: int, folds: int | None) -> Any:
     """Return a fitted estimator, of eight networks with folds."""
     y = x[:, 0] + np.sin(x[:, 1])
     options: dict[str, Any] = {"epochs": 1, "early_stopping": False, "activation": "relu"}
-    options |= {"folds": folds, "kinds": ["plain"] if folds else None}
+    options |= {"folds": folds, "members": ["plain"] if folds else None}
     return MlpRegressor([width, width], **options).fit(x, y)
 
 

@@ -186,8 +186,7 @@ report: false
 def check(count: int) -> None:
     """Compare the bytes of random configs on 1, 2 and 4 ranks, with 1 and 2 threads."""
     rng = np.random.default_rng(0)
-    percentile = "clip_norm: {name: percentile, percentile: 50}"
-    clips = ("clip_norm: 0.1", percentile, "clip_norm: adaptive", "clip_norm: null")
+    clips = ("clip_norm: 0.1", "clip_norm: null")
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             text = CHECKED.format(

@@ -1,4 +1,4 @@
-"""`mlpengine compare`: what differs between two runs, and which is better."""
+"""`mlpengine compare`: differences between two runs, and the better one."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ import click
 from mlpengine.config.load import differing_settings, load_config
 from mlpengine.core.errors import CheckpointError, RunError
 from mlpengine.core.wording import printable
-from mlpengine.models.metrics import higher_is_better
+from mlpengine.report import QUICK, collect, compare, is_clear, read_run
 from mlpengine.settings.structure import conform
-from mlpengine.training.measure import ONE_NETWORK, OUT_OF_FOLD
+from mlpengine.training.measure import ONE_NETWORK
 from mlpengine.training.run_directory import RESULT_FILE, resolved_config
 
 from .options import AS_JSON, DIRECTORY_PATH
@@ -26,10 +26,6 @@ Examples:
   mlpengine compare runs/digits runs/digits-002
   mlpengine compare runs/digits runs/digits-002 --json
 """
-
-PREFERRED = ("accuracy", "r2", "loss")
-"""Metrics that decide which run is better: the first that both have measured."""
-
 
 OptionalMetrics: TypeAlias = dict[str, float | None]
 
@@ -55,33 +51,30 @@ class Score(NamedTuple):
 def command(first: Path, second: Path, as_json: bool) -> None:
     """Compare the run directories FIRST and SECOND: settings, results, and which did better.
 
-    The better run is told by its accuracy, or R2, on the validation rows, or else the training
-    rows out of fold, or the test rows.  Scores out of fold, and those of one network where several
-    seeds were trained, have their standard errors.
+    Which run is better is told as on the page of `mlpengine report`, by the accuracy or R2 of rows
+    that did not train the models, with the standard error of the difference.
     """
     data, lines = comparison(first, second)
     say(json.dumps(data) if as_json else "\n".join(lines))
 
 
 def comparison(first: Path, second: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return what differs between two runs, and which is better, as data and as lines."""
+    """Return the differences between two runs and the better run, as data and as lines."""
     results = [checked_result(run) for run in (first, second)]
     settings = differing_settings([load_config(resolved_config(run)) for run in (first, second)])
     scored = [run_scores(one) for one in results]
     table = {label: [one.get(label, Score()) for one in scored] for label in scored[0] | scored[1]}
-    metrics = {label: [one.value for one in row] for label, row in table.items()}
+    names, runs = [str(first), str(second)], [read_run(path) for path in (first, second)]
+    compared = compare(runs, [collect(run, QUICK, whole=False) for run in runs])
     errors = {label: [one.error for one in row] for label, row in table.items()}
-    names = [str(first), str(second)]
-    same_data = not {"data.source", "data.target"} & settings.keys()
-    verdict = better_run(metrics if same_data else {}, names)
     data = {
         "runs": names,
         "settings": settings,
-        "metrics": metrics,
+        "metrics": {label: [one.value for one in row] for label, row in table.items()},
         "standard_errors": {label: row for label, row in errors.items() if any(row)},
-        **verdict,
+        **better_run(compared["differences"], names),
     }
-    return data, comparison_text(names, results, settings, table, verdict)
+    return data, comparison_text(results, table, data)
 
 
 def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
@@ -97,7 +90,7 @@ def run_scores(result: Mapping[str, Any]) -> dict[str, Score]:
             error = None if means else deviations.get(name)
             shown[f"{part_title(part)} {name}"] = Score(value, error)
         for name, value in means.items():
-            error = (deviations.get(name) or 0.0) / sqrt(max(1, result["members"]))
+            error = (deviations.get(name) or 0.0) / sqrt(result.get("members") or 1)
             shown[f"{part_title(part)} {name}, {ONE_NETWORK}"] = Score(value, error)
     return shown
 
@@ -110,38 +103,32 @@ def checked_result(run: Path) -> dict[str, Any]:
         for part in SHOWN_PARTS:
             conform(result.get(part, {}), OptionalMetrics, f"{where}: {part}")
         conform(result.get("spread", {}), dict[str, dict[str, OptionalMetrics]], f"{where}: spread")
-        if result.get("spread"):
-            conform(result.get("members"), int, f"{where}: members")
+        conform(result.get("members"), int | None, f"{where}: members")
     except CheckpointError as error:
         raise RunError(str(error)) from error
     return result
 
 
-def better_run(metrics: Mapping[str, list[float | None]], names: list[str]) -> dict[str, Any]:
-    """Return which run is better, the metric, and the difference; no `better` if they are level."""
-    for part in ("validation", OUT_OF_FOLD, "test", "train"):
-        for metric in PREFERRED:
-            one, other = metrics.get(f"{part_title(part)} {metric}", (None, None))
-            if one is None or other is None:
-                continue
-            ahead = one - other if higher_is_better(metric) else other - one
-            better = None if not ahead else names[0] if ahead > 0 else names[1]
-            return {
-                "by": f"{part_title(part)} {metric}",
-                "difference": abs(ahead),
-                "better": better,
-            }
-    return {"by": None, "difference": None, "better": None}
+def better_run(differences: Mapping[str, Any] | None, names: list[str]) -> dict[str, Any]:
+    """Return the metric, the run ahead, by how much, and the better run if that is clear."""
+    lead = differences and (differences["ahead"][0] or differences["ahead"][1])
+    if not differences or not lead:
+        return dict.fromkeys(("by", "ahead", "difference", "error", "better"))
+    ahead = names[differences["best"]] if lead["value"] else None
+    return {
+        "by": f"{part_title(differences['part'])} {differences['metric']}",
+        "ahead": ahead,
+        "difference": lead["value"],
+        "error": lead["error"],
+        "better": ahead if is_clear(lead) else None,
+    }
 
 
 def comparison_text(
-    names: list[str],
-    results: list[dict[str, Any]],
-    settings: Mapping[str, list[Any]],
-    table: Mapping[str, list[Score]],
-    verdict: Mapping[str, Any],
+    results: list[dict[str, Any]], table: Mapping[str, list[Score]], data: Mapping[str, Any]
 ) -> list[str]:
     """Return the comparison for a person."""
+    names, settings = data["runs"], data["settings"]
     width = max([24, *(len(key) + 2 for key in [*settings, *table])])
     cells = [str(score) for row in table.values() for score in row]
     column = max(16, *(len(text) + 2 for text in [*names, *cells]))
@@ -167,11 +154,12 @@ def comparison_text(
         lines.append("+-: standard error")
     if any(key == "seed" or key.startswith("data.") for key in settings):
         lines.append("note: seed or data settings differ, so the rows of their parts may, too")
-    if verdict["by"] is None:
-        return [*lines, "which is better cannot be told: data.source or data.target differs"]
-    if verdict["better"] is None:
-        return [*lines, f"level in {verdict['by']}"]
-    return [
-        *lines,
-        f"better: {verdict['better']}, by {verdict['difference']:.4g} in {verdict['by']}",
-    ]
+    if data["by"] is None:
+        reason = "the scores are of different kinds or rows, or the data cannot be read"
+        return [*lines, f"no run is better: {reason}"]
+    if data["ahead"] is None:
+        return [*lines, f"equal in {data['by']}"]
+    by = f"by {data['difference']:.2g} +- {data['error']:.2g} in {data['by']}"
+    if data["better"] is None:
+        return [*lines, f"no clear difference: {data['ahead']} is ahead {by}"]
+    return [*lines, f"better: {data['better']}, {by}"]

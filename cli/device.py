@@ -12,7 +12,7 @@ from mlpengine.config import load_config
 from mlpengine.core.errors import UsageError
 from mlpengine.export.c_train import MakeOptimizer, Package, export_training
 from mlpengine.models.model import Model
-from mlpengine.optim import OPTIMIZERS, NormClip, Optimizer, Sgd
+from mlpengine.optim import OPTIMIZERS, Optimizer, Sgd
 from mlpengine.training.run_directory import RESOLVED
 
 FORMAT = "c-train"
@@ -36,18 +36,7 @@ _OPTIONS = (
         help="c-train: maximum norm of the gradients, 0 for none.",
     ),
     click.option(
-        "--batch",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="c-train: rows of a step; 1 by default.",
-    ),
-    click.option(
         "--freeze", metavar="LAYERS", help="c-train: layers that are not trained, such as 0,1."
-    ),
-    click.option(
-        "--libm",
-        type=click.Choice(["system", "none"]),
-        help="c-train: none writes exp, log and tanh into the file; system calls math.h.",
     ),
     click.option(
         "--real",
@@ -82,9 +71,7 @@ def write(
         path,
         optimizer=make,
         clip_norm=clip_norm,
-        batch_size=given["batch"] or 1,
         freeze=_layers(given["freeze"]),
-        libm=given["libm"] != "none",
         real=given["real"],
         package=package,
     )
@@ -112,17 +99,13 @@ def _settings(config: Path | None, given: Mapping[str, Any]) -> tuple[MakeOptimi
         optimizer = training.optimizer
         if chosen is None and (optimizer.groups or optimizer.decay_schedule != "constant"):
             raise UsageError(
-                "export: c-train has no parameter groups and no decay schedule, which the run's "
-                "optimizer has; give --optimizer"
+                "export: the run's optimizer has parameter groups or a decay schedule, but c-train "
+                "has neither; give --optimizer"
             )
         settings, kind = vars(optimizer).copy(), optimizer.kind
         del settings["groups"], settings["decay_schedule"]
-        if clip_norm is None and (clip := training.clip) is not None:
-            if not isinstance(clip, NormClip):
-                raise UsageError(
-                    "export: c-train clips by the global norm alone; give --clip-norm, 0 for none"
-                )
-            clip_norm = clip.max_norm
+        if clip_norm is None:
+            clip_norm = training.clip_norm
     if chosen is not None:
         momentum = chosen == "momentum"
         kind = Sgd if momentum else OPTIMIZERS[chosen]

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from mlpengine.config import Override, load_config, parse_override
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.fixed_config import fixed_config
@@ -22,8 +22,6 @@ from mlpengine.diagnostics import (
     Diagnostics,
     Verdict,
     combined_fix,
-    example_norms,
-    row_losses,
     table,
     verdicts,
 )
@@ -42,8 +40,8 @@ from mlpengine.training.trainer import Trainer
 from .options import AS_JSON, FILE_PATH, overrides_like
 from .streams import say
 
-PROBE_STEPS, HARD_ROWS = 200, 10
-"""Number of trial steps of a config, and of listed rows of a run with the largest gradients."""
+PROBE_STEPS = 200
+"""Number of trial steps of a config."""
 
 TRIED_STEPS = 20
 """Steps that are timed; the fastest is the estimate."""
@@ -77,7 +75,7 @@ def command(
 
     Of a config: memory and time, the loss at the start, units that are dead or saturated, whether
     20 rows can be memorized, learning rates that work, and verdicts after some trial steps.  Of a
-    run: its last sample, the verdicts, and the hardest rows.
+    run: its last sample, and the verdicts.
     """
     if fix is not None and fix.exists():
         raise UsageError(f"--fix: must be a new file ({fix} exists)")
@@ -129,7 +127,7 @@ def _before(
         f"{estimate['seconds']:.3g} s for {plural(estimate['steps'], 'step')}",
         *(f"{'ok' if c.good else 'LOOK':<5} {c.text}" for c in checks),
     ]
-    trial = f"after {PROBE_STEPS} trial steps, which are undone:"
+    trial = f"after {PROBE_STEPS} trial steps (the weights are restored):"
     lines += ["", trial, table(diagnostics), LEGEND]
     lines += _spoken(reported, checks)
     return report, lines, reported
@@ -187,59 +185,30 @@ def _after(run: Path) -> tuple[dict[str, Any], list[str], list[Verdict]]:
         measure_recalls(diagnostics, task, part, validation)
         measure_baselines(diagnostics, task, part, validation)
         diagnostics.baseline_score = _standing(data, model)
-        hardest = _hardest(data, model)
     reported = [*_columns(data), *verdicts(diagnostics)]
     reported = without(reported, data.file.silenced)
     report = {
         "sample": _sample(diagnostics),
         "verdicts": [v.as_dict() for v in reported],
-        "hardest": hardest,
     }
     lines = [table(diagnostics), LEGEND, *_spoken(reported, [])]
-    lines += ["", *_hardest_lines(hardest)] if hardest else []
     return report, lines, reported
 
 
 def _standing(data: LoadedData, model: Model) -> BaselineScore | None:
     """Compare the model with a linear one, unless its predictions are not finite."""
-    held = held_out(data, model.mean)
-    known = np.isfinite(held.output).all()
-    return baseline_score_of(data, score_of(data, held)) if known else None
+    scored = scored_rows(data, model.mean)
+    known = np.isfinite(scored.output).all()
+    return baseline_score_of(data, score_of(data, scored)) if known else None
 
 
 def _write_fix(path: Path, config: Path, reported: list[Verdict], overrides: list[Override]) -> str:
-    """Write the config with the settings that the verdicts ask for; return what was done."""
+    """Write the config with the settings that the verdicts ask for; return a line about it."""
     settings = combined_fix(reported)
     if not settings:
         return "no verdict asks for a setting; nothing was written"
     write_atomically(path, fixed_config(config, reported, overrides).encode())
     return f"wrote {path}, with {', '.join(settings)}"
-
-
-def _hardest(data: LoadedData, model: Model) -> list[dict[str, Any]]:
-    """Return the training rows with the largest gradients, with labels and predictions."""
-    part, (table, rows) = data.parts["train"], data.tables.parts["train"]
-    numbers = table.row_numbers()
-    loss = data.loss
-    norms = example_norms(model.mlp, loss, part.x, part.y)
-    hardest = np.argsort(-norms, kind="stable")[:HARD_ROWS]
-    losses = row_losses(model.mlp, loss, part.x[hardest], part.y[hardest])
-    predicted = data.task.predict(model.mlp.predict(part.x[hardest]))
-    classes = model.preprocessor.classes if part.truth.ndim == 1 else None
-
-    def named(value: Any) -> Any:
-        return str(classes[int(value)]) if classes else np.asarray(value).tolist()
-
-    return [
-        {
-            table.numbering: int(numbers[rows[place]]),
-            "gradient_norm": finite(norms[place]),
-            "loss": finite(value),
-            "target": named(part.truth[place]),
-            "predicted": named(guess),
-        }
-        for place, guess, value in zip(hardest, predicted, losses, strict=True)
-    ]
 
 
 def _sample(diagnostics: Diagnostics) -> dict[str, Any]:
@@ -259,23 +228,3 @@ def _spoken(verdicts: list[Verdict], checks: list[Check]) -> list[str]:
     if verdicts:
         return lines
     return [] if any(not c.good for c in checks) else ["", "nothing unusual"]
-
-
-def _hardest_lines(hardest: list[dict[str, Any]]) -> list[str]:
-    numbering = "line" if "line" in hardest[0] else "row"
-    lines = [f"{f'hard {numbering}':>9} {'gradient':>9} {'loss':>9}   target, predicted"]
-    lines += [
-        f"{h[numbering]:>9} {_number(h['gradient_norm'])} {_number(h['loss'])}   "
-        f"{_short(h['target'])}, {_short(h['predicted'])}"
-        for h in hardest
-    ]
-    return lines
-
-
-def _number(value: float | None) -> str:
-    return "not finite".rjust(9) if value is None else f"{value:>9.3g}"
-
-
-def _short(value: Any) -> str:
-    values = value if isinstance(value, list) else [value]
-    return " ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values)

@@ -95,8 +95,8 @@ def command(
     The loss is the plain one, without class weights or label smoothing, and for numbers in
     standardized units; all other metrics are in the target's own units.
 
-    What --require asks for is measured on FILE, or on the last part of the run: its test rows, else
-    those of validation.
+    --require takes the metrics of FILE, or else of the last part of the run: its test rows, or its
+    validation rows without test rows.
     """
     requirements = [read_requirement(text) for text in required]
     model = load(run)

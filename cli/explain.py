@@ -31,7 +31,7 @@ from .options import AS_JSON, MODEL_ARGUMENT
 from .streams import say
 
 EXPLAINED_ROWS = 5_000
-"""Rows that are predicted for each permutation, evenly spread over those held out."""
+"""Maximum number of held-out rows that are predicted for each permutation, evenly spaced."""
 
 CURVES = 6
 """The number of most important columns that get partial dependence."""
@@ -54,7 +54,7 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     FILE is a table with the target column (- is stdin), by default the run's own rows.
 
     The importance of a column is how much the loss rises, and R2 or accuracy falls, when its values
-    are permuted among rows that did not train the model: out of fold, or the test or validation
+    are permuted among rows that did not train the model: out-of-fold, or the test or validation
     rows.  With --json it adds partial dependence, the mean prediction where all rows hold the same
     value; the page of `mlpengine report` draws it.
     """
@@ -67,7 +67,7 @@ def command(run: Path, file: str | None, as_json: bool) -> None:
     else:
         table = read_rows(model, file)
         if table.n_rows < 2:
-            raise DataError(f"{file}: two rows or more are needed, whose values change places")
+            raise DataError(f"{file}: needs two rows, to permute values (got {table.n_rows})")
         chosen = evenly_spaced(table.n_rows, EXPLAINED_ROWS)
         rows = make_split(table, None, model.preprocessor, model.task, model.mlp.dtype)
         name, part, forward = "data", rows.rows(chosen), model.forward
@@ -116,7 +116,7 @@ def importance_text(
 
     `columns` is the number of all columns.
     """
-    where = "out of fold" if name == OUT_OF_FOLD else f"of the {name} part"
+    where = "out-of-fold" if name == OUT_OF_FOLD else f"of the {name} part"
     where = "of the data" if name == "data" else where
     width = max(12, *(len(printable(row.column)) + 2 for row in ranked))
     shown = [

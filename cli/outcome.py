@@ -39,15 +39,15 @@ def outcome_data(session: "Session", result: Result, outcome: Mapping[str, Any])
     measured = {name: outcome[name] for name in SHOWN_PARTS if outcome.get(name)}
     in_time = data.file.config.data.split.time is not None
     lines = metrics_table(measured, sizes, data.task, session.measured.spreads, in_time=in_time)
-    if fitted and fitted.shares:
-        kinds = ", ".join(f"{kind} {share:.2f}" for kind, share in fitted.shares.items())
-        lines.append(f"shares of networks in the mean, by their kind: {kinds}")
+    if fitted and fitted.ensemble_weights:
+        weights = fitted.ensemble_weights.items()
+        lines.append(f"ensemble weights: {', '.join(f'{n} {w:.2f}' for n, w in weights)}")
     error = session.measured.calibration_error
     if error is not None:
         lines.append(f"expected calibration error of the probabilities: {error:.3f}")
     if fitted and fitted.temperature != 1:
         divided = f"logits divided by {fitted.temperature:.2f}"
-        lines.append(f"{divided} (training.calibration); the loss is that of the true labels")
+        lines.append(f"{divided} (training.calibration); the loss is of the true labels")
     if session.measured.last:
         name, part, output = session.measured.last
         labels = session.model.preprocessor.classes
@@ -102,7 +102,7 @@ def metrics_table(
     if OUT_OF_FOLD in measured:
         estimates = (spreads or {}).get(OUT_OF_FOLD, {})
         note = f" ({DEVIATION}: standard error)" if estimates else ""
-        lines.append(f"out of fold: each row predicted by networks that did not train on it{note};")
+        lines.append(f"out-of-fold: each row predicted by networks that did not train on it{note};")
         mean = "the mean of all networks predicts new rows as well or, usually, better"
         if OF_MEAN in estimates:
             mean = "mean of all: estimate for the mean of all networks, by how far they differ"
@@ -119,7 +119,7 @@ def metrics_table(
 
 def part_title(part: str) -> str:
     """Return the name of a part for a table."""
-    return part.replace("_", " ")
+    return part.replace("_", "-")
 
 
 def mistakes(

@@ -14,7 +14,6 @@ from mlpengine.report import (
     QUICK,
     REPORT_FILE,
     collect,
-    collect_model,
     collect_sweep,
     compare,
     read_run,
@@ -49,17 +48,16 @@ Examples:
     "-o",
     "--out",
     type=FILE_PATH,
-    help=f"The page; by default {REPORT_FILE} in the run directory, or here for several runs or a "
-    "model file.",
+    help=f"The page; by default {REPORT_FILE} in the run directory, or here for several runs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON; write no page.")
 def command(runs: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
-    """Show the run directory RUN, or several, a sweep's, or a model file, on one HTML page.
+    """Show the run directory RUN, or several, or a sweep's, on one HTML page.
 
     The page needs no network. It shows how good the model is against a constant and a linear
     prediction, what is wrong and how to fix it, curves, predictions, what drives them, gradients,
     the data and the hardest rows. Of several runs it shows which settings differ, and by how much
-    their scores do on the same rows. Of a model file it shows columns, score and size.
+    their scores do on the same rows.
     """
     if len(runs) > MAX_RUNS:
         raise UsageError(f"report: at most {MAX_RUNS} runs fit on a page (got {len(runs)})")
@@ -79,7 +77,7 @@ def _collected(
         runs = [read_run(path) for path in paths]
         return compare(runs, [collect(run, QUICK) for run in runs]), runs_page, Path(REPORT_FILE)
     if paths[0].is_file():
-        return collect_model(paths[0]), run_page, Path(REPORT_FILE)
+        raise UsageError(f"report: RUN must be a directory ({paths[0]}); see mlpengine summary")
     path = paths[0] / REPORT_FILE
     sweep = sweep_of(paths[0])
     if sweep is not None:

@@ -14,7 +14,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.tables import digests
@@ -34,8 +34,8 @@ from mlpengine.models.model import MODEL_FILE, Model
 from mlpengine.models.task import Split
 from mlpengine.settings.structure import conform
 from mlpengine.training.checkpoint import CHECKPOINTS, Checkpoint, Checkpointer, Checkpoints
-from mlpengine.training.diagnose import DIAGNOSTICS_FILE, YARDSTICK_SECONDS
-from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow
+from mlpengine.training.diagnose import BASELINE_SECONDS, DIAGNOSTICS_FILE
+from mlpengine.training.history import METRICS_FILE, TIMINGS_FILE, CsvLog, EpochRow, csv_lines
 from mlpengine.training.loading import restored_model
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.measure import DEVIATION, OF_MEAN, ONE_NETWORK, Measured, measure
@@ -73,15 +73,12 @@ class EpochLogs(Callback):
     def on_train_start(self, loop: Loop) -> None:
         """Start both files, with the epochs of the checkpoint."""
         rows, path = loop.history.rows, self._path
-        self._metrics = CsvLog.restored(
-            path / METRICS_FILE, loop.history.columns, [row.values() for row in rows]
-        )
+        values = [row.values() for row in rows]
+        self._metrics = CsvLog(path / METRICS_FILE, csv_lines(loop.history.columns, *values))
         self._logs.append(self._metrics)
-        self._timings = CsvLog.restored(
-            path / TIMINGS_FILE,
-            ("epoch", "seconds", "samples_per_second"),
-            [[row.epoch, row.seconds, row.samples_per_second] for row in rows],
-        )
+        times = [(row.epoch, row.seconds, row.samples_per_second) for row in rows]
+        columns = "epoch", "seconds", "samples_per_second"
+        self._timings = CsvLog(path / TIMINGS_FILE, csv_lines(columns, *times))
         self._logs.append(self._timings)
 
     def on_train_epoch_end(self, loop: Loop, row: EpochRow) -> None:
@@ -156,7 +153,7 @@ class Session:
         warm_start: Model | None = None,
     ) -> None:
         self.warm_start = warm_start
-        self.directory, self.resumed, self.progress = directory, checkpoint, progress
+        self.directory, self.resumed = directory, checkpoint
         self.data, self.trainer = data, trainer
         self.model = trainer.model(data.tables.preprocessor)
         self.fitted: Fitted | None = None
@@ -199,16 +196,13 @@ class Session:
         self.directory.write(RESOLVED, self._config)
 
     def run(self) -> Result:
-        """Train, and restore the terminal in any case."""
+        """Train; where a number is not finite, print the verdicts."""
         try:
             return self.loop.run()
         except NumericalError:
             for verdict in self.verdicts():
                 say(f"  {verdict}", err=True)
             raise
-        finally:
-            for progress in self.progress:
-                progress.close()
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdicts on values and, after the end, on columns; then the diagnostics'."""
@@ -246,6 +240,7 @@ class Session:
             self.column_verdicts += without(
                 column_verdicts(data.file, data.tables), data.file.silenced
             )
+        weights = self.fitted.ensemble_weights if self.fitted else {}
         outcome = {
             "run_dir": str(directory.path),
             "parameters": self.model.params.size,
@@ -265,7 +260,7 @@ class Session:
             **{name: finite(values) for name, values in measured.items()},
             **self._spread(),
             **self._calibration(),
-            **({"shares": self.fitted.shares} if self.fitted and self.fitted.shares else {}),
+            **({"ensemble_weights": weights} if weights else {}),
             "ending": result.ending,
             "ended": _now(),
             "skipped_steps": self.loop.skipped,
@@ -278,8 +273,8 @@ class Session:
     def _compare(self, fitted: Fitted) -> None:
         """Compare the model with a linear one, for page and verdicts.  This takes some 0.1 s."""
         data = self.data
-        if data.file.config.report.html or fitted.result.seconds >= YARDSTICK_SECONDS:
-            self.score = score_of(data, held_out(data, fitted.mean, self.measured.last))
+        if data.file.config.report.html or fitted.result.seconds >= BASELINE_SECONDS:
+            self.score = score_of(data, scored_rows(data, fitted.mean, self.measured.last))
             if self.diagnostics:
                 self.diagnostics.core.baseline_score = baseline_score_of(data, self.score)
 
@@ -299,7 +294,7 @@ class Session:
 
     def _best_epoch(self) -> dict[str, dict[str, float]]:
         """Return the validation metrics of the best epoch; for several networks, their mean."""
-        best = [(m.history.rows, m.best_epoch) for m in self.loop.members if m.best_epoch]
+        best = [(m.history.rows, m.best.epoch) for m in self.loop.members if m.best.epoch]
         rows = [history[epoch - 1] for history, epoch in best]
         names = self.loop.history.metrics if rows else ()
         return {"validation": {n: fmean(row.validation[n] for row in rows) for n in names}}
@@ -375,7 +370,7 @@ def check_same_config(directory: RunDirectory, checkpoint: Checkpoint | None) ->
     digest = sha256(read_file(directory.path / RESOLVED)).hexdigest()
     if expected not in (None, digest):
         raise RunError(
-            f"{directory.path / RESOLVED}: must be as it was when the run began (it was edited or "
+            f"{directory.path / RESOLVED}: must be unchanged since the run began (it was edited or "
             "damaged); restore it, or train a new run with other settings"
         )
 

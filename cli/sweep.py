@@ -50,7 +50,7 @@ Examples:
 A config for it has one more section:
   sweep:
     trials: 60
-    metric: loss                # of the validation rows, or out of fold
+    metric: loss                # of the validation rows, or out-of-fold
     sampler: tpe                # or random, grid
     pruner: median              # or none, hyperband
     space:

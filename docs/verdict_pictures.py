@@ -1,8 +1,8 @@
 """Draws the pictures of docs/recipes/reading-diagnostics.md: a broken and a healthy run each.
 
-Run ``python docs/verdict_pictures.py [NAME ...]`` (a minute) after a change of the corpus or the
-rules.  Each picture has the losses by epoch of a set-up of tests/diagnostics/corpus.py that
-draws the verdict, and of its healthy counterpart.
+Run ``python docs/verdict_pictures.py [NAME ...]`` (a minute) after a change of the rules.  Each
+picture has the losses by epoch of a run of benchmarks/diagnoses.py that gets the verdict, and of
+its healthy counterpart.
 """
 
 import sys
@@ -13,13 +13,10 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mlpengine.training.loop import Loop
-
-ROOT = Path(__file__).parents[1]
 PICTURES = Path(__file__).parent / "recipes" / "verdicts"
-sys.path.insert(0, str(ROOT / "tests" / "diagnostics"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-import corpus  # noqa: E402
+import diagnoses  # noqa: E402
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 190, 52, 24, 28
 LOW, HIGH = 1e-3, 1e3
@@ -28,58 +25,23 @@ COLORS = {"broken": "#c0392b", "healthy": "#2471a3"}
 DASHES = {"training": "", "validation": ' stroke-dasharray="5 3"'}
 
 
-def reversed_scales(loop: Loop) -> None:
-    """Make the first layer small and the last one large: the output stays of its size."""
-    weights = loop.step.mlp.weights
-    weights[0] *= 1e-2
-    weights[-1] *= 1e2
-
-
-FURTHER = {
-    "exploding": corpus.broken(
-        "exploding",
-        "digits",
-        "first layer / 100, last layer x 100",
-        spoil=reversed_scales,
-        settings=corpus.net(64, 64),
-    ),
-    "nothing_learned": corpus.broken(
-        "nothing_learned",
-        "fares",
-        "no validation rows, shuffled targets",
-        {"data.split": {"validation": 0, "test": 0.3}},
-        spoil=corpus.shuffled,
-        settings=corpus.net(4),
-    ),
-    "spikes": corpus.broken(
-        "spikes",
-        "waves",
-        "full batch, sgd at the edge of stability",
-        corpus.epochs(200, 840),
-        settings=corpus.sgd(0.1, 0.9),
-    ),
-}
-"""Set-ups of kinds that the corpus does not have."""
-
-
-def setups() -> dict[str, corpus.SetUp]:
-    """Return a broken set-up for each verdict."""
-    first = {}
-    for setup in corpus.BROKEN:
-        if setup.half == corpus.FIRST:
-            for name in setup.reasons:
-                first.setdefault(name, setup)
-    return {**first, **FURTHER}
+def setups() -> dict[str, diagnoses.SetUp]:
+    """Return a broken run for each verdict."""
+    broken = [one for one in diagnoses.setups("seen") if one.reason]
+    return {one.reason: one for one in reversed(broken)}
 
 
 Curves = dict[tuple[str, str], list[float]]
 
 
-def curves(setup: corpus.SetUp) -> tuple[Curves, list[str]]:
+def curves(setup: diagnoses.SetUp) -> tuple[Curves, list[str]]:
     """Return the losses by run and part, in constant predictions, and the broken run's verdicts."""
     drawn: Curves = {}
-    broken = corpus.run(setup)
-    for run, outcome in {"broken": broken, "healthy": corpus.run(setup, is_broken=False)}.items():
+    broken = diagnoses.run(setup)
+    for run, outcome in {
+        "broken": broken,
+        "healthy": diagnoses.run(setup, is_broken=False),
+    }.items():
         core = outcome.watcher.core
         for part, unit in enumerate((core.baseline, core.validation_baseline)):
             title = ("training", "validation")[part]
@@ -140,7 +102,7 @@ def main() -> None:
             if sys.argv[1:] and name not in sys.argv[1:]:
                 continue
             drawn, names = curves(setup)
-            title = f"{name}: {setup}; loss in units of a constant prediction's"
+            title = f"{setup!s:.70}; loss in constant predictions"
             (PICTURES / f"{name}.svg").write_text(picture(title, drawn), encoding="utf-8")
             print(f"{name:<18}{', '.join(names)}", flush=True)
             missing += [name] if name not in names else []

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from mlpengine.ops import BinaryCrossEntropyWithLogits, MeanSquaredError, SoftmaxCrossEntropy
     from mlpengine.optim import Adam, AdamW, CosineSchedule, Sgd
     from mlpengine.settings import EarlyStopping
-    from mlpengine.step import TrainingStep, run_together
+    from mlpengine.step import TrainingStep
     from mlpengine.tape import Program, Tape
     from mlpengine.training import Callback, Loop, load
 
@@ -111,7 +111,6 @@ __all__ = [
     "fit",
     "load",
     "metric",
-    "run_together",
 ]
 
 __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is first used
@@ -125,7 +124,7 @@ __getattr__, __dir__ = lazy_names(  # 0.01 s without what is imported when it is
         "ops": ("BinaryCrossEntropyWithLogits", "MeanSquaredError", "SoftmaxCrossEntropy"),
         "optim": ("Adam", "AdamW", "CosineSchedule", "Sgd"),
         "settings": ("EarlyStopping",),
-        "step": ("TrainingStep", "run_together"),
+        "step": ("TrainingStep",),
         "tape": ("Program", "Tape"),
         "training": ("Callback", "Loop", "load"),
     },

@@ -80,9 +80,9 @@ def main() -> None:
     network = Network(tape, rng)
     loss = network.logits(x, training=True).softmax_cross_entropy(y)
     scores = network.logits(x, training=False)
-    print(*tape.summary(loss).splitlines()[-2:], sep="\n")
-
     training = Program(tape, loss)
+    print(f"parameters: {len(training.params):,}")
+    print(f"planned for values and gradients: {sum(training.planned_bytes.values()):,} bytes")
     batches = Batches(split.train, BATCH, seed=SEED)
     steps = len(split.train) // BATCH  # whole batches only
     adam = Adam(training, lr=5e-3, schedule=OneCycleSchedule(steps * epochs))

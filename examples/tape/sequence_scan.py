@@ -60,9 +60,9 @@ def main() -> None:
     answers = tape.input((BATCH,), "int64", name="answers")
     logits = record(tape, tokens, rng)
     loss = logits.softmax_cross_entropy(answers)
-    print(*tape.summary(loss).splitlines()[-2:], sep="\n")
-
     training = Program(tape, loss)
+    print(f"parameters: {len(training.params):,}")
+    print(f"planned for values and gradients: {sum(training.planned_bytes.values()):,} bytes")
     adam = Adam(training, lr=1e-2, schedule=CosineSchedule(count))
     for step in range(count):
         drawn, right = sequences(rng, BATCH)

@@ -1,9 +1,7 @@
-"""Clipping and an optimizer's step as data, for backends other than NumPy."""
+"""An optimizer's step as data, for backends other than NumPy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,21 +19,6 @@ class ParameterRange(NamedTuple):
     stop: int
     lr: float
     weight_decay: float
-
-
-@dataclass(frozen=True, eq=False)
-class Clipping:
-    """The result of `Clip.describe`.
-
-    Attributes:
-        rule: one of the rules of ``clip.h``; ``norm`` with an infinite maximum does not clip.
-        numbers: its settings, up to two; they may differ between calls of one program.
-        arrays: its memory, and constants, by their names in C.
-    """
-
-    rule: Literal["norm", "percentile", "unit"] = "norm"
-    numbers: tuple[float, ...] = (inf,)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Update(NamedTuple):
@@ -57,11 +40,6 @@ class Update(NamedTuple):
         flush_every: steps between two flushes of entries near zero.
         floors: the minimum of the moments that are squares; in other moments, entries smaller than
             `threshold` become zero.
-        parts: the updates of several optimizers, each of its own ranges; `hyper`, `carried`,
-            `carried_values`, `ranges` and `flush_every` then cover all parts, and so do `moments`,
-            in the order of the parts.
-        prefix: the prefix of the names of a part's moments.
-        first_hyper, first_carried: the place of a part's first entry in `hyper` and `carried`.
     """
 
     numbers: Mapping[str, Expr]
@@ -77,15 +55,6 @@ class Update(NamedTuple):
     flush_every: int
     floors: Mapping[str, float]
     threshold: float
-    parts: "Sequence[Update]" = ()
-    prefix: str = ""
-    first_hyper: int = 0
-    first_carried: int = 0
-
-    @property
-    def each(self) -> "Sequence[Update]":
-        """The parts, or the only one."""
-        return self.parts or (self,)
 
     @property
     def decayed(self) -> list[tuple[int, int]]:
@@ -96,7 +65,7 @@ class Update(NamedTuple):
     def is_plain(self) -> bool:
         """Whether all parameters have one learning rate, and decaying ones one weight decay."""
         factors = all(run.lr == 1 and run.weight_decay in (0, 1) for run in self.ranges)
-        return factors and not (self.is_scheduled or self.parts)
+        return factors and not self.is_scheduled
 
 
 def largest_factor(ranges: Sequence[ParameterRange]) -> float:

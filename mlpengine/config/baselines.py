@@ -27,11 +27,11 @@ PART_PHRASES = {
     "test": "test rows",
     "validation": "validation rows",
     "train": "training rows",
-    OUT_OF_FOLD: "rows out of fold",
+    OUT_OF_FOLD: "out-of-fold rows",
 }
 
 
-class Held(NamedTuple):
+class ScoredRows(NamedTuple):
     """Rows of one part that did not train the model, if there are any, and their predictions.
 
     `numbers` are the row indices in the part, and `total` is the number of all rows of the part.
@@ -45,10 +45,10 @@ class Held(NamedTuple):
     total: int
 
 
-def held_out(
+def scored_rows(
     data: LoadedData, mean: NetworkMean, known: tuple[str, Split, Array] | None = None
-) -> Held:
-    """Return rows of the test part, or else out of fold, of the validation or training part.
+) -> ScoredRows:
+    """Return rows of the test part, else out-of-fold rows, else rows of another part.
 
     `known` are name, rows and outputs of that part, if they were computed before.
     """
@@ -65,10 +65,10 @@ def held_out(
         output = mean.out_of_fold(rows.x, folds[chosen])
     else:
         output = mean.forward(rows.x)
-    return Held(title, rows, output, data.task.predict(output), chosen, len(part))
+    return ScoredRows(title, rows, output, data.task.predict(output), chosen, len(part))
 
 
-def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]:
+def score_of(data: LoadedData, scored: ScoredRows, work: float = WORK) -> dict[str, Any]:
     """Return the metrics of the model, of a linear and of a constant prediction.
 
     For a student, the metrics of its teacher and of a network that was trained directly follow the
@@ -76,31 +76,31 @@ def score_of(data: LoadedData, held: Held, work: float = WORK) -> dict[str, Any]
     """
     task, train, folds = data.task, data.parts["train"], data.folds
     first, *others = (name for name in task.headline if name in baselines.METRICS)
-    chances = task.probabilities(held.output)
+    chances = task.probabilities(scored.output)
     names = [first, *([] if chances is None else ["log_loss"]), *others]
-    predictions = {"model": baselines.Guess(held.predicted, chances)}
-    beside = data.transfer.beside.get(held.part, {}) if data.transfer else {}
+    predictions = {"model": baselines.Guess(scored.predicted, chances)}
+    beside = data.transfer.beside.get(scored.part, {}) if data.transfer else {}
     for title, outputs in beside.items():
-        output = outputs[held.numbers]
+        output = outputs[scored.numbers]
         predictions[title] = baselines.Guess(task.predict(output), task.probabilities(output))
     blocks = None
-    if held.part == OUT_OF_FOLD and folds is not None:
-        of_rows = folds[held.numbers]
+    if scored.part == OUT_OF_FOLD and folds is not None:
+        of_rows = folds[scored.numbers]
         blocks = None if data.blocks is None else of_rows
-        straight = baselines.out_of_fold(task, train.rows(held.numbers), of_rows, work)
+        straight = baselines.out_of_fold(task, train.rows(scored.numbers), of_rows, work)
     else:
-        straight = baselines.linear_prediction(task, train, held.rows.x, work)
+        straight = baselines.linear_prediction(task, train, scored.rows.x, work)
     if straight is not None:
         predictions["linear"] = straight
-    predictions["constant"] = baselines.constant_prediction(task, train, len(held.rows))
+    predictions["constant"] = baselines.constant_prediction(task, train, len(scored.rows))
     table = baselines.baseline_scores(
-        names, held.rows.truth, predictions, held.rows.weights, blocks
+        names, scored.rows.truth, predictions, scored.rows.weights, blocks
     )
-    share = np.sqrt(len(held.rows) / held.total)
+    share = np.sqrt(len(scored.rows) / scored.total)
     for metrics in table.values():
         for one in metrics.values():
             one["error"] *= share
-    return {"part": held.part, "rows": held.total, "metric": names[0], "predictions": table}
+    return {"part": scored.part, "rows": scored.total, "metric": names[0], "predictions": table}
 
 
 def baseline_score_of(data: LoadedData, score: dict[str, Any]) -> BaselineScore | None:
@@ -118,9 +118,9 @@ def baseline_score_of(data: LoadedData, score: dict[str, Any]) -> BaselineScore 
         linear_model = {"network": "mlp", **own, **linear_model}
     fix = [Fix(NetworkSettings, name, value) for name, value in linear_model.items()]
     if config.training.folds:
-        kinds = config.training.fold_kinds or ["plain"]
-        several = Fix(TrainingSettings, "kinds", (*kinds, "linear"))
-        fix = [] if "linear" in kinds else [several]
+        members = config.training.fold_members or ["plain"]
+        several = Fix(TrainingSettings, "members", (*members, "linear"))
+        fix = [] if "linear" in members else [several]
     value, linear, constant = (
         rows[who][metric]["value"] for who in ("model", "linear", "constant")
     )

@@ -154,11 +154,11 @@ def trainer_of(
     Raises: ConfigError if settings do not fit the data or each other.
     """
     file, parts, transfer = data.file, data.parts, data.transfer
-    config, train, held = file.config, parts["train"], None
+    config, train, calibration_set = file.config, parts["train"], None
     if config.model.initializer == "unit_variance" and config.data.stream:
         raise file.wrong(("model", "initializer"), "unit_variance needs features in memory")
-    if config.training.kinds and not config.training.folds:
-        _log.warning("warning: training.kinds: is ignored without training.folds")
+    if config.training.members and not config.training.folds:
+        _log.warning("warning: training.members: is ignored without training.folds")
     if transfer:
         if config.data.stream or config.training.folds:
             text = "needs one network and features in memory (training.folds, data.stream)"
@@ -166,7 +166,7 @@ def trainer_of(
         table, rows = data.tables.parts["train"]
         with file.errors_at("data", "transfer_set"):
             fitted = data.tables.preprocessor
-            train, held = transfer.rows(table.rows(rows), fitted, data.task, train)
+            train, calibration_set = transfer.rows(table.rows(rows), fitted, data.task, train)
     with _errors_of_settings(file):
         return Trainer(
             replace(config.settings, training=replace(config.settings.training, loss=data.loss)),
@@ -178,7 +178,7 @@ def trainer_of(
             numbers=data.tables.preprocessor.numbers,
             ranks=ranks,
             warm_start=warm_start.networks if warm_start else (),
-            held=held,
+            calibration_set=calibration_set,
         )
 
 
@@ -270,7 +270,7 @@ def check_size(file: ConfigFile, preprocessor: Preprocessor, out_dim: int) -> No
     Raises: ConfigError if they do not.
     """
     config, in_dim = file.config, preprocessor.n_features
-    masked = bool(config.training.trained_kinds)
+    masked = bool(config.training.trained_members)
     input_layer = input_layer_of(config.settings.network, preprocessor.numbers, masked=masked)
     ends = in_dim, out_dim
     with file.errors_at("model"):

@@ -6,13 +6,12 @@ import numpy as np
 
 from mlpengine.config.load import ConfigFile
 from mlpengine.config.tables import Tables
-from mlpengine.data.features import Leak
 from mlpengine.data.features.checks import CORRECT
 from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.outliers import find_outliers
-from mlpengine.data.features.thresholds import ANSWER, OUTLIER_DISTANCE, SAMPLE_ROWS
-from mlpengine.diagnostics.leak_verdict import leak_text, leak_verdict
-from mlpengine.diagnostics.verdict import Verdict, brief
+from mlpengine.data.features.thresholds import OUTLIER_DISTANCE, SAMPLE_ROWS
+from mlpengine.diagnostics.leak_verdict import dropped_leak, leak_verdict
+from mlpengine.diagnostics.verdict import Verdict
 
 
 def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
@@ -24,13 +23,14 @@ def cell_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     names = [*tables.preprocessor.kinds, *(target.columns if target else [])]
     outliers = find_outliers(tables.preprocessor.with_computed(table), names, rows)
     name = Path(table.source).name  # the file name, because a path may be long
-    advice, no_fix = f"{CORRECT}, or leave the row out", "the cell must be checked"
+    headline, limit = "One cell is far off", OUTLIER_DISTANCE
+    advice = f"{CORRECT.capitalize()}, or leave the row out."
+    no_fix = "the cell must be checked"
     verdicts = []
     for cell in outliers:
-        text = brief(name + cell.text.removeprefix(table.source), 100)
-        finding = f"{text} (should be at most {OUTLIER_DISTANCE:g})"
+        evidence = f"{name}{cell.text.removeprefix(table.source)}."
         verdicts.append(
-            Verdict("outlier", None, finding, cell.times, OUTLIER_DISTANCE, advice, no_fix=no_fix)
+            Verdict("outlier", None, headline, evidence, cell.times, limit, advice, no_fix=no_fix)
         )
     return verdicts
 
@@ -49,14 +49,8 @@ def column_verdicts(file: ConfigFile, tables: Tables) -> list[Verdict]:
     verdicts = []
     for leak in find_leaks(sample, list(dict.fromkeys(names)), values, task or "regression"):
         if leak.column not in drop:
-            advice = "list it under data.drop"
+            advice = "List it under data.drop"
             verdicts.append(leak_verdict(leak, advice, [*drop, leak.column]))
         elif not leak.is_target:  # advice must not undo a leak
-            verdicts.append(_dropped(leak))
+            verdicts.append(dropped_leak(leak))
     return verdicts
-
-
-def _dropped(leak: Leak) -> Verdict:
-    advice, no_fix = "take it out of data.drop if it is known when you predict", "it is left out"
-    finding = leak_text(leak, " (left out)")
-    return Verdict("leak", None, finding, leak.share, ANSWER, advice, no_fix=no_fix)

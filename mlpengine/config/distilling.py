@@ -127,7 +127,7 @@ class Teacher:
         return read
 
     def _errors(self) -> Residuals | ClassSets | None:
-        """Return the errors of a model out of fold, or of a function on validation rows, if any."""
+        """Return the out-of-fold errors of a model, or errors of a function on validation rows."""
         model, validation = self.predict, self.data.parts.get("validation")
         if isinstance(model, Model):
             return model.residuals or model.sets

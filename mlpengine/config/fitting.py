@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import baseline_score_of, held_out, score_of
+from mlpengine.config.baselines import baseline_score_of, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, refit_overrides, trainer_of
 from mlpengine.config.columns import cell_verdicts, column_verdicts
 from mlpengine.config.distilling import STUDENT_SECTIONS, Predict, Teacher, student_sections
@@ -31,7 +31,7 @@ from mlpengine.data.tables.frames import as_table, categorical_columns
 from mlpengine.diagnostics.verdict import Verdicts, without
 from mlpengine.models.model import Model
 from mlpengine.settings.recipes import PRESETS
-from mlpengine.training.diagnose import YARDSTICK_SECONDS
+from mlpengine.training.diagnose import BASELINE_SECONDS
 from mlpengine.training.loading import load
 from mlpengine.training.loop import Callback, Result
 from mlpengine.training.measure import measure
@@ -54,7 +54,7 @@ class FitResult(Result):
     Attributes:
         metrics: loss and headline metrics by part: train, and validation and test if they exist;
             with folds out_of_fold in place of train.
-        spreads: by part and title.  For several networks, the standard error (``+-``) out of fold,
+        spreads: by part and title.  For several networks, the out-of-fold standard error (``+-``),
             or the mean (``one network``) and deviation over seeds.  For a student, the metrics of
             its ``teacher`` and of a network that was trained directly (``direct``).
         remarks: a line for each fact to know: rows that were left out, columns that explain nearly
@@ -244,8 +244,8 @@ def _measured(
     file = data.file
     with trainer.pinned():
         measured = measure(fitted, data.parts, data.folds, blocks=data.blocks, beside=beside)
-        if fitted.diagnostics and fitted.result.seconds >= YARDSTICK_SECONDS:
-            score = score_of(data, held_out(data, fitted.mean, measured.last))
+        if fitted.diagnostics and fitted.result.seconds >= BASELINE_SECONDS:
+            score = score_of(data, scored_rows(data, fitted.mean, measured.last))
             fitted.diagnostics.core.baseline_score = baseline_score_of(data, score)
         of_run = fitted.verdicts()
     of_columns = column_verdicts(file, data.tables)

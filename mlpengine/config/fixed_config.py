@@ -43,9 +43,9 @@ def fixed_config(
             section = section[name]
         was = json.dumps(_value_at(before, key))
         section.yaml_set_comment_before_after_key(
-            last, before=f"{verdict.name}: {verdict} (was {was})", indent=2 * len(above)
+            last, before=f"{verdict} (was {was})", indent=2 * len(above)
         )
-    others = [f"{v.name}: {v} (no setting: {v.no_fix})" for v in verdicts if not v.fix]
+    others = [f"{v} (no setting: {v.no_fix})" for v in verdicts if not v.fix]
     if others:
         tree.yaml_set_start_comment("\n".join(others))
     return yaml_text(tree)

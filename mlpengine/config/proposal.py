@@ -23,11 +23,11 @@ from mlpengine.data.tables.dialect import DEFAULT, CsvDialect
 from mlpengine.settings.recipes import (
     encodes,
     folds_for,
-    kinds_for,
+    members_for,
     recipe,
     validation_share_for,
 )
-from mlpengine.settings.training import Kind, trained
+from mlpengine.settings.training import MemberType, trained
 
 
 class Division(NamedTuple):
@@ -110,7 +110,7 @@ def propose(
         text = f"no column is left to learn from ({reasons or 'there is none'})"
         raise DataError(f"{profile.source}: {text}")
     sections = sections_of(recipe(preset, str(profile.task), profile.n_rows))
-    encoded, kinds = _encoding_and_kinds(profile, target, preset, division)
+    encoded, members = _encoding_and_members(profile, target, preset, division)
     lines = [
         f"{SCHEMA_LINE}{schema}",
         f"# Predicts {printable(', '.join(target))} from {printable(profile.source)}: "
@@ -137,7 +137,7 @@ def propose(
             gap = [""] if name not in ("loss", "schedule") else []
             lines += [*gap, *_section(name, sections[name])]
     folds = lines.index("training:") + 1
-    lines[folds:folds] = _folds(folds_of(profile, division), kinds)
+    lines[folds:folds] = _folds(folds_of(profile, division), members)
     return "\n".join(lines) + "\n"
 
 
@@ -217,15 +217,15 @@ def decisions(
     lines = [
         f"{profile.task} of {printable(', '.join(target))} (data.task){_reading(profile, target)}"
     ]
-    encoded, kinds = _encoding_and_kinds(profile, target, preset, division)
-    each = len(trained(kinds)) or 1
+    encoded, members = _encoding_and_members(profile, target, preset, division)
+    each = len(trained(members)) or 1
     networks = f"{each * folds} networks of" if folds else "one network of"
     hidden = "-".join(map(str, run.network.hidden)) + " units"
     epochs = plural(run.training.epochs, "epoch")
     keys = "training.folds, model.hidden, training.epochs"
     lines.append(f"{networks} {hidden}, up to {epochs} ({keys})")
-    if kinds:
-        lines.append(f"kinds of networks: {', '.join(kinds)} (training.kinds)")
+    if members:
+        lines.append(f"ensemble member types: {', '.join(members)} (training.members)")
     elif encoded:
         lines.append("numbers also by quantile bins (data.encoding)")
     if division:
@@ -321,11 +321,11 @@ def complete_config(
     one_network = training.get("folds", 2) is None
     alone = share, data.get("validation_source"), training.get("seeds"), training.get("refit")
     if one_network or any(alone):
-        for key in ("folds", "kinds"):
+        for key in ("folds", "members"):
             proposed["training"].pop(key, None)
-    kinds = proposed["training"].get("kinds", [])
-    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in kinds:
-        kinds.remove("piecewise")
+    members = proposed["training"].get("members", [])
+    if data.get("encoding", "piecewise") != "piecewise" and "piecewise" in members:
+        members.remove("piecewise")
     fill_missing(config, proposed)
     return lines
 
@@ -349,17 +349,17 @@ def _section_of(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 ENCODING = "  encoding: piecewise  # numbers by quantile bins, too: for steps and kinks; or none"
 
 
-def _encoding_and_kinds(
+def _encoding_and_members(
     profile: Profile, target: Sequence[str], preset: str, division: Division | None
-) -> tuple[bool, tuple[Kind, ...]]:
-    """Return whether numbers are encoded by quantile bins, and the kinds of networks."""
+) -> tuple[bool, tuple[MemberType, ...]]:
+    """Return whether numbers are encoded by quantile bins, and the ensemble member types."""
     left_out = {*profile.drop, *target}
     kinds = [column.kind for column in profile.columns if column.name not in left_out]
     numbers = sum(kind in ("number", "integer", "date") for kind in kinds)
     encoded = encodes(profile.n_rows, numbers, preset)
     if folds_of(profile, division) is None:
         return encoded, ()
-    return encoded, kinds_for(profile.n_rows, len(kinds), preset, encoded=encoded)
+    return encoded, members_for(profile.n_rows, len(kinds), preset, encoded=encoded)
 
 
 HOW = {"group": "rows of one group stay together", "time": "the newest rows test"}
@@ -401,16 +401,16 @@ def _split(
     return lines
 
 
-def _folds(count: int | None, kinds: Sequence[str]) -> list[str]:
+def _folds(count: int | None, members: Sequence[str]) -> list[str]:
     if count is None:
         return []
-    line = f"  kinds: [{', '.join(kinds)}]  # of networks, one of each in each fold"
+    line = f"  members: [{', '.join(members)}]  # ensemble member types, one of each in each fold"
     return [
         f"  # Networks without one of {count} folds of the rows. Their mean predicts better than",
-        "  # one, no row is lost to validation, and the score out of fold is of all rows. To",
+        "  # one, no row is lost to validation, and the out-of-fold score is of all rows. To",
         "  # train one network, remove this line.",
         f"  folds: {count}",
-        *([line] if kinds else []),
+        *([line] if members else []),
     ]
 
 

@@ -1,7 +1,7 @@
 """The shape of a config: settings of a run, and what only files have."""
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from typing import Annotated, Any, Self
 
@@ -22,7 +22,7 @@ from mlpengine.settings import (
     SplitSettings,
     TrainingSettings,
 )
-from mlpengine.settings.base import STRICT, Flag, rule, switch
+from mlpengine.settings.base import STRICT, Flag, defaults, rule, switch
 from mlpengine.settings.families import LossOption, OptimizerOption, ScheduleOption
 from mlpengine.settings.run import Seed
 from mlpengine.settings.split import VALIDATION
@@ -63,7 +63,9 @@ class DataSection(TextOptions, FeatureSettings):
         description="What a teacher predicts for the training rows and rows made of them, which "
         "train in their place: a file of mlpengine distill.",
     )
-    split: SplitSettings = Field(default_factory=SplitSettings, description="Shares of rows.")
+    split: SplitSettings = Field(
+        default_factory=defaults(SplitSettings), description="Shares of rows."
+    )
     stream: Annotated[StreamSection | None, switch(StreamSection)] = Field(
         default=None,
         description="true: for tables larger than memory (CSV, Parquet, Feather); or its settings.",
@@ -86,7 +88,8 @@ class TrainingSection(TrainingOptions):
     """Length and details of training, and when its state is saved."""
 
     checkpoint: Annotated[CheckpointSection | None, switch(CheckpointSection)] = Field(
-        default_factory=CheckpointSection, description="When to save, for --resume; false: never."
+        default_factory=defaults(CheckpointSection),
+        description="When to save, for --resume; false: never.",
     )
 
 
@@ -118,20 +121,22 @@ class Config:
     )
     seed: Seed = 0
     data: DataSection = Field(description="Where the rows come from.")
-    model: NetworkSettings = Field(default_factory=NetworkSettings, description="The network.")
+    model: NetworkSettings = Field(
+        default_factory=defaults(NetworkSettings), description="The network."
+    )
     loss: LossOption = None
-    optimizer: OptimizerOption = Field(default_factory=settings_class(Adam))
-    schedule: ScheduleOption = Field(default_factory=ConstantSchedule)
+    optimizer: OptimizerOption = Field(default_factory=defaults(settings_class(Adam)))
+    schedule: ScheduleOption = Field(default_factory=defaults(ConstantSchedule))
     training: TrainingSection = Field(
-        default_factory=TrainingSection, description="Length and details of training."
+        default_factory=defaults(TrainingSection), description="Length and details of training."
     )
     diagnostics: Annotated[DiagnosticsSettings | None, switch(DiagnosticsSettings)] = Field(
-        default_factory=DiagnosticsSettings, description="false, true, or its settings."
+        default_factory=defaults(DiagnosticsSettings), description="false, true, or its settings."
     )
     report: Annotated[
         ReportSection, BeforeValidator(_page_or_not, json_schema_input_type=ReportSection | bool)
     ] = Field(
-        default_factory=ReportSection,
+        default_factory=defaults(ReportSection),
         description="A page and event files; true or false: the page alone, or nothing.",
     )
     sweep: SweepSection | None = Field(
@@ -152,12 +157,10 @@ class Config:
         """The settings of the run itself."""
         training = {one.name: getattr(self.training, one.name) for one in fields(TrainingOptions)}
         training |= {name: getattr(self, name) for name in TOP_SECTIONS}
-        features = {one.name: getattr(self.data, one.name) for one in fields(FeatureSettings)}
         return RunSettings(
-            features=FeatureSettings(**features),
+            features=self.data,
             network=self.model,
             training=TrainingSettings(**training),
-            split=replace(self.data.split, validation=self.validation_share),
             diagnostics=self.diagnostics,
             seed=self.seed,
         )
@@ -185,7 +188,7 @@ class Config:
             ("periodic", "model.input_layer.embedding", self.model.input_layer.embedding != "none"),
         ):
             text = f"{kind} needs {setting}; or leave it out"
-            yield kind in training.fold_kinds and not given, text, "training", "kinds"
+            yield kind in training.fold_members and not given, text, "training", "members"
 
         own_rows = self.validation_share and not data.validation_source
         text = "needs validation rows of the same table (data.split.validation)"

@@ -89,7 +89,7 @@ class SweepSection:
     )
     metric: SweepMetric = Field(
         default="loss",
-        description="The metric of the best trial: of validation rows, or out of fold.",
+        description="The metric of the best trial: of validation rows, or out-of-fold.",
     )
     sampler: Literal["tpe", "random", "grid"] = Field(
         default="tpe", description="How values are chosen: by earlier trials, by chance, or all."

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from hashlib import file_digest
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +34,7 @@ from mlpengine.data.tables.progress import OnProgress
 from mlpengine.data.tables.reader import store_table
 from mlpengine.data.tables.rows import usable_rows
 from mlpengine.ops import EntryLoss
+from mlpengine.settings import FeatureSettings
 
 
 class Tables(NamedTuple):
@@ -180,27 +181,25 @@ def rows_in_use(file: ConfigFile, table: Table) -> Array | None:
 
 
 def _preprocessor(file: ConfigFile, target: list[str]) -> Preprocessor:
-    run = file.config.settings
-    drop = tuple(dict.fromkeys([*run.features.drop, *filter(None, [run.split.group])]))
-    loss, standardizes = run.training.loss, run.features.standardize_target
-    logs = isinstance(loss, EntryLoss) and loss.log_link
-    transform = run.features.transform_target
+    config, data = file.config, file.config.data
+    loss, transform, standardizes = config.loss, data.transform_target, data.standardize_target
     if isinstance(loss, EntryLoss) and not loss.takes_logs:
         if transform == "log":
             text = f"{loss.name} is not for logarithms: use none"
             raise file.wrong(("data", "transform_target"), text)
         transform = "none"
-    features = replace(
-        run.features,
-        target=tuple(target),
-        drop=drop,
-        standardize_target="mean" if logs and standardizes else standardizes,
-        transform_target=transform,
-    )
-    periods = [name for name in [run.split.time] if name and name not in drop]
-    return Preprocessor(
-        **vars(features), dtype=run.training.dtype, periods=periods, reading=reading_of(file)
-    )
+    if isinstance(loss, EntryLoss) and loss.log_link and standardizes:
+        standardizes = "mean"
+    drop = tuple(dict.fromkeys([*data.drop, *filter(None, [data.split.group])]))
+    features = {one.name: getattr(data, one.name) for one in fields(FeatureSettings)} | {
+        "target": tuple(target),
+        "drop": drop,
+        "standardize_target": standardizes,
+        "transform_target": transform,
+    }
+    periods = [name for name in [data.split.time] if name and name not in drop]
+    dtype = config.training.dtype
+    return Preprocessor(**features, dtype=dtype, periods=periods, reading=reading_of(file))
 
 
 def reading_of(file: ConfigFile) -> CsvDialect:

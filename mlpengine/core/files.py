@@ -163,8 +163,8 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
     """Write a file whole or not at all, and flush it to disk.
 
     The bytes go to a new file with a random name in the same directory.  The directory is opened
-    once, so that neither a link at that name nor a renamed directory redirects the bytes.  The
-    bytes are read back and compared before the rename.  A device or a pipe is written to directly.
+    once, so that neither a link at that name nor a renamed directory redirects the bytes.  A
+    device or a pipe is written to directly.
     Only this user may read a `private` file.
 
     Raises: RunError naming the file and the cause.
@@ -181,25 +181,16 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool, remove: bool = False) -> Iterator[bool]:
-    """Hold a lock, and yield whether it is held; without `wait` it may not be.
-
-    With `remove` the file of the lock is removed at the end, if the lock was held and no error was
-    raised.
-    """
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a file; on a file system without locks do nothing."""
     with writing(path):
         descriptor = system.open_file(path, os.O_RDWR | os.O_CREAT)
-    held, unused = True, False
     try:
-        with suppress(OSError):  # a file system without locks
-            held = system.lock(descriptor, wait=wait)
-        yield held
-        unused = remove and held
+        with suppress(OSError):
+            system.lock(descriptor, wait=True)
+        yield
     finally:
-        if unused:
-            system.close_and_remove(descriptor, path)
-        else:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 def remove_unfinished(directory: Path) -> None:
@@ -226,7 +217,6 @@ def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
         try:
             write_all(descriptor, data)
             sync(descriptor)
-            _verify(descriptor, data)
         finally:
             os.close(descriptor)
         system.replace(temporary, path, directory)
@@ -234,13 +224,6 @@ def _replace(path: Path, directory: int | None, data: bytes, mode: int) -> None:
         with suppress(OSError):  # the first error is the one to report
             os.unlink(temporary, dir_fd=directory)
         raise
-
-
-def _verify(descriptor: int, data: bytes) -> None:
-    chunk, view = 2**20, memoryview(data)
-    for start in range(0, len(data), chunk):
-        if system.read_at(descriptor, chunk, start) != view[start : start + chunk]:
-            raise OSError(None, "the disk does not hold what was written")
 
 
 def _is_device(path: Path) -> bool:

@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import ELOOP
 from pathlib import Path
 from threading import Lock, Thread
@@ -44,7 +44,7 @@ lies beyond the end of all files with locks."""
 PATIENCE, PAUSE = 2.0, 0.01
 """Seconds to wait on Windows for a file that another process has open, and between two tries."""
 
-_at_offset = nullcontext() if sys.platform != "win32" else Lock()
+_at_offset = Lock()  # for Windows
 
 
 def open_file(
@@ -119,18 +119,6 @@ def remove_unused(path: Path) -> None:
             raise
 
 
-def close_and_remove(descriptor: int, path: Path) -> None:
-    """Close an open file and remove it, if possible; except on Windows it is removed first."""
-    if sys.platform == "win32":
-        os.close(descriptor)
-        remove_unused(path)
-    else:
-        try:
-            path.unlink()
-        finally:
-            os.close(descriptor)
-
-
 def flush_to_disk(path: Path) -> None:
     """Flush a file to disk, or, except on Windows, the names in a directory."""
     if sys.platform == "win32":
@@ -145,19 +133,6 @@ def flush_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Return up to `size` bytes of a file from `offset` on; the position in the file stays."""
-    if sys.platform != "win32":
-        return os.pread(descriptor, size, offset)
-    with _at_offset:
-        before = os.lseek(descriptor, 0, os.SEEK_CUR)
-        try:
-            os.lseek(descriptor, offset, os.SEEK_SET)
-            return os.read(descriptor, size)
-        finally:
-            os.lseek(descriptor, before, os.SEEK_SET)
-
-
 def read_into(descriptor: int, view: memoryview, offset: int) -> int:
     """Read bytes of a file from `offset` on into a view; return their number.
 
@@ -165,7 +140,13 @@ def read_into(descriptor: int, view: memoryview, offset: int) -> int:
     """
     if sys.platform != "win32":
         return os.preadv(descriptor, [view], offset)
-    content = read_at(descriptor, len(view), offset)
+    with _at_offset:
+        before = os.lseek(descriptor, 0, os.SEEK_CUR)
+        try:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            content = os.read(descriptor, len(view))
+        finally:
+            os.lseek(descriptor, before, os.SEEK_SET)
     view[: len(content)] = content
     return len(content)
 
@@ -228,12 +209,6 @@ def call_in_forks(action: Callable[[], None]) -> None:
         os.register_at_fork(after_in_child=action)
 
 
-def path_within(folder: Path, descriptor: int | None, name: str) -> Path:
-    """Return the path of a file in an open directory; it holds even if the directory is moved."""
-    place = Path(f"/proc/self/fd/{descriptor}", name)
-    return place if place.exists() else folder / name
-
-
 def end_group(process: "subprocess.Popen[str]") -> None:
     """Kill a process that began a session, and its children; on Windows the process alone."""
     if sys.platform == "win32":
@@ -283,12 +258,6 @@ def usable_cores() -> set[int]:
         usable: set[int] = os.sched_getaffinity(0)
         return usable
     return set(range(os.cpu_count() or 1))
-
-
-def use_cores(cores: set[int]) -> None:
-    """Run this process on these cores, where the system can."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, cores)
 
 
 def processor_lines() -> list[str]:

@@ -23,7 +23,6 @@ In a hand-written loop, after each step of the optimizer:
 from mlpengine.diagnostics.constant_loss import baseline_loss, loss_of_zeros
 from mlpengine.diagnostics.layer_table import table
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.rows import example_norms, row_losses
 from mlpengine.diagnostics.rules import add_rule, verdicts
 from mlpengine.diagnostics.verdict import Verdict, combined_fix
 
@@ -33,9 +32,7 @@ __all__ = [
     "add_rule",
     "baseline_loss",
     "combined_fix",
-    "example_norms",
     "loss_of_zeros",
-    "row_losses",
     "table",
     "verdicts",
 ]

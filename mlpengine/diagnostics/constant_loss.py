@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlpengine.core.spec import Array, Spec
+from mlpengine.core.spec import Array
 from mlpengine.diagnostics.samples import median
-from mlpengine.diagnostics.thresholds import AT_ONCE, FIFTH
+from mlpengine.diagnostics.thresholds import FIFTH
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
@@ -19,7 +19,8 @@ def feature_sizes(x: Array) -> Array:
 
     Unlike a root mean square, it does not depend on a few outliers.
     """
-    return np.asarray(np.quantile(np.abs(x), 0.9, axis=0))
+    place = int(0.9 * (len(x) - 1))  # np.quantile imports numpy.ma, 9 ms
+    return np.asarray(np.partition(np.abs(x), place, axis=0)[place])
 
 
 class ExtremeValue(NamedTuple):
@@ -133,28 +134,12 @@ def _of_output(name: str, parts: Sequence[tuple[Any, Array | None]]) -> list[Any
 def loss_of_constant(loss: Loss, y: Array, constant: Array, weights: Array | None) -> float:
     """Return the loss of an output (outputs,) that is the same for every row.
 
-    Rows of one class count as one row with the sum of their weights.  Rows are computed in blocks
-    to limit memory.
+    Rows of one class count as one row with the sum of their weights, to save memory.
     """
     count, y = len(y), y if y.ndim == 1 else y.astype(np.float64)
     if y.ndim == 1:
         of_classes = np.bincount(y, weights)
         y = np.flatnonzero(of_classes)
         weights = of_classes[y]
-    size = min(len(y), max(1, AT_ONCE // len(constant)))
-    value, bound = 0.0, None
-    for first in range(0, len(y), size):
-        rows = slice(first, first + size)
-        if bound is None or len(y[rows]) < size:
-            output = np.tile(constant, (len(y[rows]), 1))
-            bound = loss.bind(
-                output, None, weighted=weights is not None, target=Spec.of(y[rows]), mean_rows=count
-            )
-        bound.target[...] = y[rows]
-        if weights is not None and bound.sample_weight is not None:
-            bound.sample_weight[...] = weights[rows]
-        with np.errstate(all="ignore"):
-            for run in bound.forward:
-                run()
-        value += float(bound.value)
-    return value
+    with np.errstate(all="ignore"):
+        return loss(np.tile(constant, (len(y), 1)), y, None, weights) * len(y) / count

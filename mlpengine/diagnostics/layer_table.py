@@ -5,7 +5,7 @@ from math import isnan
 from textwrap import wrap
 
 from mlpengine.diagnostics.monitor import Diagnostics
-from mlpengine.diagnostics.thresholds import NAME_CHARACTERS, TABLE_WIDTH
+from mlpengine.diagnostics.thresholds import LAYER_CHARACTERS, TABLE_WIDTH
 from mlpengine.diagnostics.verdict import brief, percent, two_digits
 
 TITLE_WIDTHS = {
@@ -35,7 +35,7 @@ def table(diagnostics: Diagnostics) -> str:
     """Return the last sample as text: a line for each layer, then the net's norms and noise."""
     if not diagnostics.sampled:
         return "no step was sampled"
-    names = [brief(one.name.removeprefix("layer "), NAME_CHARACTERS) for one in diagnostics.layers]
+    names = [brief(one.name.removeprefix("layer "), LAYER_CHARACTERS) for one in diagnostics.layers]
     wider = max(map(len, names)) - TITLE_WIDTHS["layer"]
     rows = [tuple(TITLE_WIDTHS)]
     for number, layer in enumerate(diagnostics.layers):

@@ -4,19 +4,27 @@ from collections.abc import Sequence
 
 from mlpengine.data.features.leaks import Leak
 from mlpengine.data.features.thresholds import ANSWER
-from mlpengine.diagnostics.verdict import Verdict, brief, percent
+from mlpengine.diagnostics.verdict import Verdict, brief
 from mlpengine.settings import FeatureSettings, Fix
 
 
 def leak_verdict(leak: Leak, advice: str, drop: Sequence[str]) -> Verdict:
     """Return the verdict on a feature; `drop` are the columns that its fix leaves out."""
-    if not leak.is_target:
-        advice += ", unless it is known when you predict"
-    finding, fix = leak_text(leak), [Fix(FeatureSettings, "drop", tuple(drop))]
-    return Verdict("leak", None, finding, leak.share, ANSWER, advice, fix)
+    unless = "" if leak.is_target else ", unless it is known when you predict"
+    fix = [Fix(FeatureSettings, "drop", tuple(drop))]
+    return found_leak(leak, f"{advice}{unless}.", fix)
 
 
-def leak_text(leak: Leak, note: str = "") -> str:
-    """Return how a column reveals the target, with the usual value; `note` follows its name."""
-    reason = f"{brief(leak.reason, 52)} (should be below {percent(ANSWER)})"
-    return f"column {brief(leak.column, 20)!r}{note}: {reason}"
+def dropped_leak(leak: Leak) -> Verdict:
+    """Return the verdict on a column that the config leaves out."""
+    advice = "Take it out of data.drop if it is known when you predict."
+    return found_leak(leak, advice, note=" (left out)", no_fix="it is left out")
+
+
+def found_leak(
+    leak: Leak, advice: str, fix: Sequence[Fix] = (), *, note: str = "", no_fix: str = ""
+) -> Verdict:
+    """Return the verdict with its evidence; `note` follows the name of the column."""
+    headline = "A column reveals the target"
+    evidence = f"Column {brief(leak.column)!r}{note}: {brief(leak.reason, 240)}."
+    return Verdict("leak", None, headline, evidence, leak.share, ANSWER, advice, fix, no_fix)

@@ -22,8 +22,9 @@ from mlpengine.diagnostics.thresholds import (
     STEPS,
     SWEEPS,
 )
-from mlpengine.diagnostics.trial import Rows, StepLike, restored
+from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.verdict import percent, two_digits
+from mlpengine.step.step import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LrRange:
     reason: str
 
 
-def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
+def lr_range(step: TrainingStep, rows: Rows, batch_size: int, *, seed: int = 0) -> LrRange:
     """Train several times with an exponentially growing rate; restore all state afterwards."""
     measured = rows.sample(MEASURED_ROWS).take(slice(None))
     sweeps = [_sweep(step, rows, batch_size, measured, seed + number) for number in range(SWEEPS)]
@@ -53,7 +54,7 @@ def lr_range(step: StepLike, rows: Rows, batch_size: int, *, seed: int = 0) -> L
 
 
 def _sweep(
-    step: StepLike,
+    step: TrainingStep,
     rows: Rows,
     batch_size: int,
     measured: tuple[Array, Array, Array | None],

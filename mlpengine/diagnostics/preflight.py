@@ -28,12 +28,13 @@ from mlpengine.diagnostics.thresholds import (
     TOO_SLOW,
     TRIAL_STEPS,
 )
-from mlpengine.diagnostics.trial import Rows, StepLike, restored
+from mlpengine.diagnostics.trial import Rows, restored
 from mlpengine.diagnostics.units import is_saturated, rectifies, saturation
 from mlpengine.diagnostics.verdict import percent, two_digits
 from mlpengine.nn import Network
 from mlpengine.ops import Loss
 from mlpengine.optim import Adam
+from mlpengine.step.step import TrainingStep
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _memorize(mlp: Network, loss: Loss, x: Array, y: Array, rate: float, limit: 
     return value
 
 
-def probe(step: StepLike, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
+def probe(step: TrainingStep, rows: Rows, batch_size: int, steps: int, **known: Any) -> Diagnostics:
     """Train for some steps with diagnostics; everything is restored.
 
     `known` are further arguments of `Diagnostics`, as returned by
@@ -168,7 +169,7 @@ def probe(step: StepLike, rows: Rows, batch_size: int, steps: int, **known: Any)
     return diagnostics
 
 
-def suggest_lr(step: StepLike, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
+def suggest_lr(step: TrainingStep, rows: Rows, batch_size: int) -> tuple[Check, LrRange]:
     """Sweep the learning rate, and compare the configured one with the result."""
     sweep, configured = lr_range(step, rows, batch_size), step.optimizer.lr
     numbers = {"suggestion": sweep.suggestion, "configured": configured}

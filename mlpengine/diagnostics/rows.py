@@ -17,15 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.core.buffers import address_of, replay
+from mlpengine.core.buffers import address_of
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, Call, Calls, call
 from mlpengine.diagnostics.layer_buffers import flat_rows
 from mlpengine.diagnostics.row_gradients import RowGradient, RowGradients
 from mlpengine.diagnostics.samples import NET_INDEX
-from mlpengine.diagnostics.thresholds import EXAMPLE_NORM_ROWS, NOISE_DECAY
-from mlpengine.nn import Gradients, Network, Scratch
-from mlpengine.ops import Loss
+from mlpengine.diagnostics.thresholds import NOISE_DECAY
+from mlpengine.nn import Gradients, Scratch
 
 
 class RowProbe:
@@ -78,18 +77,17 @@ class RowProbe:
         cls,
         scratch: Scratch,
         grads: Gradients,
-        outputs: Sequence[Array] = (),
-        before: Mapping[str, Array] | None = None,
+        outputs: Sequence[Array],
+        before: Mapping[str, Array],
     ) -> "RowProbe":
         """Return the probe of a scratch and gradients, and of the `outputs` of layers.
 
-        `before` holds the parameters that the backward read; by default the current ones.
+        `before` holds the parameters that the backward read.
         """
-        views, groups = scratch.mlp.params.views, scratch.mlp.groups
-        gradients, unknown = None, ""
+        groups, gradients, unknown = scratch.mlp.groups, None, ""
         try:
             wanted = {*groups["weights"], *groups["biases"]}
-            gradients = RowGradients(scratch, grads, wanted, views if before is None else before)
+            gradients = RowGradients(scratch, grads, wanted, before)
         except UsageError as reason:
             unknown = str(reason)
         nodes = scratch.recording.tape.inputs
@@ -250,57 +248,3 @@ class NoiseScale:
         """Restore what `state_dict` returned."""
         self.variance = float(state["variance"])
         self.squared_norm = float(state["squared_norm"])
-
-
-def example_norms(
-    mlp: Network, loss: Loss, x: Array, y: Array, weights: Array | None = None
-) -> Array:
-    """Return the norm of each row's gradient, without dropout; the network does not change.
-
-    The loss must be a mean over rows, as all losses of `mlpengine.ops` are.  With `weights` a row's
-    gradient is multiplied by its weight; without weights, rows are comparable.  Where an op has no
-    rule for rows, they are computed one by one, and this takes longer.
-
-    Shapes: x (rows, ...), y as the loss takes it, weights (rows,); result (rows,), float64.
-    Source: Goodfellow 2015, arXiv 1510.01799.
-    """
-    net, norms = mlp.without_dropout(), np.zeros(len(x))
-    scratch = net.scratch(min(EXAMPLE_NORM_ROWS, max(1, len(x))))
-    grads = net.gradients(scratch.batch_size)
-    single = bool(RowProbe.of(scratch, grads).unknown)
-    if single:
-        scratch, grads = net.scratch(1), net.gradients(1)
-    probes: dict[int, RowProbe] = {}
-    for start in range(0, len(x), scratch.batch_size):
-        part = slice(start, min(start + scratch.batch_size, len(x)))
-        rows = part.stop - start
-        short, slopes = scratch.for_rows(rows), grads.for_rows(rows)
-        if rows not in probes and not single:
-            probes[rows] = RowProbe.of(short, slopes)
-        net.forward(x[part], short)
-        loss(short.output, y[part], slopes.d_output, None if weights is None else weights[part])
-        net.backward(short, slopes)
-        if single:
-            norms[start] = slopes.global_l2_norm_params()
-            continue
-        with np.errstate(all="ignore"):
-            replay(probes[rows].norm_calls)
-        norms[part] = probes[rows].norms
-    return norms
-
-
-def row_losses(mlp: Network, loss: Loss, x: Array, y: Array, weights: Array | None = None) -> Array:
-    """Return the loss of each row.  Computes one row at a time: meant for a few rows.
-
-    Shapes: as for `example_norms`.
-    """
-    output, losses = mlp.predict(x), np.zeros(len(x))
-    bound = loss.bind(np.zeros((1, mlp.outputs)), None, weighted=weights is not None)
-    for row in range(len(x)):
-        bound.output[...] = output[row]
-        bound.target[...] = y[row]
-        if weights is not None and bound.sample_weight is not None:
-            bound.sample_weight[...] = weights[row]
-        replay(bound.forward)
-        losses[row] = float(bound.value)
-    return losses

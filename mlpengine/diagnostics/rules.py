@@ -3,7 +3,7 @@
 Their limits stand in `thresholds`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from math import isnan, nan
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics import data_rules as data
 from mlpengine.diagnostics import run_rules as run
+from mlpengine.diagnostics import thresholds as limits
 from mlpengine.diagnostics.derived import (
     dropout_gain,
     input_size,
@@ -24,39 +25,12 @@ from mlpengine.diagnostics.derived import (
     stuck,
     suited_lr_fix,
     training_share,
+    usual_lr,
     worst,
     zero_logits,
 )
 from mlpengine.diagnostics.monitor import Diagnostics
 from mlpengine.diagnostics.samples import median
-from mlpengine.diagnostics.thresholds import (
-    AIM,
-    CLIPPED,
-    COEFFICIENT,
-    DEAD,
-    EXTREME_TIMES,
-    FAST_RATIO,
-    GUIDE_RATIO,
-    HIGHEST_SCALE,
-    LARGE_FEATURE,
-    LARGE_INPUT,
-    LARGE_TARGET,
-    LOWEST_SCALE,
-    MIN_WINDOW_ROWS,
-    OUTLIER_NORM,
-    OUTLIER_SHARE,
-    OUTLIER_TIMES,
-    SATURATED_SHARE,
-    SLOW_RATIO,
-    SMALL_INPUT,
-    SMALL_SIGNAL,
-    SPIKES,
-    START_TIMES,
-    STEEP,
-    UNUSUAL_INPUT,
-    VERY_FAST_RATIO,
-    WELL_LEARNED,
-)
 from mlpengine.diagnostics.verdict import Verdict, Verdicts, brief, percent, two_digits
 from mlpengine.nn import NETWORKS
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings, TrainingSettings
@@ -133,33 +107,35 @@ def _suited(diagnostics: Diagnostics, verdict: Verdict) -> Verdict:
 
 def input_scale(diagnostics: Diagnostics) -> Verdict | None:
     """The features are far from unit size, all together or one of them."""
-    size = input_size(diagnostics)
-    advice, fix = "standardize them (data.standardize: standard)", STANDARDIZE
-    if not (SMALL_INPUT <= size <= LARGE_INPUT or isnan(size)):
-        limit = LARGE_INPUT if size > LARGE_INPUT else SMALL_INPUT
-        finding = f"the features have a root mean square of {two_digits(size)} (should be about 1)"
-        return Verdict("input_scale", None, finding, size, limit, advice, fix)
+    size, headline = input_size(diagnostics), "Features are not standardized"
+    advice, fix = "Standardize them: set data.standardize to standard.", STANDARDIZE
+    if not (limits.SMALL_INPUT <= size <= limits.LARGE_INPUT or isnan(size)):
+        limit = limits.LARGE_INPUT if size > limits.LARGE_INPUT else limits.SMALL_INPUT
+        evidence = f"Their root mean square is {two_digits(size)}; about 1 is usual."
+        return Verdict("input_scale", None, headline, evidence, size, limit, advice, fix)
     number, largest = worst(diagnostics.feature_sizes)
-    if not largest > LARGE_FEATURE:
+    if not largest > limits.LARGE_FEATURE:
         return None
-    large = int(np.count_nonzero(diagnostics.feature_sizes > LARGE_FEATURE))
-    finding = (
-        f"10 % of the values of {brief(diagnostics.feature_names[number], 24)!r} are beyond "
-        f"{two_digits(largest)} (should be 1 to 3; {plural(large, 'feature')} above "
-        f"{two_digits(LARGE_FEATURE)})"
+    large = int(np.count_nonzero(diagnostics.feature_sizes > limits.LARGE_FEATURE))
+    evidence = (
+        f"One value in ten of {brief(diagnostics.feature_names[number])!r} is beyond "
+        f"{two_digits(largest)}, where 1 to 3 is usual; {plural(large, 'feature')} of "
+        f"{len(diagnostics.feature_sizes):,} exceed {two_digits(limits.LARGE_FEATURE)}."
     )
-    return Verdict("input_scale", None, finding, largest, LARGE_FEATURE, advice, fix)
+    limit = limits.LARGE_FEATURE
+    return Verdict("input_scale", None, headline, evidence, largest, limit, advice, fix)
 
 
 def target_scale(diagnostics: Diagnostics) -> Verdict | None:
     """The targets of a regression are far from unit size."""
-    size = diagnostics.target_rms
-    if not size > LARGE_TARGET:
+    size, limit = diagnostics.target_rms, limits.LARGE_TARGET
+    if not size > limit:
         return None
-    finding = f"the targets have a root mean square of {two_digits(size)} (should be about 1)"
-    advice = "standardize them (data.standardize_target: true)"
+    headline = "Target is not standardized"
+    evidence = f"Its root mean square is {two_digits(size)}; about 1 is usual."
+    advice = "Standardize it: set data.standardize_target to true."
     fix = [Fix(FeatureSettings, "standardize_target", True)]
-    return Verdict("target_scale", None, finding, size, LARGE_TARGET, advice, fix)
+    return Verdict("target_scale", None, headline, evidence, size, limit, advice, fix)
 
 
 def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
@@ -168,11 +144,10 @@ def no_gradient(diagnostics: Diagnostics) -> Verdict | None:
     for number, layer in enumerate(diagnostics.layers[:-1]):
         weights = [views[name] for name in layer.weights] if layer.weighs_all else []
         if weights and not any(weight.any() for weight in weights):
-            finding = (
-                "100 % of the weights are 0 (should be 0 %), so that earlier layers learn nothing"
-            )
-            advice, fix = "choose another initializer", [ANOTHER_INITIALIZER]
-            return Verdict("no_gradient", number, finding, 0.0, 0.0, advice, fix)
+            headline = "All weights are zero"
+            evidence = "All of its weights are 0, so no gradient passes the layer."
+            advice, fix = "Choose another initializer (model.initializer).", [ANOTHER_INITIALIZER]
+            return Verdict("no_gradient", number, headline, evidence, 0.0, 0.0, advice, fix)
     return None
 
 
@@ -181,43 +156,47 @@ def start(diagnostics: Diagnostics) -> Verdict | None:
     first = diagnostics.first_loss
     usual = max(diagnostics.baseline, zero_logits(diagnostics))  # the first is low for rare classes
     times = first / usual if usual > 0 else nan
-    if not times > START_TIMES * dropout_gain(diagnostics):
+    if not times > limits.START_TIMES * dropout_gain(diagnostics):
         return None
-    finding = (
-        f"the first loss was {two_digits(first)}, {two_digits(times)} times that of a constant "
-        f"prediction ({two_digits(usual)}; should be 1 to 3)"
+    headline = "First loss is too large"
+    evidence = (
+        f"The first loss was {two_digits(first)}, {two_digits(times)} times the loss of a constant "
+        f"prediction ({two_digits(usual)}); 1 to 3 times is usual."
     )
     size = input_size(diagnostics)
-    fix = STANDARDIZE if size > UNUSUAL_INPUT else []
-    no_fix = "" if fix else NO_SCALE
-    return Verdict("start", None, finding, times, START_TIMES, start_advice(size), fix, no_fix)
+    fix = STANDARDIZE if size > limits.UNUSUAL_INPUT else []
+    advice, limit, no_fix = start_advice(size), limits.START_TIMES, "" if fix else NO_SCALE
+    return Verdict("start", None, headline, evidence, times, limit, advice, fix, no_fix)
 
 
 def start_advice(size: float) -> str:
-    """Return the way out of a large first loss for features with this root mean square."""
-    if size > UNUSUAL_INPUT:
-        return f"standardize the features (root mean square {two_digits(size)}, should be about 1)"
-    return "make the initial weights smaller"
+    """Return what to do about a large first loss for features with this root mean square."""
+    if size > limits.UNUSUAL_INPUT:
+        return f"Standardize the features: their root mean square is {two_digits(size)}."
+    return "Make the initial weights smaller."
 
 
 def nonfinite(diagnostics: Diagnostics) -> Verdict | None:
     """The run ended at a number that is not finite, or left out the steps that had one."""
     skipped = diagnostics.skipped
-    finding = (
-        f"{plural(skipped, 'step')} had numbers that are not finite (should be 0), and no update"
-    )
-    if diagnostics.failure:
-        place = diagnostics.failure.replace("loss and gradients must be finite ", "")
-        finding = f"{brief(place, 90)} (should be 0)"
     if not (diagnostics.failure or skipped):
         return None
-    advice = "look at the rows named, lower lr, or clip gradients"
+    headline = "Numbers are not finite"
+    evidence = f"{plural(skipped, 'step')} had infinite or NaN gradients and changed no weight."
+    if diagnostics.failure:
+        evidence = f"The run stopped: {diagnostics.failure}."
+    lr = usual_lr(diagnostics)
+    rate = "" if isnan(lr) else f" (now {two_digits(lr)})"
+    advice = (
+        f"Correct the rows if their values are wrong; else lower optimizer.lr{rate} or clip the "
+        "gradients (training.clip_norm)."
+    )
     fix = [
         Fix(TrainingSettings, "on_nonfinite", "skip"),
         Fix(TrainingSettings, "nonfinite_limit", 1000),  # a bad row comes again in every epoch
         Fix(TrainingSettings, "clip_norm", 1.0),
     ]
-    return Verdict("nonfinite", None, finding, skipped, 0.0, advice, fix)
+    return Verdict("nonfinite", None, headline, evidence, skipped, 0.0, advice, fix)
 
 
 def lr_high(diagnostics: Diagnostics) -> Verdict | None:
@@ -226,21 +205,23 @@ def lr_high(diagnostics: Diagnostics) -> Verdict | None:
     if not ratios.size or run.decay_dominates(diagnostics):
         return None
     number, largest = worst(ratios.max(axis=0))
-    lasting = median(ratios[:, number]) > FAST_RATIO / 3
+    lasting = median(ratios[:, number]) > limits.FAST_RATIO / 3
     harmed = stuck(diagnostics) or dead(diagnostics)
-    high = largest > FAST_RATIO and (largest > VERY_FAST_RATIO or lasting or harmed)
+    high = largest > limits.FAST_RATIO and (largest > limits.VERY_FAST_RATIO or lasting or harmed)
     gain = 1.0 / (1.0 - getattr(diagnostics.optimizer, "momentum", 0.0))
-    driven = not high and gain * start_ratio(diagnostics) > FAST_RATIO and harmed
+    driven = not high and gain * start_ratio(diagnostics) > limits.FAST_RATIO and harmed
     if not (high or driven):
         return None
-    times = f", {two_digits(gain)} times over by momentum" if driven else ""
-    finding = (
-        f"a step changed the weights by {two_digits(largest)} times their norm{times} (should be "
-        f"about {GUIDE_RATIO})"
+    headline = "Learning rate is too high"
+    more = f", and momentum makes it {two_digits(gain)} times as much" if driven else ""
+    evidence = (
+        f"A step changed the weights by {two_digits(largest)} times their norm{more}; about "
+        f"{limits.GUIDE_RATIO} is usual."
     )
-    advice = f"divide lr by {two_digits(start_ratio(diagnostics) / AIM)}, to begin with"
     fix = suited_lr_fix(diagnostics)
-    return Verdict("lr_high", number, finding, largest, FAST_RATIO, advice, fix, unknown(fix))
+    advice = lr_advice(fix, f"Divide it by {two_digits(start_ratio(diagnostics) / limits.AIM)}.")
+    limit, no_fix = limits.FAST_RATIO, unknown(fix)
+    return Verdict("lr_high", number, headline, evidence, largest, limit, advice, fix, no_fix)
 
 
 def clip_low(diagnostics: Diagnostics) -> Verdict | None:
@@ -248,51 +229,58 @@ def clip_low(diagnostics: Diagnostics) -> Verdict | None:
     share = median(diagnostics.series.of("clipped_share"))
     norms = diagnostics.series.of("gradient_norm")
     clipped = diagnostics.series.of("clipped_norm")
-    coefficient = median(clipped[norms > 0] / norms[norms > 0])
-    if not (share > CLIPPED and coefficient < COEFFICIENT):
+    coefficient, limit = median(clipped[norms > 0] / norms[norms > 0]), limits.COEFFICIENT
+    if not (share > limits.CLIPPED and coefficient < limit):
         return None
-    finding = (
-        f"{percent(share)} of the steps were clipped, to {two_digits(coefficient)} times the "
-        f"gradient (should be {COEFFICIENT:g} or more)"
+    headline, norm = "Gradients are clipped too much", rounded(median(norms))
+    evidence = (
+        f"{percent(share)} of the steps were clipped, usually to {two_digits(coefficient)} times "
+        "the gradient."
     )
-    advice = f"raise training.clip_norm (the norm is usually {two_digits(median(norms))})"
-    fix = [Fix(TrainingSettings, "clip_norm", rounded(median(norms)))]
-    return Verdict("clip_low", None, finding, coefficient, COEFFICIENT, advice, fix)
+    advice = f"Set training.clip_norm to {norm:g}, the usual norm."
+    fix = [Fix(TrainingSettings, "clip_norm", norm)]
+    return Verdict("clip_low", None, headline, evidence, coefficient, limit, advice, fix)
 
 
 def lr_low(diagnostics: Diagnostics) -> Verdict | None:
     """No step ever changes the weights much, and the loss has not fallen."""
-    ratios = layer_ratios(diagnostics)
+    ratios, limit = layer_ratios(diagnostics), limits.SLOW_RATIO
     largest = float(ratios.max()) if ratios.size else nan
-    if not 0 < largest < SLOW_RATIO or training_share(diagnostics) < 0.7:
+    if not 0 < largest < limit or training_share(diagnostics) < 0.7:
         return None
-    finding = (
-        f"no step changed the weights by more than {two_digits(largest)} times their norm "
-        f"(should be about {GUIDE_RATIO})"
+    headline = "Learning rate is too low"
+    evidence = (
+        f"No step changed the weights by more than {two_digits(largest)} times their norm; about "
+        f"{limits.GUIDE_RATIO} is usual."
     )
-    advice = f"multiply lr by {two_digits(AIM / start_ratio(diagnostics))}, to begin with"
     fix = suited_lr_fix(diagnostics)
-    return Verdict("lr_low", None, finding, largest, SLOW_RATIO, advice, fix, unknown(fix))
+    advice = lr_advice(fix, f"Multiply it by {two_digits(limits.AIM / start_ratio(diagnostics))}.")
+    no_fix = unknown(fix)
+    return Verdict("lr_low", None, headline, evidence, largest, limit, advice, fix, no_fix)
 
 
 def dead(diagnostics: Diagnostics) -> Verdict | None:
     """Dead (dying) units: rectifiers that never fire, while there is something left to learn."""
     shares = np.array([dead_share(diagnostics, n) for n in range(diagnostics.columns.layers)])
-    number, share = worst(shares)
-    if not share > DEAD:
+    (number, share), limit = worst(shares), limits.DEAD
+    if not share > limit:
         return None
     ratios = diagnostics.series.of("update_ratio", number)
     largest = float(np.nanmax(ratios)) if np.isfinite(ratios).any() else nan
-    finding = (
-        f"{percent(share)} of the units fired on none of {MIN_WINDOW_ROWS} or more rows "
-        f"(should be below {percent(DEAD)})"
+    headline = "Many units are dead"
+    evidence = (
+        f"{percent(share)} of the units were 0 for each of {limits.MIN_WINDOW_ROWS} rows or more; "
+        f"up to {percent(limit)} is usual."
     )
-    if not largest > 10 * GUIDE_RATIO:
-        advice, no_fix = "look at the initial weights and biases", "a config does not set biases"
-        return Verdict("dead", number, finding, share, DEAD, advice, no_fix=no_fix)
-    advice = f"lower lr (update ratio up to {two_digits(largest)}) or use leaky_relu"
+    if not largest > 10 * limits.GUIDE_RATIO:
+        advice, no_fix = "Check the initial weights and biases.", "a config does not set biases"
+        return Verdict("dead", number, headline, evidence, share, limit, advice, no_fix=no_fix)
+    advice = (
+        "Lower optimizer.lr or use leaky_relu (model.activation): a step changed the weights by "
+        f"{two_digits(largest)} times their norm."
+    )
     fix = [Fix(NetworkSettings, "activation", "leaky_relu"), *lr_fix(diagnostics, 0.3)]
-    return Verdict("dead", number, finding, share, DEAD, advice, fix)
+    return Verdict("dead", number, headline, evidence, share, limit, advice, fix)
 
 
 def dead_share(diagnostics: Diagnostics, layer: int) -> float:
@@ -301,9 +289,9 @@ def dead_share(diagnostics: Diagnostics, layer: int) -> float:
     Units that die after the loss has become small do no harm: a network that memorizes its rows
     needs fewer and fewer units.
     """
-    if not training_share(diagnostics) < WELL_LEARNED:
+    if not training_share(diagnostics) < limits.WELL_LEARNED:
         return diagnostics.dead_share(layer)
-    unlearned = diagnostics.series.of("loss") > WELL_LEARNED * reference_loss(diagnostics)
+    unlearned = diagnostics.series.of("loss") > limits.WELL_LEARNED * reference_loss(diagnostics)
     shares = diagnostics.series.of("dead_share", layer)[unlearned]
     known = shares[~np.isnan(shares)]
     return float(known[-1]) if known.size else nan
@@ -313,114 +301,129 @@ def saturated(diagnostics: Diagnostics) -> Verdict | None:
     """Activations at the ends of their range, where gradients are nearly 0."""
     layers = range(diagnostics.columns.layers - 1)
     shares = np.array([median(diagnostics.series.of("saturated_share", n)) for n in layers])
-    number, share = worst(shares)
-    if not share > SATURATED_SHARE:
+    (number, share), limit = worst(shares), limits.SATURATED_SHARE
+    if not share > limit:
         return None
-    finding = (
-        f"{percent(share)} of the activations are beyond 0.97 of their range (should be below "
-        f"{percent(SATURATED_SHARE)})"
+    headline = "Activations are saturated"
+    evidence = (
+        f"{percent(share)} of the activations are at the ends of their range, where gradients "
+        f"vanish; up to {percent(limit)} is usual."
     )
-    advice = "make the initial weights or the features smaller, or lower lr"
+    advice = "Make the initial weights or the features smaller, lower the rate, or use relu."
     fix, no_fix = unsaturated(diagnostics)
-    return Verdict("saturated", number, finding, share, SATURATED_SHARE, advice, fix, no_fix)
+    return Verdict("saturated", number, headline, evidence, share, limit, advice, fix, no_fix)
 
 
 def depth(diagnostics: Diagnostics) -> Verdict | None:
     """Gradients that shrink or grow from the last layer to the first."""
-    slopes = diagnostics.series.of("depth_slope")
+    slopes, limit = diagnostics.series.of("depth_slope"), limits.STEEP
     middles = median(slopes), median(slopes[:3])
     slope = max(middles, key=lambda middle: abs(np.nan_to_num(middle)))
-    if not abs(slope) > STEEP:
+    if not abs(slope) > limit:
         return None
     first = next((n for n, layer in enumerate(diagnostics.layers) if layer.weights), 0)
     times = two_digits(10.0 ** abs(slope))
     if slope < 0:
-        finding = (
-            f"its gradient is {times} times smaller than the last layer's (should be at most 100)"
+        headline = "Gradients vanish"
+        evidence = f"Its gradient is {times} times smaller than the gradient of the last layer."
+        advice, (fix, no_fix) = (
+            "Use relu, fewer layers or another initializer.",
+            unsaturated(diagnostics),
         )
-        advice = "use relu, fewer layers, or another initializer"
-        return Verdict(
-            "vanishing", first, finding, slope, -STEEP, advice, *unsaturated(diagnostics)
-        )
-    finding = f"its gradient is {times} times larger than the last layer's (should be at most 100)"
-    advice = "make the initial weights smaller, or clip the gradients"
+        return Verdict("vanishing", first, headline, evidence, slope, -limit, advice, fix, no_fix)
+    headline = "Gradients explode"
+    evidence = f"Its gradient is {times} times larger than the gradient of the last layer."
+    advice = "Make the initial weights smaller, or set training.clip_norm to 1."
     fix = [Fix(TrainingSettings, "clip_norm", 1.0)]
-    return Verdict("exploding", first, finding, slope, STEEP, advice, fix)
+    return Verdict("exploding", first, headline, evidence, slope, limit, advice, fix)
 
 
 def signal(diagnostics: Diagnostics) -> Verdict | None:
     """Activations that shrink from layer to layer at the start, so that outputs are constant."""
-    last = diagnostics.columns.layers - 2
+    last, limit = diagnostics.columns.layers - 2, limits.SMALL_SIGNAL
     if last < 1 or not all(diagnostics.layers[n].is_passage for n in (0, last)):
         return None
     spreads = [diagnostics.series.of("activation_std", layer)[:1] for layer in (0, last)]
     share = median(spreads[1]) / median(spreads[0]) if median(spreads[0]) > 0 else nan
-    if not share < SMALL_SIGNAL:
+    if not share < limit:
         return None
-    finding = (
-        f"its activations began at {two_digits(share)} times those of {diagnostics.layers[0].name} "
-        "(should be 0.1 to 1)"
+    headline = "Activations vanish"
+    evidence = (
+        f"Its first activations vary {two_digits(share)} times as much as those of "
+        f"{brief(diagnostics.layers[0].name)}; 0.1 to 1 is usual."
     )
-    advice, (fix, no_fix) = "use another initializer, or fewer layers", unsaturated(diagnostics)
-    return Verdict("vanishing", last, finding, share, SMALL_SIGNAL, advice, fix, no_fix)
+    advice, (fix, no_fix) = "Use another initializer or fewer layers.", unsaturated(diagnostics)
+    return Verdict("vanishing", last, headline, evidence, share, limit, advice, fix, no_fix)
 
 
 def unsaturated(diagnostics: Diagnostics) -> tuple[list[Fix], str]:
     """Return the settings for units that saturate or vanish, or none with the reason."""
     scale = diagnostics.weight_scale
-    by_hand = not (isnan(scale) or LOWEST_SCALE <= scale <= HIGHEST_SCALE)
+    by_hand = not (isnan(scale) or limits.LOWEST_SCALE <= scale <= limits.HIGHEST_SCALE)
     return ([], NO_SCALE) if by_hand else (UNSATURATED, "")
 
 
 def outlier(diagnostics: Diagnostics) -> Verdict | None:
     """One row that outweighs its whole batch."""
     norms = diagnostics.series.of("gradient_norm")
-    limit = OUTLIER_NORM * float(norms[0]) if norms.size else 0.0
+    lowest = limits.OUTLIER_NORM * float(norms[0]) if norms.size else 0.0
     spikes = [
         spike
         for spike in diagnostics.noted
-        if spike.times > OUTLIER_TIMES and spike.share > OUTLIER_SHARE and spike.norm > limit
+        if spike.times > limits.OUTLIER_TIMES
+        and spike.share > limits.OUTLIER_SHARE
+        and spike.norm > lowest
     ]
     if not spikes:
         return extreme(diagnostics)
     largest = max(spikes, key=lambda spike: spike.times)
-    finding = (
-        f"step {largest.step} had {two_digits(largest.times)} times the usual gradient norm "
-        f"(should be at most {OUTLIER_TIMES:g}), {percent(largest.share)} from "
-        f"{diagnostics.name_row(largest.row)}"
+    headline = "One row outweighs its batch"
+    evidence = (
+        f"In step {largest.step} the gradient norm was {two_digits(largest.times)} times the usual "
+        f"one, {percent(largest.share)} of it from {diagnostics.name_row(largest.row)}."
     )
-    advice = "look at that row for a wrong value, or clip the gradients"
-    fix = [Fix(TrainingSettings, "clip_norm", rounded(largest.norm / largest.times))]
-    return Verdict("outlier", None, finding, largest.times, OUTLIER_TIMES, advice, fix)
+    norm, limit = rounded(largest.norm / largest.times), limits.OUTLIER_TIMES
+    advice = f"Correct that row if a value is wrong, or set training.clip_norm to {norm:g}."
+    fix = [Fix(TrainingSettings, "clip_norm", norm)]
+    return Verdict("outlier", None, headline, evidence, largest.times, limit, advice, fix)
 
 
 def extreme(diagnostics: Diagnostics) -> Verdict | None:
     """One value of a feature or target that is far from all others of its column."""
-    row, column, times = diagnostics.extreme
-    if not times > EXTREME_TIMES:
+    (row, column, times), limit = diagnostics.extreme, limits.EXTREME_TIMES
+    if not times > limit:
         return None
-    name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column], 20)!r}"
-    finding = (
-        f"{brief(diagnostics.name_row(row), 40)}: its {name} is {two_digits(times)} times the "
-        f"fifth largest (should be at most {EXTREME_TIMES:g})"
+    headline = "One value is far off"
+    name = "target" if column < 0 else f"feature {brief(diagnostics.feature_names[column])!r}"
+    evidence = (
+        f"In {diagnostics.name_row(row)} the {name} is {two_digits(times)} times the fifth largest "
+        "value of its column."
     )
-    advice = "look for a wrong value, or clip the gradients"
-    norm = median(diagnostics.series.of("gradient_norm"))
-    fix = [Fix(TrainingSettings, "clip_norm", rounded(norm) if norm > 0 else 1.0)]
-    return Verdict("outlier", None, finding, times, EXTREME_TIMES, advice, fix)
+    usual = median(diagnostics.series.of("gradient_norm"))
+    norm = rounded(usual) if usual > 0 else 1.0
+    advice = f"Correct the value if it is wrong, or set training.clip_norm to {norm:g}."
+    fix = [Fix(TrainingSettings, "clip_norm", norm)]
+    return Verdict("outlier", None, headline, evidence, times, limit, advice, fix)
 
 
 def unsteady(diagnostics: Diagnostics) -> Verdict | None:
     """Too many steps with an unusual norm."""
-    share = diagnostics.spikes.count / max(diagnostics.spikes.steps, 1)
-    if not share > SPIKES:
+    share, limit = diagnostics.spikes.count / max(diagnostics.spikes.steps, 1), limits.SPIKES
+    if not share > limit:
         return None
-    finding = (
-        f"{percent(share)} of the steps had several times the usual gradient norm (should be at "
-        f"most {percent(SPIKES)})"
+    headline = "Gradient norm often jumps"
+    evidence = (
+        f"{percent(share)} of the steps had several times the usual gradient norm; up to "
+        f"{percent(limit)} is usual."
     )
-    advice, fix = "lower lr or clip the gradients", lr_fix(diagnostics, 0.3)
-    return Verdict("spikes", None, finding, share, SPIKES, advice, fix, unknown(fix))
+    fix = lr_fix(diagnostics, 0.3)
+    advice, no_fix = lr_advice(fix, "Lower the learning rate or clip the gradients."), unknown(fix)
+    return Verdict("spikes", None, headline, evidence, share, limit, advice, fix, no_fix)
+
+
+def lr_advice(fix: Sequence[Fix], otherwise: str) -> str:
+    """Return the advice to set the learning rate of a fix; `otherwise` if it is unknown."""
+    return f"Set the learning rate (optimizer.lr) to {fix[0].value:g}." if fix else otherwise
 
 
 def unknown(fix: object) -> str:

@@ -51,8 +51,9 @@ LAYER_INDEX = {name: index for index, name in enumerate(LAYER_QUANTITIES)}
 
 def median(values: Array) -> float:
     """Return the median of a vector without its NaN; NaN if there is nothing else."""
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if known.size else nan
+    known = np.sort(values[~np.isnan(values)])  # np.median imports numpy.ma, 9 ms
+    middle = known[(known.size - 1) // 2 : known.size // 2 + 1]
+    return float(middle.mean()) if known.size else nan
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlpengine.core.spec import Array
+from mlpengine.diagnostics.samples import median
 from mlpengine.diagnostics.thresholds import (
     LARGEST_EXPONENT,
     SPIKE_DECAY,
@@ -112,6 +113,6 @@ class Spikes:
 
 def _highest(logs: Array) -> float:
     """Return the limit of the first norms: one among them may be a spike itself."""
-    middle = float(np.median(logs))
-    deviation = 1.4826 * float(np.median(np.abs(logs - middle)))
+    middle = median(logs)
+    deviation = 1.4826 * median(np.abs(logs - middle))
     return middle + max(DOUBLE, SPIKE_DEVIATIONS * deviation)

@@ -7,7 +7,7 @@ constant prediction.
 
 from mlpengine.core.tuned import tuned
 
-CORPUS = "tests/diagnostics/corpus.py"
+CORPUS = "benchmarks/diagnoses.py"
 
 # Sampling
 CAPACITY = tuned(512, "samples", "kept of a run; then every second one is dropped")
@@ -17,7 +17,6 @@ DENSE_STEPS = tuned(1000, "steps", "after which short steps are sampled more rar
 SHORT_STEP = tuned(4_000_000, "parameters x rows", "below this a sample is slow beside a step")
 NOISE_DECAY = tuned(0.9, "share", "weight of the past in the gradient noise scale")
 MAX_TOKENS = tuned(256, "vectors", "of a row, for which gradients of single rows are computed")
-EXAMPLE_NORM_ROWS = tuned(256, "rows", "of one forward pass of `example_norms`")
 MIN_WINDOW_ROWS = tuned(256, "rows", "on which a unit must be 0 to be dead")
 SATURATION_POINT = tuned(0.97, "share", "of half the range, beyond which a value is saturated")
 LARGEST = tuned(1024.0, "pre-activation", "up to which saturation may begin")
@@ -30,7 +29,6 @@ WEIGHED = tuned(2_000, "norms", "that count; the weight of older ones is a round
 LARGEST_EXPONENT = tuned(700.0, "nats", "the largest argument of exp in float64, rounded down")
 
 # Before training
-AT_ONCE = tuned(1 << 17, "outputs", "of a constant prediction in memory at once, which fit a cache")
 FIFTH = tuned(5, "place", "of the magnitude compared with the largest: four wrong rows may hide")
 PREFLIGHT_ROWS = tuned(1024, "rows", "on which units and the first loss are checked")
 FEW = tuned(20, "rows", "that any sound network can memorize")
@@ -148,6 +146,6 @@ MATERIAL = tuned(0.02, "lead over a constant", "lead of a linear prediction that
 UNRELATED = tuned(0.85, "constant", "median validation loss of the second half", CORPUS)
 
 # Text
-MAX_TEXT = tuned(159, "characters", "of a verdict")
-NAME_CHARACTERS = tuned(20, "characters", "of a layer's name in a table")
+NAME_CHARACTERS = tuned(60, "characters", "of the name of a column, a class or a layer")
+LAYER_CHARACTERS = tuned(20, "characters", "of a layer's name in a table")
 TABLE_WIDTH = tuned(80, "characters", "of a table")

@@ -2,50 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import numpy as np
 
 from mlpengine.core.spec import Array
-from mlpengine.nn import Gradients, Network, Scratch
-from mlpengine.ops import Loss
-from mlpengine.optim import Clip, Optimizer
-
-
-class StepLike(Protocol):
-    """A training step: a call with x, y and sample weights updates the network.
-
-    It returns the loss.
-    """
-
-    mlp: Network
-    loss: Loss
-    optimizer: Optimizer
-    clip: Clip | None
-
-    @property
-    def scratch(self) -> Scratch: ...
-
-    @property
-    def grads(self) -> Gradients: ...
-
-    @property
-    def grad_norm(self) -> float: ...
-
-    @property
-    def clipped_norm(self) -> float: ...
-
-    def __call__(self, x: Array, y: Array, sample_weight: Array | None = None, /) -> float: ...
+from mlpengine.step.step import TrainingStep
 
 
 @contextmanager
-def restored(step: StepLike) -> Iterator[None]:
-    """Restore weights, optimizer, clipping and the step of dropout when the block ends."""
-    mlp, optimizer, clip = step.mlp, step.optimizer, step.clip
+def restored(step: TrainingStep) -> Iterator[None]:
+    """Restore weights, optimizer and the step of dropout when the block ends."""
+    mlp, optimizer = step.mlp, step.optimizer
     weights, schedule, lr = mlp.params.flat.copy(), optimizer.schedule, optimizer.lr
     dropout = mlp.rng.step
     moments = optimizer.state_dict()
-    norms = clip.state_dict() if clip else {}
     try:
         yield
     finally:
@@ -53,8 +23,6 @@ def restored(step: StepLike) -> Iterator[None]:
         mlp.rng.step = dropout
         optimizer.schedule, optimizer.lr = schedule, lr
         optimizer.load_state_dict(moments)
-        if clip:
-            clip.load_state_dict(norms)
 
 
 class Rows:

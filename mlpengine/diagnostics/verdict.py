@@ -8,7 +8,7 @@ from typing import Any
 
 from mlpengine.core.structure import finite
 from mlpengine.core.wording import html_table
-from mlpengine.diagnostics.thresholds import MAX_TEXT
+from mlpengine.diagnostics.thresholds import NAME_CHARACTERS
 from mlpengine.settings.fix import Fix, by_key
 
 DISPLAY_NAMES = {
@@ -32,16 +32,23 @@ def shown_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One problem: the measurement, the threshold, and a remedy.
+    """One problem of a run: a headline, the evidence, and what to do.
 
-    `name` is the rule's name.  `layer` is the layer's number, or None for the whole net, and
-    `layer_name` its name in a user's own network.  `fix` holds values for options; if it is empty,
-    `no_fix` gives the reason.
+    Args:
+        name: the name of the rule, as in `diagnostics.silence`.
+        layer: the number of the layer; None for the whole network.
+        headline: the problem in about five words, without a full stop.
+        evidence: one sentence with the measured numbers.
+        value, threshold: the measured number and its limit.
+        advice: one sentence that says what to do.
+        fix: values of options; if it is empty, `no_fix` gives the reason.
+        layer_name: the layer's name in a user's own network.
     """
 
     name: str
     layer: int | None
-    finding: str
+    headline: str
+    evidence: str
     value: float
     threshold: float
     advice: str
@@ -50,9 +57,8 @@ class Verdict:
     layer_name: str = ""
 
     def __str__(self) -> str:
-        where = f"{brief(self.place, 30)}: " if self.place else ""
-        length = MAX_TEXT - len(where) - len(" - ") - len(self.advice)
-        return f"{where}{brief(self.finding, length)} - {self.advice}"
+        where = f" ({self.place})" if self.place else ""
+        return f"{self.headline}{where}. {self.evidence} {self.advice} [{self.name}]"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON-able data."""
@@ -84,10 +90,11 @@ class Verdicts(list[Verdict]):
         if not self:
             return "<p>nothing unusual</p>"
         rows = [
-            (one.name, one.place.removeprefix("layer "), one.finding, one.advice, one.fix_text)
+            (one.name, one.place.removeprefix("layer "), one.headline, one.evidence, one.advice,
+             one.fix_text)
             for one in self
-        ]
-        return html_table(["verdict", "layer", "finding", "advice", "fix"], rows)
+        ]  # fmt: skip
+        return html_table(["verdict", "layer", "headline", "evidence", "advice", "fix"], rows)
 
 
 def combined_fix(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, Verdict]]:
@@ -111,9 +118,9 @@ def without(verdicts: Iterable[Verdict], silenced: Collection[str]) -> Verdicts:
     return Verdicts(verdict for verdict in verdicts if verdict.name not in silenced)
 
 
-def brief(text: str, length: int) -> str:
-    """Return a text in at most `length` characters; the end of a longer one is left out."""
-    return text if len(text) <= length else text[: max(0, length - 3)] + "..."
+def brief(name: str, length: int = NAME_CHARACTERS) -> str:
+    """Return the name of a column, a class or a layer; the end of a long one is left out."""
+    return name if len(name) <= length else f"{name[: length - 3]}..."
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:

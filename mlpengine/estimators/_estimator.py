@@ -45,7 +45,7 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.nn.layers import is_formula
 from mlpengine.ops import LOSSES, FormulaLoss, GradOp, Loss, losses_of
 from mlpengine.optim import ConstantSchedule
-from mlpengine.settings import EarlyStopping, Kind, RunSettings, SplitSettings
+from mlpengine.settings import EarlyStopping, MemberType, RunSettings, SplitSettings
 from mlpengine.settings.base import fitting, options_of
 from mlpengine.settings.features import TargetTransform, TaskName
 from mlpengine.settings.overrides import with_setting
@@ -56,7 +56,7 @@ from mlpengine.settings.recipes import (
     PRESETS,
     encodes,
     folds_for,
-    kinds_for,
+    members_for,
     recipe,
     validation_share_for,
 )
@@ -93,7 +93,7 @@ TAKEN_FROM_DATA = ("data.standardize", "data.transform_target")
 OTHERWISE = {
     "loss": "write loss=",
     "training.folds": "write folds=",
-    "training.kinds": "write kinds=",
+    "training.members": "write members=",
     "training.seeds": "write folds=",
     "training.refit": "with folds, all rows train",
     "training.metrics": "scikit-learn has scorers",
@@ -233,7 +233,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     _kind: ClassVar[Literal["classification", "regression"]]
     _members: Sequence[Member]
     _loss: Loss
-    _shares: tuple[float, ...]
+    _ensemble_weights: tuple[float, ...]
     _residuals: Residuals | None
     _sets: ClassSets | None
     _edges: Sequence[Array]
@@ -256,7 +256,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool | None = None,
         validation_fraction: float | None = None,
         folds: int | None = None,
-        kinds: str | Sequence[str] | None = None,
+        members: str | Sequence[str] | None = None,
         preset: str = "plain",
         settings: Mapping[str, Any] | None = None,
         threads: int = 1,
@@ -294,8 +294,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
                 `early_stopping` and `warm_start` are not set, None means eight for 80 to 100,000
                 rows, fewer for fewer rows, and one network for fewer than 20 or more than 100,000
                 rows.
-            kinds: ensemble member types in each fold, one or several of plain, piecewise, periodic
-                (with the preset "realmlp") and linear; `shares_` are their weights in the mean.
+            members: types of the ensemble members in each fold, one or several of plain, piecewise,
+                periodic (with the preset "realmlp") and linear; `ensemble_weights_` are their
+                weights in the mean.
                 "plain" takes a third of the time of the default.
             preset: "plain" or "realmlp", a recipe of configs (`model.preset`).
             settings: further settings by config keys, such as
@@ -311,7 +312,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self.lr, self.weight_decay = lr, weight_decay
         self.batch_size, self.epochs = batch_size, epochs
         self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
-        self.folds, self.kinds, self.preset, self.settings = folds, kinds, preset, settings
+        self.folds, self.members, self.preset, self.settings = folds, members, preset, settings
         self.threads, self.warm_start, self.verbose = threads, warm_start, verbose
         self.random_state = random_state
 
@@ -418,15 +419,15 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         train, validation = np.arange(len(y)), np.arange(0)
         if ends_early and not count:
             train, validation = self._divide(len(y), seed, duplicates, divided_by)
-        kinds: list[Kind] = []
+        members: list[MemberType] = []
         if not again:
-            kinds, self._edges = self._kinds(x[train], folded=folds is not None)
+            members, self._edges = self._member_types(x[train], folded=folds is not None)
             self._fit_scale(x[train], y[train])
             self._choose_transform(settings.features.transform_target, x[train], y[train])
         network = settings.network
-        if self.kinds is None and not can_be_linear(network):
-            kinds = trained(kinds)
-        training = replace(settings.training, kinds=tuple(kinds))
+        if self.members is None and not can_be_linear(network):
+            members = trained(members)
+        training = replace(settings.training, members=tuple(members))
         task = self._task()
         if not self.verbose:
             task.headline = ()  # only the loss of an epoch is read
@@ -441,9 +442,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             in_time="times" in divided_by,
             numbers=self._numbers,
             members=self._members if again else (),
-            shares=self._shares if again else (),
+            ensemble_weights=self._ensemble_weights if again else (),
         )
-        self._members, self._shares = trainer.members, trainer.shares
+        self._members, self._ensemble_weights = trainer.members, trainer.ensemble_weights
         data = {
             "X": x,
             "y": lambda: self._labels(y),
@@ -471,10 +472,11 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     def _keep(self, trainer: Trainer, fitted: Fitted) -> None:
         """Store the results of a training."""
         result = fitted.result
-        self._members, self._shares = trainer.members_of(fitted), fitted.mean.shares
+        self._members = trainer.members_of(fitted)
+        self._ensemble_weights = fitted.mean.ensemble_weights
         self._residuals, self._sets = fitted.residuals, fitted.sets
-        if fitted.shares:
-            self.shares_ = dict(fitted.shares)
+        if fitted.ensemble_weights:
+            self.ensemble_weights_ = dict(fitted.ensemble_weights)
         self.n_iter_, self.best_epoch_ = result.epochs, result.best_epoch
         if trainer.folds is not None:
             self.best_epochs_ = fitted.best_epochs
@@ -494,7 +496,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         target = values[rows, 0].astype(np.float64)
         task: TaskName = "regression" if isinstance(self._task(), Regression) else "classification"
         leaks = find_leaks(table, table.names, target, task)
-        return [leak_verdict(leak, "leave it out of X", [leak.column]) for leak in leaks]
+        return [leak_verdict(leak, "Leave it out of X", [leak.column]) for leak in leaks]
 
     def _so_far(self) -> dict[str, Any]:
         """Return the attributes of an estimator that predicts with the present weights."""
@@ -535,40 +537,42 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError("validation_fraction: must be above zero where training ends early")
         return folds, folds is not None if ends_early is None else ends_early
 
-    def _kinds(self, x: Any, *, folded: bool) -> tuple[list[Kind], list[Array]]:
+    def _member_types(self, x: Any, *, folded: bool) -> tuple[list[MemberType], list[Array]]:
         """Return the ensemble member types in each fold, none if all are alike, and edges of bins.
 
-        Raises: UsageError for invalid `kinds`.
+        Raises: UsageError for invalid `members`.
         """
         rows, columns = x.shape
         edges: list[Array] = []
-        if self.kinds is not None:
-            kinds = self._given_kinds(folded=folded)
-            if "piecewise" in kinds:
+        if self.members is not None:
+            members = self._given_members(folded=folded)
+            if "piecewise" in members:
                 edges = quantile_edges(x)
         elif not folded or (issparse(x) and rows * columns > LINEAR_CELLS):
-            kinds = []
+            members = []
         else:
             if encodes(rows, columns, self.preset):
                 edges = quantile_edges(x)
             encoded = encodes(rows, sum(len(one) > 0 for one in edges), self.preset)
-            kinds = [*kinds_for(rows, columns, self.preset, encoded=encoded)]
-        return ([] if kinds in (["plain"], ["periodic"]) else kinds), edges
+            members = [*members_for(rows, columns, self.preset, encoded=encoded)]
+        return ([] if members in (["plain"], ["periodic"]) else members), edges
 
-    def _given_kinds(self, *, folded: bool) -> list[Kind]:
-        """Return `kinds`, in order.  Raises: UsageError."""
-        given = self.kinds
-        kinds = [given] if isinstance(given, str) else [*(given or ())]
-        known = get_args(Kind)
-        if not kinds or len(set(kinds)) < len(kinds) or not set(kinds) <= {*known}:
-            raise UsageError(f"kinds: must be different ones of {', '.join(known)} (got {given!r})")
-        ordered = linear_last(cast("list[Kind]", kinds))
+    def _given_members(self, *, folded: bool) -> list[MemberType]:
+        """Return `members`, in order.  Raises: UsageError."""
+        given = self.members
+        members = [given] if isinstance(given, str) else [*(given or ())]
+        known = get_args(MemberType)
+        if not members or len(set(members)) < len(members) or not set(members) <= {*known}:
+            raise UsageError(
+                f"members: must be different ones of {', '.join(known)} (got {given!r})"
+            )
+        ordered = linear_last(cast("list[MemberType]", members))
         if not trained(ordered):
-            raise UsageError(f"kinds: needs a kind besides {LINEAR} (got {given!r})")
-        if "periodic" in kinds and self.preset != "realmlp":
-            raise UsageError(f"kinds: periodic needs preset='realmlp' (got {self.preset!r})")
+            raise UsageError(f"members: needs a type besides {LINEAR} (got {given!r})")
+        if "periodic" in members and self.preset != "realmlp":
+            raise UsageError(f"members: periodic needs preset='realmlp' (got {self.preset!r})")
         if not folded and ordered != ["plain"]:
-            raise UsageError(f"kinds: needs folds, or enough rows for them (got {given!r})")
+            raise UsageError(f"members: needs folds, or enough rows for them (got {given!r})")
         return ordered
 
     def _partial_fit(self, x: Array, y: Array, sample_weight: ArrayLike | None) -> None:
@@ -579,8 +583,8 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         if first:
             self._begin(x, y)
             settings = self._settings(MIDDLE, self._seed(), folds=self.folds)
-            if self.folds is not None or self.kinds is not None:
-                text = "folds and kinds must be None"
+            if self.folds is not None or self.members is not None:
+                text = "folds and members must be None"
                 raise UsageError(f"partial_fit: begins with one network ({text})")
             if settings.features.transform_target == "log":
                 raise UsageError("partial_fit: data.transform_target must be none (got 'log')")
@@ -669,7 +673,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin(self, x: Any, y: Array) -> None:
         """Remove the results of an earlier fit, and begin with the present parameters."""
-        for name in ("best_epochs_", "shares_"):
+        for name in ("best_epochs_", "ensemble_weights_"):
             self.__dict__.pop(name, None)
         self._loss = self._given_loss()
         self._n_outputs = self._outputs(y, self._loss)
@@ -679,7 +683,7 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
         self._scales, self._edges, self._range = settings.features.standardize != "none", (), None
         self._log = False
         self._residuals = self._sets = None
-        self._shares = ()
+        self._ensemble_weights = ()
 
     def _fit_scale(self, x: Any, y: Array, weights: Array | None = None) -> None:
         """Fit the scale of features and targets, or update it."""
@@ -805,7 +809,9 @@ class MlpEstimator(CallbackSupportMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def _mean(self) -> NetworkMean:
         """The mean of the networks."""
-        return NetworkMean([member.mlp for member in self._members], self._task(), self._shares)
+        return NetworkMean(
+            [member.mlp for member in self._members], self._task(), self._ensemble_weights
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_members")

@@ -37,7 +37,7 @@ class MlpRegressor(RegressorMixin, MlpEstimator):  # type: ignore[misc]
         best_epoch_: the epoch that gave the final weights.
         mlp_, mlps_: the first `Mlp`, and a list of all.
         best_epochs_: with `folds`, the best epoch of each network that was trained.
-        shares_: with `kinds`, the weight of each ensemble member type in the mean.
+        ensemble_weights_: with `members`, the weight of each ensemble member type in the mean.
     """
 
     _kind = "regression"

@@ -1,9 +1,7 @@
 """A training step as one C file with its header, for devices."""
 
-import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, is_dataclass
-from zlib import crc32
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,12 +21,8 @@ from mlpengine.export.network_c import PredictionCode, Real, forward_of
 from mlpengine.models.model import Model
 from mlpengine.models.task import Regression
 from mlpengine.nn import Mlp
-from mlpengine.nn.layers import activation_to_dict
 from mlpengine.ops import Loss
 from mlpengine.optim import Optimizer
-
-MAGIC, BLOB_VERSION = 0x3154504D, 1
-"""The first word of a saved state, ``MPT1`` in ASCII, and the version of its layout."""
 
 MakeOptimizer = Callable[[Mlp], Optimizer]
 """``Sgd``, or a function that returns an optimizer for a network."""
@@ -59,8 +53,6 @@ class DeviceStep:
         loss: that is minimized.
         make_optimizer: for a network.
         clip_norm: maximum norm of the gradients, or None.
-        batch: rows of a step.
-        libm: whether functions of math.h are called.
         real: ``float`` or ``double``.
         name: prefix of what the header declares.
     """
@@ -70,8 +62,6 @@ class DeviceStep:
     loss: Loss
     make_optimizer: MakeOptimizer
     clip_norm: float | None
-    batch: int
-    libm: bool
     real: Real
     name: str
 
@@ -177,7 +167,7 @@ class DeviceStep:
     @cached_property
     def target_spec(self) -> Spec:
         """The target as the loss takes it."""
-        return self.loss.target_spec(Spec((self.batch, self.mlp.sizes[-1]), self.mlp.dtype), None)
+        return self.loss.target_spec(Spec((1, self.mlp.sizes[-1]), self.mlp.dtype), None)
 
     @cached_property
     def functions(self) -> Functions:
@@ -188,8 +178,7 @@ class DeviceStep:
     def forward(self) -> PredictionCode:
         """The prediction of a row."""
         source, output = ("", "") if self.table else ("x", "out")
-        batched = self.batch > 1
-        return forward_of(self.functions, self.mlp, self.places, source, output, batched=batched)
+        return forward_of(self.functions, self.mlp, self.places, source, output)
 
     @cached_property
     def step(self) -> "StepCode":
@@ -197,16 +186,13 @@ class DeviceStep:
 
         Raises: UsageError for an activation or a loss without C.
         """
-        mlp, scratch = self.mlp, self.mlp.scratch(self.batch)
-        grads, spec = mlp.gradients(self.batch), self.target_spec
+        mlp, scratch = self.mlp, self.mlp.scratch(1)
+        grads, spec = mlp.gradients(1), self.target_spec
         target: Array = np.zeros(spec.shape, spec.dtype)
         backward, views = grads.bind(scratch), grads.views
         ends = (scratch.output, target, None), (grads.d_output, np.zeros(()))
         fixed = {address_of(mlp.params.views[n]): place for n, place in self.places.items()}
-        for i in self.trained:
-            for name in mlp.layers[i].names:
-                place = self.places[name].replace("state->params", "gradient")
-                fixed[address_of(views[name])] = place
+        ends_of_row = [scratch.input, target]
         given = []
         for array, name, placed in (
             (scratch.input, "x", self.table is not None),
@@ -220,7 +206,7 @@ class DeviceStep:
         instructions.append(LossInstruction(self.loss, *ends))
         instructions += backward.instructions
         try:
-            program = write_step(instructions, self.batch, self.functions, fixed, given)
+            program = write_step(instructions, self.functions, fixed, ends_of_row)
         except UnsupportedError as error:
             raise UsageError(
                 f"export: each part of the step needs a C form (got {error})"
@@ -229,20 +215,6 @@ class DeviceStep:
         factors = {weights[address]: pair for address, pair in program.factors.items()}
         places = [program.place_of(array) for array in given]
         return StepCode(program.statements, program.size, factors, places)
-
-    def fingerprint(self) -> int:
-        """Return a number that differs where a saved state of one file does not fit another."""
-        about = {
-            "sizes": self.mlp.sizes,
-            "activations": [activation_to_dict(layer.activation) for layer in self.mlp.layers],
-            "frozen": self.frozen,
-            "state": [*self.update.moments, *self.update.carried],
-            "optimizer": type(self.optimizer).__name__,
-            "loss": [self.loss.name, asdict(self.loss) if is_dataclass(self.loss) else {}],
-            "preprocessing": self.model.preprocessor.state_dict() if self.model else None,
-        }
-        text = json.dumps(about, sort_keys=True, default=str).encode()
-        return crc32(self.layer_values(self.frozen).astype("<f8").tobytes(), crc32(text))
 
     def decayed(self) -> dict[int, tuple[bool, bool]]:
         """Return whether the weight and the bias of each trained layer decay."""

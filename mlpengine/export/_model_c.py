@@ -165,7 +165,7 @@ def model_code(
         model.mlp if model.members is None else model.networks,
         name=network,
         log_link=model.task.log_link,
-        shares=model.mean.weights.tolist(),
+        weights=model.mean.network_weights.tolist(),
         real=real,
         functions=functions,
     )

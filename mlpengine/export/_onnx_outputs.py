@@ -66,10 +66,10 @@ def _numbers(graph: Graph, task: Regression, x: str) -> str:
 def write_mean(graph: Graph, model: Model, outputs: Sequence[str]) -> str:
     """Add the nodes that combine the outputs of several networks, as `Task.combine` does."""
     task = model.task
-    shares = [graph.constant(np.array(one, np.float32)) for one in model.mean.weights]
+    weights = [graph.constant(np.array(one, np.float32)) for one in model.mean.network_weights]
 
     def mean(values: Sequence[str]) -> str:
-        parts = (graph.node("Mul", *pair) for pair in zip(values, shares, strict=True))
+        parts = (graph.node("Mul", *pair) for pair in zip(values, weights, strict=True))
         return graph.node("Sum", *parts)
 
     if task.log_link:

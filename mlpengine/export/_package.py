@@ -90,21 +90,17 @@ static void read_target({real} *to)
 void setup()
 {{
   Serial.begin(115200);
-  {name}_init(&state); /* or {name}_load, with what {name}_save wrote before the power went off */
+  {name}_init(&state); /* or a state that was kept, if {name}_check_sum is as it was */
 }}
 
 void loop()
 {{
-  {real} *const now = x + row * {upper}_INPUTS;
-  read_row(now);
-  if ({name}_predict(&state, now, out)) {{
+  read_row(x);
+  if ({name}_predict(&state, x, out)) {{
     for (int i = 0; i < {upper}_OUTPUTS; i++) Serial.println(out[i], 4);
   }}
-  read_target(y + row * {upper}_TARGETS);
-  if (++row == {upper}_BATCH) {{
-    row = 0;
-    Serial.println({name}_train(&state, x, y), 6); /* the loss before the step */
-  }}
+  read_target(y);
+  Serial.println({name}_train(&state, x, y), 6); /* the loss before the step */
   delay(100);
 }}
 """
@@ -112,9 +108,7 @@ void loop()
 
 TRAINING_MEMORY = """\
 static {name}_state state;
-static {real} x[{upper}_BATCH * {upper}_INPUTS], y[{upper}_BATCH * {upper}_TARGETS];
-static {real} out[{upper}_OUTPUTS];
-static int row;
+static {real} x[{upper}_INPUTS], y[{upper}_TARGETS], out[{upper}_OUTPUTS];
 """
 
 

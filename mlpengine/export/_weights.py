@@ -30,7 +30,7 @@ def to_npz(model: Model | Network) -> tuple[bytes, Exported]:
     """
     mlp = model.mlp if isinstance(model, Model) else model
     arrays = model.state_dict()
-    description = np.array(json.dumps(mlp.to_dict(), sort_keys=True))
+    description = np.array(json.dumps(mlp.describe(), sort_keys=True))
     target = BytesIO()
     with ZipFile(target, "w", ZIP_STORED) as archive:
         for name, array in {**arrays, DESCRIPTION_KEY: description}.items():

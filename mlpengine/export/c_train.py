@@ -61,9 +61,7 @@ def export_training(
     optimizer: MakeOptimizer = Sgd,
     loss: Loss | None = None,
     clip_norm: float | None = None,
-    batch_size: int = 1,
     freeze: Iterable[int] | None = None,
-    libm: bool = True,
     real: Real | None = None,
     package: Package | None = None,
 ) -> DeviceFiles:
@@ -77,10 +75,8 @@ def export_training(
             schedule is left out, because the application sets ``lr`` in the state.
         loss: by default the model's; a network alone needs one.
         clip_norm: maximum norm of the gradients; None does not clip.
-        batch_size: rows of a step.  With 1 no gradient is stored.
         freeze: layers that are not trained, with their weights in flash; by default the layers
             that are frozen in the network.
-        libm: False for own functions in place of math.h.
         real: type of all numbers, by default the model's; a compiler may choose the other.
         package: the tool, ``arduino`` or ``platformio``, for which `path` is the folder of a
             library, with a sketch that trains in a loop that reads sensors.
@@ -90,8 +86,6 @@ def export_training(
     path = Path(path)
     if package is not None:
         checked_folder(path)
-    if batch_size < 1:
-        raise UsageError(f"export: batch_size must be at least 1 (got {batch_size})")
     if clip_norm is not None and not 0 < clip_norm < np.inf:
         raise UsageError(f"export: clip_norm must be finite and above zero (got {clip_norm})")
     if path.stem != identifier(path.stem):
@@ -106,7 +100,7 @@ def export_training(
         loss = whole.plain_loss
     mlp = _plain(model, freeze)
     real = real or real_of(mlp)
-    step = DeviceStep(mlp, whole, loss, optimizer, clip_norm, batch_size, libm, real, path.stem)
+    step = DeviceStep(mlp, whole, loss, optimizer, clip_norm, real, path.stem)
     text, name, title = source(step), step.name, network_title(step)
     src, extras = ("src/", "extras/") if package else ("", "")
     texts = {
@@ -118,13 +112,13 @@ def export_training(
         sketch = training_sketch(name, classes=step.has_classes)
         texts |= library_files(package, name, title, sketch, trains=True)
     head, test, file, *others = write_folder(path if package else path.parent, texts)
-    size, counters = (4, 12) if real == "float" else (8, 16)  # doubles end on multiples of 8
+    size = 4 if real == "float" else 8
     return DeviceFiles(
         file,
         head,
         test,
         tuple(others),
-        reals(step) * size + counters,
+        reals(step) * size + 8,
         scratch(step) * size,
         title,
     )
@@ -148,7 +142,7 @@ def _plain(model: Model | Mlp, freeze: Iterable[int] | None) -> Mlp:
             f"learned_activation={mlp.learned_activation}, "
             f"parametrization={mlp.parametrization!r})"
         )
-    plain = Mlp.from_dict({**mlp.to_dict(), "dropout": 0.0})
+    plain = mlp.like(dropout=0.0)
     plain.params.flat[...] = mlp.params.flat
     plain.freeze(mlp.frozen if freeze is None else freeze)
     check_finite(plain.params.views, "export", UsageError)

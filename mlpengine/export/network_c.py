@@ -79,13 +79,14 @@ def network_code(
     name: str = "predict",
     log_link: bool = False,
     real: Real | None = None,
-    shares: Sequence[float] | None = None,
+    weights: Sequence[float] | None = None,
     functions: Functions | None = None,
 ) -> NetworkCode:
     """Return the weights and ``void name(input, output)`` for one row.
 
     The output of several networks of one shape is their mean or, with a `log_link`, the logarithm
-    of the mean of their exponentials.  The mean has the weights `shares`, by default equal ones.
+    of the mean of their exponentials.  `weights` are the weights of the networks
+    in the mean, by default equal.
 
     `real` is the type of all numbers, by default the network's; `functions` are shared with
     further code.
@@ -104,11 +105,11 @@ def network_code(
     places, bodies = _bodies(functions, name, made, "parameters" if several else table)
     code: list[Definition] = [Constants(table, numbers), *places]
     if several:
-        weights = np.array(shares or [1 / len(members)] * len(members))
+        shares = np.array(weights or [1 / len(members)] * len(members))
         code += _mean(
             functions, name, [len(one.network.params) for one in made], bodies, n, log_link
         )
-        code.insert(-1, Constants(f"{name}_shares", weights))
+        code.insert(-1, Constants(f"{name}_weights", shares))
     else:
         code.append(ScalarFunction(name, EXPORTED, bodies[0], static=False))
     title = f"{f'{len(members)} of ' if several else ''}{title_of(network)}"
@@ -139,7 +140,7 @@ def _mean(
         count, body, size = len([*alike]), bodies[first], sizes[first]
         one = functions.names.add("network_of")
         code.append(ScalarFunction(one, {"parameters": "reads", **EXPORTED}, body))
-        share = element(f"{name}_shares", f"{first} + k")
+        share = element(f"{name}_weights", f"{first} + k")
         add = Assign(total, share * (exp(y) if log_link else y), "+")
         call = f"{one}({name}_parameters + {start} + k * {size}, input, y);"
         lines.append(ForLoop("k", 0, count, [call, ForLoop("i", 0, n, [add])]))
@@ -184,7 +185,7 @@ def c_file(code: NetworkCode, text: str = "") -> str:
         double=int(code.real == "double"),
         in_dim=code.in_dim,
         out_dim=code.out_dim,
-        mathematics=mathematics(body, upper, libm=True),
+        mathematics=mathematics(body, upper),
         body=body,
     )
 
@@ -226,8 +227,6 @@ def forward_of(
     places: Mapping[str, str],
     source: str = "",
     output: str = "",
-    *,
-    batched: bool = False,
 ) -> PredictionCode:
     """Return the statements that predict a row; their functions are added to `functions`.
 
@@ -238,17 +237,15 @@ def forward_of(
     """
     recording, views = network.recorded(1, training=False), network.params.views
     plan = ForwardPlan(recording.tape, [recording.output], differentiable=True)
-    leaves = {node.index: views[node.name] for node in recording.tape.parameters}
+    leaves = {n.index: n.array for n in recording.tape.nodes if n.array is not None}  # constants
+    leaves |= {node.index: views[node.name] for node in recording.tape.parameters}
     forward = Forward(plan, leaves, "numpy")
     x, y = forward.value(recording.input), forward.value(recording.output)
     fixed = {address_of(views[name]): place for name, place in places.items()}
     ends = {address_of(x): source, address_of(y): output}
     fixed |= {address: name for address, name in ends.items() if name}
     try:
-        program = write_step(
-            forward.instructions, 1, functions, fixed, [x], [y],
-            batched=batched, memory="values",
-        )  # fmt: skip
+        program = write_step(forward.instructions, functions, fixed, [x], [y], memory="values")
     except UnsupportedError as error:
         raise UsageError(f"export: every op must have a C form (got {error})") from error
     source, output = source or program.place_of(x), output or program.place_of(y)

@@ -619,7 +619,11 @@ def _is_expensive(node: Expr) -> bool:
 
 
 def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
-    """Return the largest subexpressions of the roots without `dy`."""
+    """Return the largest subexpressions of the roots without `dy` that are numbers.
+
+    A mask cannot be kept, since kept values have the dtype of the operands: its arguments stand for
+    it.
+    """
     depends: set[Expr] = set()
     for node in order(roots):
         if node is dy or any(a in depends for a in node.args):
@@ -628,4 +632,7 @@ def _free_of(dy: Expr, roots: Sequence[Expr]) -> list[Expr]:
     for node in order(roots):
         if node in depends:
             factors |= {a: None for a in node.args if a not in depends}
-    return [f for f in factors if f.args]
+    for mask in reversed(order(factors)):  # arguments of a mask may be masks themselves
+        if mask in factors and mask.is_mask:
+            factors |= dict.fromkeys(mask.args)
+    return [f for f in factors if f.args and not f.is_mask]

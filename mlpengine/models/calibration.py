@@ -209,7 +209,7 @@ class ClassSets(NamedTuple):
 
     @classmethod
     def of(cls, chances: Array, truth: Array) -> "ClassSets":
-        """Keep the probability of the true class from `chances` (rows, classes), out of fold."""
+        """Keep the out-of-fold probability of the true class from `chances` (rows, classes)."""
         return cls(_few_sorted(chances[np.arange(len(truth)), truth]))
 
     def contain(self, chances: Array, level: float) -> Array:

@@ -134,7 +134,7 @@ def without_each_block(rows: int, blocks: Array | None = None) -> list[Array]:
     if blocks is None:
         order = np.random.Generator(np.random.PCG64(0)).permutation(rows)
         blocks = order % min(JACKKNIFE_BLOCKS, rows)
-    names = np.unique(blocks)
+    names = np.flatnonzero(np.bincount(blocks))
     return [np.flatnonzero(blocks != name) for name in names] if len(names) > 1 else []
 
 

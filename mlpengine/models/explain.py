@@ -89,7 +89,7 @@ def sensitive_columns(mean: NetworkMean, x: Array, columns: Sequence[str], count
     rows = x[evenly_spaced(len(x), PREDICT_ROWS)]
     moves = rng.permutation(rows) - rows
     squares = np.zeros(len(names))
-    for network, weight in zip(mean.networks, mean.weights, strict=True):
+    for network, weight in zip(mean.networks, mean.network_weights, strict=True):
         plain = network.without_dropout()
         scratch = plain.scratch(len(rows))
         slopes = plain.gradients(len(rows), input_gradient=True)

@@ -141,7 +141,7 @@ class _Program:
         made: dict[str, tuple[TabularNetwork, Executor]] = {}
         passes = []
         for mlp in networks:
-            key = json.dumps([type(mlp).__name__, mlp.describe()], sort_keys=True)
+            key = json.dumps(mlp.describe(), sort_keys=True)
             if key not in made:
                 made[key] = mlp, _compiled(mlp)
             first, program = made[key]

@@ -8,7 +8,7 @@ probabilities (rows, classes), (rows, labels) or (rows,) for the positive class 
 targets and predictions (rows,) or (rows, outputs).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -30,9 +30,6 @@ HIGHER_IS_BETTER = frozenset(
 
 CALIBRATION_BINS = 15
 """Bins of `calibration_error`."""
-
-SCORES_AT_ONCE, MIN_CLASSES = 1 << 18, 8
-"""Scores that are copied class by class, 2 MB, and the fewest classes of them: a line of memory."""
 
 OWN_METRICS: dict[str, "OwnMetric"] = {}
 """The metrics that `metric` registered, by name."""
@@ -340,81 +337,47 @@ def _counts(target: Array, predicted: Array, weight: Array | None) -> tuple[Arra
     return hits, predictions, np.bincount(target, rows, minlength=size)
 
 
-class _Ranks(NamedTuple):
-    """The rows of a class by their score, highest first, and the weight of the rows above them.
-
-    Attributes:
-        own: the weight of each row of the class.
-        above: the weight of all rows with a higher score.
-        down_to: the weight of all rows with at least this score.
-        own_down_to: the weight of the class's rows with at least this score.
-        others: the weight of all rows of other classes.
-    """
-
-    own: Array
-    above: Array
-    down_to: Array
-    own_down_to: Array
-    others: float
-
-    @classmethod
-    def of(cls, positive: Array, score: Array, weight: Array | None) -> "_Ranks":
-        """Rank the rows: sorting the scores takes most of the time."""
-        low = -score
-        if weight is None:
-            ranked, ours, mass = np.sort(low), np.sort(low[positive]), np.arange(len(low) + 1.0)
-            own, others = np.ones(len(ours)), float(len(low) - len(ours))
-        else:
-            order = np.argsort(low)
-            ranked, is_ours = low[order], positive[order]
-            weights = np.asarray(weight, np.float64)[order]
-            ours, mass = ranked[is_ours], np.append(0.0, np.cumsum(weights))
-            own, others = weights[is_ours], float(weights[~is_ours].sum())
-        above = mass[np.searchsorted(ranked, ours, "left")]
-        down_to = mass[np.searchsorted(ranked, ours, "right")]
-        own_down_to = np.append(0.0, np.cumsum(own))[np.searchsorted(ours, ours, "right")]
-        return cls(own, above, down_to, own_down_to, others)
-
-
 def _mean_of_classes(
-    measure: Callable[[_Ranks], float], target: Array, probabilities: Array, weight: Array | None
+    measure: Callable[[Array, Array], float],
+    target: Array,
+    probabilities: Array,
+    weight: Array | None,
 ) -> float:
-    """Return the mean of a measure over the classes of `_one_against_rest`, without its NaNs."""
-    classes = _one_against_rest(target, np.asarray(probabilities))
-    values = [measure(_Ranks.of(positive, score, weight)) for positive, score in classes]
+    """Return the mean over classes or labels of a measure of `_curve`, without its NaNs."""
+    scores = np.asarray(probabilities)
+    pairs: Iterable[tuple[Array, Array]] = [(target > 0, scores)]  # of the positive class alone
+    if target.ndim == 2:
+        pairs = zip(target.T > 0, scores.T, strict=True)
+    elif scores.ndim == 2:
+        first = 1 if scores.shape[1] == 2 else 0
+        pairs = ((target == k, scores[:, k]) for k in range(first, scores.shape[1]))
+    values = [measure(*_curve(is_own, score, weight)) for is_own, score in pairs]
     known = [value for value in values if not np.isnan(value)]
     return float(np.mean(known)) if known else float("nan")
 
 
-def _one_against_rest(target: Array, scores: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield for each class or label a mask of the positive rows, and the float64 scores."""
-    if target.ndim == 1 and scores.ndim == 1:
-        yield target > 0, scores.astype(np.float64)
-        return
-    first = 1 if target.ndim == 1 and scores.shape[1] == 2 else 0
-    # columns side by side share the lines of memory that hold them
-    at_once = max(MIN_CLASSES, SCORES_AT_ONCE // max(1, len(scores)))
-    for start in range(first, scores.shape[1], at_once):
-        block = np.ascontiguousarray(scores[:, start : start + at_once].T, np.float64)
-        for k, score in enumerate(block, start):
-            yield target == k if target.ndim == 1 else target[:, k] > 0, score
+def _curve(positive: Array, score: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Return the weight of true and of false positives at each threshold, from the highest."""
+    score = score.astype(np.float64)
+    order = np.argsort(-score)
+    weights = np.ones(len(order)) if weight is None else np.asarray(weight, np.float64)[order]
+    is_last = np.diff(score[order], append=-np.inf) != 0  # of equal scores
+    hits = positive[order]
+    return np.cumsum(weights * hits)[is_last], np.cumsum(weights * ~hits)[is_last]
 
 
-def _average_precision(ranks: _Ranks) -> float:
-    whole = ranks.own.sum()
-    if whole == 0:
+def _average_precision(true: Array, false: Array) -> float:
+    if not len(true) or true[-1] == 0:
         return float("nan")
-    share = np.divide(
-        ranks.own_down_to, ranks.down_to, out=np.zeros_like(ranks.own), where=ranks.down_to > 0
+    rise = np.diff(true, prepend=0.0)
+    return float(
+        np.divide(rise * true, true + false, where=rise > 0, out=rise * 0).sum() / true[-1]
     )
-    return float(ranks.own @ share / whole)
 
 
-def _area(ranks: _Ranks) -> float:
-    """Return the area under the ROC curve of one class (Mann and Whitney 1947)."""
-    whole = ranks.own.sum()
-    if whole == 0 or ranks.others == 0:
+def _area(true: Array, false: Array) -> float:
+    """Return the area under the ROC curve of one class."""
+    if not len(true) or true[-1] == 0 or false[-1] == 0:
         return float("nan")
-    pairs = whole * ranks.others
-    wrong = ranks.own @ (ranks.above + ranks.down_to) / 2 - whole**2 / 2
-    return float((pairs - wrong) / pairs)
+    area = np.diff(false, prepend=0.0) @ (true + np.append(0.0, true[:-1])) / 2
+    return float(area / (true[-1] * false[-1]))

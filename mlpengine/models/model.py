@@ -26,9 +26,10 @@ from mlpengine.models.forward import Features, outputs_of
 from mlpengine.models.members import NetworkMean
 from mlpengine.models.row_predictor import RowPredictor
 from mlpengine.models.task import Classification, Regression, Task, make_split, task_for
-from mlpengine.nn import NETWORKS, Mlp, TabularNetwork
+from mlpengine.nn import NETWORKS, TabularNetwork
 from mlpengine.nn.population import Population
 from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tensors
+from mlpengine.nn.saving import NETWORK_KEY
 from mlpengine.ops import REGISTRY, Loss
 from mlpengine.settings.structure import conform
 
@@ -65,10 +66,11 @@ class Model:
     in memory takes some tens of microseconds, because it has buffers of its own.
 
     With `members` the model has several networks, and `mlp` is the first.  Its prediction is the
-    mean of the networks' predictions.  Members of several kinds follow each other kind by kind, and
-    `shares` are the weights of the kinds in the mean.  `residuals` are out-of-fold errors, scaled
-    to the size of the errors of the mean.  `sets` holds the out-of-fold probabilities of the true
-    classes.  `record` describes the training, if it is known (`TrainingRecord`).
+    mean of the networks' predictions.  Members of several types follow each other type by type, and
+    `ensemble_weights` are the weights of the types in the mean.  `residuals` are out-of-fold
+    errors, scaled to the size of the errors of the mean.  `sets` holds the out-of-fold
+    probabilities of the true classes.  `record` describes the training, if it is known
+    (`TrainingRecord`).
     `Mlp.load` reads the file of a single network, too.
     """
 
@@ -78,7 +80,7 @@ class Model:
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     members: Population[TabularNetwork] | None = None
     residuals: Residuals | None = None
-    shares: tuple[float, ...] = ()
+    ensemble_weights: tuple[float, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
     sets: ClassSets | None = None
 
@@ -228,10 +230,10 @@ class Model:
     @property
     def mean(self) -> NetworkMean:
         """The mean of the networks."""
-        return NetworkMean(self.networks, self._task, self.shares)
+        return NetworkMean(self.networks, self._task, self.ensemble_weights)
 
     def with_mean(self, mean: NetworkMean) -> "Model":
-        """Return the model with copies of these networks, and their shares.
+        """Return the model with copies of these networks, and their ensemble weights.
 
         The last network may have learned activations where the others have none.
         """
@@ -239,7 +241,8 @@ class Model:
         for member, network in zip(members, mean.networks, strict=True):
             for name, view in network.params.views.items():
                 member.params.views[name][...] = view
-        return replace(self, mlp=members[0], members=members, shares=mean.shares)
+        weights = mean.ensemble_weights
+        return replace(self, mlp=members[0], members=members, ensemble_weights=weights)
 
     def predict_interval(self, data: Any, level: float = 0.9) -> tuple[Array, Array]:
         """Return lower and upper ends of the interval in which each new target lies, (rows,) each.
@@ -353,11 +356,11 @@ class Model:
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the weights, ready for JSON."""
         return {
-            self.mlp.file_key: self.mlp.describe(),
+            NETWORK_KEY: self.mlp.describe(),
             "preprocessing": self.preprocessor.state_dict(),
             "loss": self.loss,
             **({} if self.members is None else {"members": len(self.members)}),
-            **({"shares": list(self.shares)} if self.shares else {}),
+            **({"ensemble_weights": [*self.ensemble_weights]} if self.ensemble_weights else {}),
             **({"loss_options": dict(self.loss_options)} if self.loss_options else {}),
             **({"record": dict(self.record)} if self.record else {}),
         }
@@ -384,10 +387,7 @@ class Model:
         """
         if not isinstance(description, Mapping) or not isinstance(state, Mapping):
             raise CheckpointError(f"{where}: is not a model (got {description!r:.60})")
-        missing = {"preprocessing", "loss"} - description.keys()
-        if not description.keys() & {kind.file_key for kind in NETWORKS.values()}:
-            missing |= {"mlp"}
-        if missing:
+        if missing := {"preprocessing", "loss", NETWORK_KEY} - description.keys():
             names = ", ".join(sorted(missing))
             raise CheckpointError(f"{where}: is not a model ({names} missing)")
         try:
@@ -396,7 +396,8 @@ class Model:
             loss, options = description["loss"], description.get("loss_options", {})
             _check_loss(loss, options)
             model = cls(mlp, preprocessor, loss, options, members)
-            model = replace(model, shares=_shares(description, len(model.networks)))
+            weights = _ensemble_weights(description, len(model.networks))
+            model = replace(model, ensemble_weights=weights)
             if "record" in description:
                 conform(description["record"], TrainingRecord, "record")
                 model = replace(model, record=description["record"])
@@ -429,17 +430,17 @@ class Model:
             raise CheckpointError(f"{path}: {error}") from error
 
 
-def _shares(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
-    """Return the checked shares of kinds in a file."""
-    shares = description.get("shares", [])
-    numbers = isinstance(shares, list) and all(type(one) in (int, float) for one in shares)
-    whole = numbers and (not shares or (min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9))
-    if not whole or (shares and networks % len(shares)):
+def _ensemble_weights(description: Mapping[str, Any], networks: int) -> tuple[float, ...]:
+    """Return the checked ensemble weights of a file."""
+    weights = description.get("ensemble_weights", [])
+    numbers = isinstance(weights, list) and all(type(one) in (int, float) for one in weights)
+    whole = numbers and (not weights or (min(weights) >= 0 and abs(sum(weights) - 1) < 1e-9))
+    if not whole or (weights and networks % len(weights)):
         raise CheckpointError(
-            f"shares: must add up to 1, one for each kind of the {networks} networks "
-            f"(got {shares!r:.60})"
+            f"ensemble_weights: must add up to 1, one for each type of the {networks} networks "
+            f"(got {weights!r:.60})"
         )
-    return tuple(map(float, shares))
+    return tuple(map(float, weights))
 
 
 def _networks(
@@ -462,9 +463,7 @@ def _networks(
 
 def _network(description: Mapping[str, Any], state: Mapping[str, Array]) -> TabularNetwork:
     """Return the described network, one of `NETWORKS`."""
-    if "mlp" in description:
-        return Mlp.restored(description["mlp"], state)
-    described = description["network"]
+    described = description[NETWORK_KEY]
     name = described.get("name") if isinstance(described, dict) else described
     kinds = {kind.__name__: kind for kind in NETWORKS.values()}
     if not isinstance(name, str) or name not in kinds:

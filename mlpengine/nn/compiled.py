@@ -6,6 +6,7 @@ from typing import Any
 from mlpengine.backends.compiled import UnsupportedError, compile_program
 from mlpengine.core.buffers import address_of, unmasked, write_into
 from mlpengine.core.errors import CompileError, UsageError
+from mlpengine.core.named import arrays_by_name
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.nn.scratch import Scratch
 
@@ -33,7 +34,7 @@ class CompiledMlp:
                 scratch.program.instructions,
                 dtype=mlp.dtype,
                 batch=scratch.batch_size,
-                parameters=mlp.params.flat,
+                gathered=[*arrays_by_name(scratch.input).values()],
                 names=names,
             )
         except UnsupportedError as reason:

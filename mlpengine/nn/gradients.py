@@ -1,7 +1,6 @@
 """Gradients of a network: of its parameters, in one flat vector, and of its activations."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from mlpengine.core.errors import ShapeError, TapeError, UsageError
 from mlpengine.core.named import arrays_by_name, one_or_named
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array, Call, Spec
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import plural
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
 from mlpengine.tape.backward import BackwardPlan
@@ -201,10 +200,6 @@ class Gradients:
             self.scale_params(clip_coefficient(norm, max_norm))
         return norm
 
-    def copy(self) -> "Gradients":
-        """Return a copy with memory of its own."""
-        return copy(self)
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("mlp", "flat", "d_output", "d_input")}
 
@@ -221,18 +216,3 @@ class Gradients:
     def __repr__(self) -> str:
         norms = ", ".join(f"{name} {np.linalg.norm(v):.3g}" for name, v in self.views.items())
         return f"Gradients(batch_size={self.batch_size}, norm={self._norm():.4g}; {norms})"
-
-    def _repr_html_(self) -> str:
-        """Return the norm and the largest magnitude of each gradient as a table, for notebooks."""
-        with np.errstate(all="ignore"):  # numbers that are not finite are shown, too
-            rows = [
-                (
-                    name,
-                    " x ".join(map(str, values.shape)),
-                    f"{np.linalg.norm(values):.3g}",
-                    f"{np.abs(values).max(initial=0):.3g}",
-                )
-                for name, values in self.views.items()
-            ]
-            total = ("in all", "", f"{np.linalg.norm(self.flat):.3g}", "")
-        return html_table(["", "shape", "norm", "largest"], [*rows, total])

@@ -1,6 +1,6 @@
 """The part of a network before its dense layers: embeddings of numbers, and a scaling layer."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from math import pi, sqrt
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -126,7 +126,3 @@ class InputLayer:
         for factor in factors:
             x = tape.apply(Mul(), x, factor)
         return x
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-able data."""
-        return asdict(self)

@@ -69,15 +69,13 @@ def is_formula(activation: str) -> bool:
     return not activation.replace("-", "_").isidentifier()
 
 
-def activation_to_dict(op: GradOp | None) -> dict[str, Any]:
+def activation_to_dict(op: GradOp) -> dict[str, Any]:
     """Return an activation as JSON-able data; `activation_from_dict` reads it back."""
-    if op is None:
-        return {"name": "identity"}
     options: dict[str, Any] = asdict(op) if is_dataclass(op) else {}
     return {"name": op.name, **options}
 
 
-def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
+def activation_from_dict(description: dict[str, Any]) -> GradOp:
     """Return the activation that `activation_to_dict` returned.
 
     Raises: UsageError for an op that is unknown or no activation; CheckpointError for options
@@ -85,8 +83,6 @@ def activation_from_dict(description: dict[str, Any]) -> GradOp | None:
     """
     options = dict(description)
     name = options.pop("name", None)
-    if name == "identity" and not options:
-        return None
     if not isinstance(name, str) or name not in REGISTRY:
         raise UsageError(
             f"activation: op must be registered (got {name!r}); import its module first"

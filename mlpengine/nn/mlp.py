@@ -7,23 +7,19 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from mlpengine.core.buffers import unmasked
-from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.errors import ShapeError, UsageError
 from mlpengine.core.spec import Array, ArrayLike, DTypeLike, floating
-from mlpengine.core.structure import check_keys, of_type
-from mlpengine.core.wording import html_table, plural, quoted
+from mlpengine.core.wording import plural, quoted
 from mlpengine.nn.initializers import biases_from, initialize, suited_to
 from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import (
     ACTIVATIONS,
     ActivationLike,
-    activation_from_dict,
     activation_op,
-    activation_to_dict,
     parameter_specs,
     plan_layers,
     record_layers,
 )
-from mlpengine.nn.recording import check_arrays
 from mlpengine.nn.tabular import LinearOption, TabularNetwork
 from mlpengine.ops import GradOp
 from mlpengine.tape.tape import Node, Tape
@@ -64,7 +60,6 @@ class Mlp(TabularNetwork):
     Raises: UsageError for invalid sizes, names or rates; DtypeError.
     """
 
-    file_key: ClassVar = "mlp"
     linear_option: ClassVar = LinearOption("learned_activation", "alphas", 1.0)
 
     def __init__(
@@ -93,6 +88,10 @@ class Mlp(TabularNetwork):
             rates if len(set(rates)) > 1 else float(np.max(dropout, initial=0.0))
         )
         self.initializer = initializer
+        if not isinstance(learned_activation, bool):
+            raise UsageError(
+                f"mlp: learned_activation must be True or False (got {learned_activation!r})"
+            )
         self.learned_activation = learned_activation
         self.parametrization: Parametrization = parametrization
         each = _one_each(activation, hidden)
@@ -207,43 +206,9 @@ class Mlp(TabularNetwork):
             wide.biases[number][...] = biases_from(z / spread, rng)
         self.params.flat[...] = wide.params.flat
 
-    def describe(self) -> dict[str, Any]:
-        return self.to_dict()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the architecture as JSON-able data; `Mlp.from_dict` reads it back."""
-        return {
-            "sizes": list(self.sizes),
-            "activations": [activation_to_dict(layer.activation) for layer in self.layers],
-            "dropout": list(self.dropout) if isinstance(self.dropout, tuple) else self.dropout,
-            "dtype": self.dtype.name,
-            **({"input_layer": self.input_layer.to_dict()} if self.input_layer else {}),
-            **({"learned_activation": True} if self.learned_activation else {}),
-            **({"parametrization": self.parametrization} if self._is_scaled else {}),
-        }
-
     @property
     def _is_scaled(self) -> bool:
         return self.parametrization != "standard"
-
-    @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> "Mlp":
-        """Return a network of the architecture that `to_dict` returned, all weights zero.
-
-        Raises: CheckpointError or UsageError if the description is invalid.
-        """
-        *hidden, last = _described_activations(description)
-        mlp = cls(
-            description["sizes"],
-            activation=hidden,
-            output_activation=last,
-            dropout=description["dropout"],
-            dtype=description["dtype"],
-            initializer="zeros",
-            **_described_parts(description),
-        )
-        mlp.initializer = None  # the description does not name it
-        return mlp
 
     @property
     def options(self) -> dict[str, Any]:
@@ -287,89 +252,9 @@ class Mlp(TabularNetwork):
         linear.biases[-1][...] = bias
         return linear
 
-    @classmethod
-    def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> "Mlp":
-        """Return the described network with these parameters.
-
-        The parameters are checked before anything is allocated.
-
-        Raises: CheckpointError or UsageError if the description is invalid, or the parameters do
-        not fit it.
-        """
-        ops = _described_activations(description)
-        sizes, parts = _checked_sizes(description["sizes"]), _described_parts(description)
-        input_layer = parts["input_layer"]
-        layers = plan_layers(
-            sizes,
-            ops,
-            _dropout_rates(description["dropout"], len(sizes) - 2),
-            input_layer=input_layer,
-            learned_activation=parts["learned_activation"],
-        )
-        dtype = np.dtype(description["dtype"])
-        check_arrays(parameter_specs(layers, dtype, input_layer, sizes[0]), state)
-        mlp = cls.from_dict(description)
-        mlp.load_state_dict(state)
-        return mlp
-
     def __repr__(self) -> str:
         arrows = "-".join(str(size) for size in self.sizes)
         return f"Mlp({arrows}, {plural(len(self.params), 'parameter')}, {self.dtype.name})"
-
-    def _repr_html_(self) -> str:
-        """Return the layers as a table, for notebooks."""
-        rows = [
-            (
-                f"layer {number}",
-                f"{layer.in_dim:,}",
-                f"{layer.out_dim:,}",
-                layer.activation.name if layer.activation else "",
-                f"{sum(self.params.views[name].size for name in layer.names):,}",
-            )
-            for number, layer in enumerate(self.layers)
-        ]
-        total = ("in all", "", "", self.dtype.name, f"{len(self.params):,}")
-        return html_table(["", "inputs", "units", "activation", "parameters"], [*rows, total])
-
-
-KEYS = ("sizes", "activations", "dropout", "dtype")
-LATER_KEYS = ("input_layer", "learned_activation", "parametrization")
-"""Keys of a description that every network has, and keys that a description may leave out."""
-
-
-def _described_parts(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `Mlp` that descriptions without these parts leave out."""
-    learned = description.get("learned_activation", False)
-    return {
-        "input_layer": InputLayer.from_dict(description["input_layer"])
-        if "input_layer" in description
-        else None,
-        "learned_activation": of_type(learned, bool, "mlp.learned_activation"),
-        "parametrization": description.get("parametrization", "standard"),
-    }
-
-
-def _described_activations(description: Mapping[str, Any]) -> list[GradOp | None]:
-    """Check the structure of a description, and return its activations, the last layer's too."""
-    check_keys(description, "mlp", KEYS, LATER_KEYS)
-    for k, size in enumerate(of_type(description["sizes"], list, "mlp.sizes")):
-        of_type(size, int, f"mlp.sizes[{k}]")
-    for k, one in enumerate(of_type(description["activations"], list, "mlp.activations")):
-        of_type(one, dict, f"mlp.activations[{k}]")
-    dropout = description["dropout"]
-    for rate in dropout if isinstance(dropout, list) else [dropout]:
-        of_type(rate, float, "mlp.dropout")
-    if description["dtype"] not in ("float32", "float64"):
-        raise CheckpointError(
-            f"mlp.dtype: must be float32 or float64 (got {description['dtype']!r:.60})"
-        )
-    ops = [activation_from_dict(one) for one in description["activations"]]
-    if len(ops) != len(description["sizes"]) - 1:
-        raise CheckpointError(
-            f"mlp: needs one activation for each layer (got {len(ops)} for "
-            f"{len(description['sizes']) - 1})"
-        )
-    return ops
 
 
 def _one_each(

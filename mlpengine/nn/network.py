@@ -2,16 +2,15 @@
 
 from copy import copy
 from threading import local
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from mlpengine.core.buffers import unmasked, write_into
-from mlpengine.core.errors import ShapeError, TapeError, UsageError
+from mlpengine.core.errors import ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.named import NamedRows, as_rows, check_rows, need_names
 from mlpengine.core.spec import Array, DTypeLike, Spec
-from mlpengine.core.wording import quoted
 from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.recording import Recordable
 from mlpengine.nn.scratch import Scratch
@@ -114,48 +113,18 @@ class Network(Recordable):
 
         Raises: ShapeError or DtypeError if `x` does not fit the scratch; nothing is broadcast.
         """
-        try:
-            own = scratch.mlp is self
-        except AttributeError:
-            text = f"forward: scratch must be a Scratch (got {quoted(scratch)})"
-            raise UsageError(text) from None
-        if not own:
+        if scratch.mlp is not self:
             raise TapeError(f"forward: scratch must be of this network (got that of {scratch.mlp})")
         if isinstance(scratch.input, NamedRows):
             scratch.input.write(x, "forward: x")
         elif x is not scratch.input:
-            try:
-                write_into(scratch.input, unmasked(x, "forward: x"), "forward: x")
-            except ShapeError as error:
-                rows, *shape = np.shape(x) or (0,)
-                fits = rows and (*shape,) == self.in_shape
-                advice = f"; write mlp.scratch(batch_size={rows})" if fits else ""
-                raise ShapeError(f"{error}{advice}") from None
+            write_into(scratch.input, unmasked(x, "forward: x"), "forward: x")
         scratch.program.run()
         return scratch.output
 
-    def __call__(self, *args: Any, **named: Any) -> NoReturn:
-        """Refuse the call; the message names the methods that compute outputs.
-
-        Raises: UsageError.
-        """
-        raise UsageError(
-            f"{self._where}: a network is not called; write mlp.predict(x) for outputs, or mlp."
-            "forward(x, scratch) in a loop that trains, with scratch = mlp.scratch(batch_size=32)"
-        )
-
     def backward(self, scratch: Scratch, grads: Gradients) -> None:
         """Overwrite `grads` with the gradients of the last forward, from ``grads.d_output``."""
-        try:
-            bound = grads.bind(scratch)
-        except AttributeError:
-            if isinstance(scratch, Scratch) and isinstance(grads, Gradients):
-                raise
-            raise UsageError(
-                "backward: needs a Scratch and Gradients "
-                f"(got {quoted(scratch)} and {quoted(grads)})"
-            ) from None
-        bound.run()
+        grads.bind(scratch).run()
 
     def predict(self, x: Any) -> Any:
         """Return the output for `x` (rows, in_dim) as a new array, without dropout.
@@ -188,13 +157,7 @@ class Network(Recordable):
         rows = unmasked(x, "predict: x")
         if rows.shape[1:] != self.in_shape or rows.ndim != len(self.in_shape) + 1:
             wanted = ", ".join(map(str, ("rows", *self.in_shape)))
-            advice = ""
-            if rows.shape == self.in_shape:
-                advice = "; for one row write predict([x])"
-            elif not rows.ndim:
-                advice = f", {quoted(x)}; mlpengine.load('runs/name').predict reads tables"
-            elif rows.ndim > 2 and len(self.in_shape) == 1:
-                advice = "; write predict(np.reshape(x, (len(x), -1)))"
+            advice = "; for one row write predict([x])" if rows.shape == self.in_shape else ""
             raise ShapeError(f"predict: x must be ({wanted}) (got {rows.shape}){advice}")
         return rows
 

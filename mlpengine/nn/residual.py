@@ -1,7 +1,6 @@
 """A residual network with layer norm, for tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +12,7 @@ from mlpengine.nn.initializers import initialize, suited_to
 from mlpengine.nn.input_layer import InputLayer
 from mlpengine.nn.layers import (
     ActivationLike,
-    activation_from_dict,
     activation_op,
-    activation_to_dict,
 )
 from mlpengine.nn.tabular import LinearOption, TabularNetwork
 from mlpengine.tape.tape import Node, Tape
@@ -229,29 +226,6 @@ class Residual(TabularNetwork):
         views["linear.weight"][:, : self.in_dim] = self._of_features(weight, projection)
         views["out.bias"][...] = bias
         return network
-
-    def describe(self) -> dict[str, Any]:
-        settings = self.options | {
-            "activation": activation_to_dict(self.activation),
-            "dtype": self.dtype.name,
-            "input_layer": self.input_layer and asdict(self.input_layer),
-        }
-        del settings["initializer"]
-        return {"name": type(self).__name__, "settings": settings}
-
-    @classmethod
-    def _constructed(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        options = dict(settings)
-        input_layer = options.get("input_layer")
-        if input_layer is not None:
-            options["input_layer"] = InputLayer.from_dict(input_layer)
-        if isinstance(options.get("activation"), dict):
-            options["activation"] = activation_from_dict(options["activation"])
-        return {**options, "initializer": "zeros"}
-
-    def to_dict(self) -> dict[str, Any]:
-        description = self.describe()
-        return {"network": description["name"], **description["settings"]}
 
     def __repr__(self) -> str:
         size = self.title.removeprefix("residual ")

@@ -8,7 +8,6 @@ shapes and bytes (safetensors does not notice a flipped bit).
 import hashlib
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
         *(SafetensorError, OSError, ValueError, MemoryError, TypeError, RecursionError),
         *(AttributeError, KeyError),  # safetensors, for dtypes that NumPy lacks
     ) as error:
-        cause = first_line(path) or _of_pytorch(path) or error
+        cause = first_line(path) or error
         raise CheckpointError(f"{path}: must be a readable safetensors file ({cause})") from error
     header: Any = metadata.get("header") if isinstance(metadata, dict) else None
     if not isinstance(header, dict) or metadata.keys() != {"header", "sha256"}:
@@ -81,21 +80,6 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if not same_text or digest(arrays, header) != metadata["sha256"]:
         raise CheckpointError(f"{path}: is damaged (its SHA-256 does not match its contents)")
     return arrays, header
-
-
-def _of_pytorch(path: Path) -> str:
-    """Return advice for a file that PyTorch saved, a pickle alone or in a ZIP, else ""."""
-    with suppress(OSError):
-        with path.open("rb") as file:
-            start = file.read(200)
-        zipped = start[:2] == b"PK" and b"data.pkl" in start
-        pickled = start[:1] == b"\x80" and start[1:2] in b"\2\3\4\5"
-        if zipped or (pickled and start[8:9] != b"{"):  # as in safetensors, after a length
-            return (
-                "it looks like a file of PyTorch; write mlp.load_state_dict({name: value.numpy() "
-                "for name, value in torch.load(path).items()})"
-            )
-    return ""
 
 
 def check_finite(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from inspect import Parameter, signature
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from mlpengine.nn.safetensors_file import check_finite, read_tensors, write_tens
 from mlpengine.tape.flat import Flat
 
 _log = logging.getLogger("mlpengine")
+
+NETWORK_KEY = "network"
+"""The key of a network's description in the header of a file."""
 
 _REFUSALS = (MlpEngineError, TypeError, ValueError, LookupError, ArithmeticError, MemoryError)
 """Errors that a constructor may raise for settings that it does not take."""
@@ -32,9 +35,6 @@ class Saved:
     """A network that files describe by its class and the arguments that it was made with."""
 
     params: Flat
-
-    file_key: ClassVar = "network"
-    """The key of the description in a file's header."""
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _arguments: tuple[list[Any], dict[str, Any]]
@@ -142,7 +142,7 @@ class Saved:
 
         Raises: UsageError for an argument of the constructor that no file can hold.
         """
-        write_tensors(path, self.params.views, {self.file_key: self.describe()})
+        write_tensors(path, self.params.views, {NETWORK_KEY: self.describe()})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -156,14 +156,12 @@ class Saved:
             raise CheckpointError(
                 f"{path}: holds a training step, which step.load({str(path)!r}) reads"
             )
-        key = cls.file_key
-        if key not in header:
+        if NETWORK_KEY not in header:
             raise CheckpointError(
-                f"{path}: must describe a network of the class {cls.__name__} "
-                f"(its header has no key {key!r}){_reader(header)}"
+                f"{path}: must describe a network (its header has no key {NETWORK_KEY!r})"
             )
         try:
-            network = cls.restored(header[key], arrays)
+            network = cls.restored(header[NETWORK_KEY], arrays)
         except MlpEngineError as error:
             raise CheckpointError(f"{path}: {error}") from error
         check_finite(arrays, path)
@@ -175,14 +173,6 @@ class Saved:
                 cls.__name__,
             )
         return network
-
-
-def _reader(header: Mapping[str, Any]) -> str:
-    """Return the call that reads a file of another network, or ""."""
-    described = header.get("network")
-    name = described.get("name") if isinstance(described, dict) else None
-    name = "Mlp" if "mlp" in header else name
-    return f"; {name}.load reads it" if name else ""
 
 
 def _plain(value: Any) -> Any:

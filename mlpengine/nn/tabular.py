@@ -2,6 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -9,8 +11,11 @@ import numpy as np
 from mlpengine.core.buffers import write_into
 from mlpengine.core.errors import UsageError
 from mlpengine.core.spec import Array, ArrayLike
+from mlpengine.core.structure import check_keys
 from mlpengine.nn.input_layer import EMBEDDING, MASK, SCALE, InputLayer
+from mlpengine.nn.layers import activation_from_dict, activation_to_dict
 from mlpengine.nn.network import Network
+from mlpengine.ops import GradOp
 
 
 class LinearOption(NamedTuple):
@@ -95,6 +100,31 @@ class TabularNetwork(Network):
         spread = np.zeros((len(weight), self.in_dim))
         spread[:, projection] = weight
         return spread
+
+    def describe(self) -> dict[str, Any]:
+        settings = {n: _data_of(v) for n, v in self.options.items() if n != "initializer"}
+        return {"name": type(self).__name__, "settings": settings}
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.describe()
+
+    @classmethod
+    def _constructed(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        names = signature(cls).parameters.keys() - {"seed", "initializer"}
+        check_keys(settings, "network.settings", sorted(names))
+        options = dict(settings) | {"initializer": "zeros"}
+        if options["input_layer"] is not None:
+            options["input_layer"] = InputLayer.from_dict(options["input_layer"])
+        for name in ("activation", "output_activation"):
+            if name in options:
+                options[name] = _activation_of(options[name])
+        return options
+
+    @classmethod
+    def restored(cls, description: Mapping[str, Any], state: Mapping[str, Array]) -> Self:
+        network = super().restored(description, state)
+        network.initializer = None  # the description does not name it
+        return network
 
     @property
     def in_dim(self) -> int:
@@ -199,3 +229,21 @@ class TabularNetwork(Network):
         """Divide the outputs of the network by a number."""
         for name in self.output_names:
             self.params.views[name][...] /= number
+
+
+def _data_of(value: Any) -> Any:
+    """Return an option of a network as JSON-able data."""
+    if isinstance(value, GradOp):
+        return activation_to_dict(value)
+    if isinstance(value, InputLayer):
+        return asdict(value)
+    if isinstance(value, np.dtype):
+        return value.name
+    return [_data_of(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _activation_of(value: Any) -> Any:
+    """Return the activations that `_data_of` returned."""
+    if isinstance(value, list):
+        return [_activation_of(one) for one in value]
+    return activation_from_dict(value) if isinstance(value, dict) else value

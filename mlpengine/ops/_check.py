@@ -19,7 +19,8 @@ def need_floats(where: str, **operands: Spec | None) -> None:
     present = [spec for spec in operands.values() if spec is not None]
     if not all(spec.is_float and spec.dtype == present[0].dtype for spec in present):
         raise DtypeError(
-            f"{where}: operands need one floating dtype ({listing(**operands)}); cast converts"
+            f"{where}: operands need one floating dtype ({listing(**operands)}); "
+            "write x.astype(dtype) of an array, x.cast(dtype) of a node"
         )
 
 

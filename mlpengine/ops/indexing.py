@@ -18,11 +18,6 @@ from mlpengine.ops._check import WIDE, listing, need_floats, need_integers, norm
 from mlpengine.ops._part import CopiedEntries
 from mlpengine.ops.op import GradOp
 
-WRAPPED_SIZE = 2048
-"""Size below which `take` resolves negative indices itself (mode "wrap"), without a further call.
-
-In a larger index its branch on the sign costs more than resolving them beforehand."""
-
 
 @dataclass(frozen=True)
 class Gather(GradOp, name="gather"):
@@ -260,10 +255,9 @@ def _counted(index: Array, workspace: Array, length: int) -> tuple[Array, tuple[
 
 def _taken(x: Array, index: Array, workspace: Array, axis: int, out: Array) -> Calls:
     """Yield the calls that take slices of x by a checked index."""
-    few = index.size < WRAPPED_SIZE
-    rows, calls = _widened(index, workspace) if few else _counted(index, workspace, x.shape[axis])
+    rows, calls = _widened(index, workspace)
     yield from calls
-    yield call(x.take, rows, axis, out, "wrap" if few else "clip")
+    yield call(x.take, rows, axis, out, "wrap")  # resolves negative indices, too
 
 
 def _scattered(dy: Array, places: Array, dx: Array) -> Calls:

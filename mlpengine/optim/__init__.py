@@ -2,7 +2,6 @@
 
 from mlpengine.optim._optimizer import OPTIMIZERS, Optimizer
 from mlpengine.optim.adam import Adam, AdamW, NAdam
-from mlpengine.optim.clipping import CLIPS, AdaptiveClip, Clip, NormClip, PercentileClip
 from mlpengine.optim.lion import Lion
 from mlpengine.optim.parameter_groups import Group
 from mlpengine.optim.rmsprop import RmsProp
@@ -23,13 +22,10 @@ from mlpengine.optim.settings import OptimizerSettings, settings_class
 from mlpengine.optim.sgd import Sgd
 
 __all__ = [
-    "CLIPS",
     "OPTIMIZERS",
     "SCHEDULES",
     "Adam",
     "AdamW",
-    "AdaptiveClip",
-    "Clip",
     "ConstantSchedule",
     "CosLogSchedule",
     "CosineSchedule",
@@ -39,11 +35,9 @@ __all__ = [
     "LinearSchedule",
     "Lion",
     "NAdam",
-    "NormClip",
     "OneCycleSchedule",
     "Optimizer",
     "OptimizerSettings",
-    "PercentileClip",
     "PlateauSchedule",
     "RmsProp",
     "Schedule",

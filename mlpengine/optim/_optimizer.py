@@ -1,13 +1,12 @@
 """The base of all optimizers: binding to flat vectors, step count, learning rate, decay, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from copy import copy
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias, TypedDict, cast
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypedDict, cast
 
 import numpy as np
 
-from mlpengine.backends.update_rules import ParameterRange, Update
+from mlpengine.backends.update_rules import Update
 from mlpengine.core.buffers import aligned, quiet_runner, replay, zeros
 from mlpengine.core.errors import CheckpointError, DtypeError, ShapeError, UsageError
 from mlpengine.core.fields import Fraction, Given, Limits, NonNegative, options_of
@@ -439,19 +438,6 @@ class Optimizer(ABC):
         if isinstance(self.schedule, PlateauSchedule):
             names = self.schedule.state_dict()
             self.schedule.load_state_dict({name: state[f"schedule.{name}"] for name in names})
-
-    def limited_to(self, names: Iterable[str], lr: float, weight_decay: float) -> Self:
-        """Return a copy for the parameters `names`, with factors of lr and weight decay."""
-        places = [self.params.places[name] for name in names]
-        other = copy(self)
-        other.ranges = [
-            ParameterRange(start, stop, run.lr * lr, run.weight_decay * weight_decay)
-            for run in self.ranges
-            for place in places
-            if (start := max(run.start, place.start)) < (stop := min(run.stop, place.stop))
-        ]
-        other._bind_buffers()
-        return other
 
     def __repr__(self) -> str:
         size = plural(len(self.params), "parameter")

@@ -11,11 +11,10 @@ from .collect import (
     ReportBudget,
     RunData,
     collect,
-    collect_model,
     read_run,
 )
 from .page import run_page
-from .several_runs import collect_sweep, compare, runs_page, sweep_page
+from .several_runs import collect_sweep, compare, is_clear, runs_page, sweep_page
 
 REPORT_FILE = "report.html"
 
@@ -27,9 +26,9 @@ __all__ = [
     "ReportBudget",
     "RunData",
     "collect",
-    "collect_model",
     "collect_sweep",
     "compare",
+    "is_clear",
     "read_run",
     "run_page",
     "runs_page",

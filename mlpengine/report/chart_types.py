@@ -18,7 +18,7 @@ POINTS = 300
 """Maximum number of points of a curve on a page."""
 
 SHADES = 8
-"""Shades of a heat map."""
+"""Shades of the cells of a confusion matrix."""
 
 DASHES = ((), (5.0, 2.0), (1.0, 1.2), (5.0, 2.0, 1.0, 2.0))
 """Dashes and gaps of curves by color, in line widths.  They tell curves apart where they coincide.
@@ -82,50 +82,11 @@ def axis(
     return Axis(low, high, False, tuple((tick, _label(tick, step)) for tick in ticks))
 
 
-_SPANS = {"Y": 31_556_952, "M": 2_629_746, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
-"""Mean length in seconds of the units of NumPy's dates."""
-
-_COUNTS = {
-    "Y": tuple(c * 10**k for k in range(5) for c in (1, 2, 5)),
-    "M": (1, 2, 3, 6),
-    "D": (1, 2, 5, 10),
-    "h": (1, 2, 3, 6, 12),
-    "m": (1, 2, 5, 10, 30),
-    "s": (1, 2, 5, 10, 30),
-}
-"""Numbers of a unit that may lie between two ticks."""
-
-
-def date_axis(seconds: Array) -> Axis:
-    """Return the axis of dates, given in seconds since 1970, with ticks where a unit begins."""
-    low, high = float(seconds.min()), float(seconds.max())
-    space = 0.04 * (high - low) or _SPANS["D"]
-    low, high = low - space, high + space
-    steps = [(count * _SPANS[unit], unit, count) for unit in _SPANS for count in _COUNTS[unit]]
-    _, unit, count = min((s for s in steps if 5 * s[0] >= high - low), default=max(steps))
-    ends = np.array([low, high]).astype("datetime64[s]").astype(f"datetime64[{unit}]")
-    first, last = ends.astype(np.int64).tolist()
-    shift = 1970 if unit == "Y" else 0  # units count from 1970
-    numbers = range(first - (first + shift) % count, last + 1, count)
-    dates = np.array(numbers, np.int64).astype(f"datetime64[{unit}]")
-    places = dates.astype("datetime64[s]").astype(np.float64).tolist()
-    ticks = zip(places, map(_date_label, map(str, dates)), strict=True)
-    return Axis(low, high, False, tuple(tick for tick in ticks if tick[0] >= low))
-
-
 def name_axis(names: Sequence[object]) -> Axis:
     """Return the axis of names from the top; the k-th of n has the value n - k - 0.5."""
     count = len(names)
     ticks = ((count - k - 0.5, shortened(name, NAME_LENGTH)) for k, name in enumerate(names))
     return Axis(0.0, float(count), False, tuple(ticks))
-
-
-def _date_label(date: str) -> str:
-    """Return 2024, 2024-05, 2024-05-31, and within a day 13:00, 13:05 or 13:05:30."""
-    day, _, clock = date.partition("T")
-    if clock in ("00", "00:00", "00:00:00"):
-        return day
-    return f"{clock}:00" if len(clock) == 2 else clock or day
 
 
 def _powers(low: float, high: float) -> Axis:
@@ -180,7 +141,7 @@ def array_of(values: Iterable[Any]) -> Array:
 
 
 class LegendEntry(NamedTuple):
-    """An entry of a legend: a line, dots, a rule, a band or a shade, and its color or level."""
+    """An entry of a legend: a line, dots or a rule, and its color."""
 
     name: str
     kind: str
@@ -221,17 +182,6 @@ class Spans(NamedTuple):
     high: Array
 
 
-class HeatMap(NamedTuple):
-    """A heat map: rows of levels, from the bottom, 0 (blank) to SHADES, between the edges `x`.
-
-    Row k lies between k and k + 1 on the axis of y.
-    """
-
-    x: Array
-    levels: Array
-    names: Sequence[tuple[int, str]] = ()
-
-
 class HorizontalLine(NamedTuple):
     """A dotted line at a value of y, drawn if it lies within the axis."""
 
@@ -246,19 +196,11 @@ class Mark(NamedTuple):
     name: str = ""
 
 
-class Band(NamedTuple):
-    """A shade over the values of y between two."""
-
-    low: float
-    high: float
-    name: str
-
-
 class Diagonal(NamedTuple):
     """The dotted line of equal x and y."""
 
 
-Shape = Line | Points | Bars | Spans | HeatMap | HorizontalLine | Mark | Band | Diagonal
+Shape = Line | Points | Bars | Spans | HorizontalLine | Mark | Diagonal
 
 
 class Chart(NamedTuple):
@@ -292,14 +234,10 @@ class Chart(NamedTuple):
                     keys.append(LegendEntry(shape.name, "line", shape.color))
                 case Points():
                     keys.append(LegendEntry(shape.name, "dots", shape.color))
-                case Band():
-                    keys.append(LegendEntry(shape.name, "band"))
                 case HorizontalLine(value, name) if name and self.shows(shape):
                     keys.append(LegendEntry(f"{name} {_plain(value)}", "rule"))
                 case Mark(name=name):
                     keys.append(LegendEntry(name, "rule"))
-                case HeatMap():
-                    keys += [LegendEntry(name, "shade", level) for level, name in shape.names]
         named = list(dict.fromkeys(k._replace(name=shortened(k.name)) for k in keys if k.name))
         return [] if [key[1:] for key in named] == [("line", 1)] else named
 
@@ -321,8 +259,3 @@ class Chart(NamedTuple):
                 case Mark(name=name) if name:
                     words.append(name)
         return ". ".join([*words, *self.words])
-
-
-def opacity(level: int) -> float:
-    """Return the opacity of a level of a heat map."""
-    return 0.05 + 0.95 * level / SHADES

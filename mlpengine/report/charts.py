@@ -10,6 +10,7 @@ import numpy as np
 
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import as_setting, plural
+from mlpengine.data.tables.table import number_text
 from mlpengine.diagnostics.verdict import shown_name
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.report.palette import LIGHT
@@ -17,11 +18,9 @@ from mlpengine.report.palette import LIGHT
 from .chart_types import (
     SHADES,
     Axis,
-    Band,
     Bars,
     Chart,
     Diagonal,
-    HeatMap,
     HorizontalLine,
     Line,
     Mark,
@@ -30,7 +29,6 @@ from .chart_types import (
     Spans,
     array_of,
     axis,
-    date_axis,
     name_axis,
 )
 from .markup import number, shortened
@@ -42,7 +40,6 @@ Data = Mapping[str, Any]
 DOTTED_POINTS = 30
 """The most points of a curve for which each point has a dot."""
 
-HEAT_DECADES = 6.0
 SHOWN_KEYS, SHOWN_CHOICES = 9, 12
 
 
@@ -136,21 +133,6 @@ def prediction_charts(predictions: Data) -> list[Chart]:
                 note="The share of true values inside, with two standard errors.",
             )
         )  # fmt: skip
-        fifth, share, rows = _columns(known["fifths"], "fifth", "share", "rows")
-        charts.append(
-            Chart(
-                "Intervals of 90 % by prediction",
-                axis(fifth, whole=True, margin=0.1),
-                axis([0.5, 1.0], margin=0),
-                [
-                    HorizontalLine(0.9, "should hold"),
-                    _errors(fifth, share, rows),
-                    Line(fifth, share, 1, "share inside", dots=True),
-                ],
-                below="fifth of the rows, from the lowest predictions to the highest",
-                note="The share of true values inside, with two standard errors.",
-            )
-        )
     return charts
 
 
@@ -220,18 +202,20 @@ def _dependence(curve: Data, outputs: Sequence[object]) -> list[Chart]:
     if len(lines) == 2 and len(outputs) == 2:
         shown = [1]
     values, name = curve["values"], shortened(curve["column"])
+    if curve.get("kind") == "date":
+        values = [number_text("date", float(round(value))) for value in values]
     if any(isinstance(value, str) for value in values):
         k = shown[-1] if len(shown) == 1 else int(np.argmax(spans))
         return [by_name(name, values, lines[k], f"mean prediction of {shortened(outputs[k], 24)}")]
     x = array_of(values)
-    what = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
     drawn = [
         Line(x, lines[k], color, shortened(outputs[k], 24), dots=True)
         for color, k in enumerate(shown, start=1)
     ]
-    across = date_axis(x) if curve.get("kind") == "date" else axis(x)
-    below = f"value of the column; up, the mean prediction{what}"
-    return [Chart(name, across, axis(*(line.y for line in drawn)), drawn, below=below)]
+    shown_output = f" of {shortened(outputs[shown[0]], 24)}" if len(shown) == 1 else ""
+    up = f"Up, the mean prediction{shown_output}."
+    heights = axis(*(line.y for line in drawn))
+    return [Chart(name, axis(x), heights, drawn, below="value of the column", note=up)]
 
 
 def by_name(
@@ -246,7 +230,7 @@ def by_name(
 
 def gradient_charts(samples: Data) -> list[Chart]:
     """Return norms, update ratios, gradients by layer, units and the noise scale."""
-    panels = (_norms, _updates, _heat, _units, _noise)
+    panels = (_norms, _updates, _gradients, _units, _noise)
     return [chart for chart in (panel(samples) for panel in panels) if chart is not None]
 
 
@@ -266,44 +250,31 @@ def _norms(known: Data) -> Chart:
 
 
 def _updates(known: Data) -> Chart | None:
-    steps, guide = array_of(known["layer_steps"]), known["guide"]
-    lines = {layer: array_of(v) for layer, v in known["by_layer"]["update_ratio"].items()}
-    ratios = np.concatenate([*lines.values()])
-    if not np.isfinite(ratios).any():
-        return None
-    shapes: list[Shape] = [
-        Band(guide / 10, guide * 10, "usual"),
-        HorizontalLine(guide, "guide"),
-        *(
-            Line(steps, np.where(values > 0, values, np.nan), color, f"layer {layer}")
-            for color, (layer, values) in enumerate(lines.items(), start=1)
-        ),
-    ]
-    up = axis(ratios, [guide / 10, guide * 10], log=True)
     note = "Norm of a step over the norm of the weights, by layer."
-    return _by_step("Update ratio", steps, up, shapes, note)
+    return _by_layer("Update ratio", known, "update_ratio", known["guide"], note)
 
 
-def _heat(known: Data) -> Chart | None:
-    rms = np.stack([array_of(values) for values in known["heat"].values()])
-    with np.errstate(all="ignore"):
-        logs = np.log10(np.where(rms > 0, rms, np.nan))
-    finite = logs[np.isfinite(logs)]
-    if not finite.size:
+def _gradients(known: Data) -> Chart | None:
+    note = "Root mean square of the gradient of the weights, by layer."
+    return _by_layer("Gradient RMS by layer", known, "gradient_rms", None, note)
+
+
+def _by_layer(
+    title: str, known: Data, quantity: str, guide: float | None, note: str
+) -> Chart | None:
+    """Return a positive quantity of each layer by step, beside its usual value if it has one."""
+    steps = array_of(known["layer_steps"])
+    layers = {layer: array_of(v) for layer, v in known["by_layer"][quantity].items()}
+    positive = {layer: np.where(values > 0, values, np.nan) for layer, values in layers.items()}
+    every = np.concatenate([*positive.values()])
+    if not np.isfinite(every).any():
         return None
-    high = float(finite.max())
-    low = max(float(finite.min()), high - HEAT_DECADES)
-    shares = np.nan_to_num((logs - low) / max(high - low, 0.1))
-    levels = np.where(np.isfinite(logs), 1 + np.clip(shares * SHADES, 0, SHADES - 1), 0).astype(int)
-    names = list(known["heat"])
-    edges = np.append(0.0, array_of(known["layer_steps"]))
-    every = max(1, -(-len(names) // 8))
-    ticks = tuple((k + 0.5, names[k]) for k in range(0, len(names), every))
-    values = ((1, low), (SHADES // 2, (low + high) / 2), (SHADES, high))
-    cells = HeatMap(edges, levels, [(level, number(10.0**value, 2)) for level, value in values])
-    up = Axis(0.0, float(len(names)), False, ticks)
-    note = "Layers from the input (bottom) to the output (top); blank: no gradient."
-    return _by_step("Gradient RMS by layer", edges, up, [cells], note)
+    shapes: list[Shape] = [] if guide is None else [HorizontalLine(guide, "usual")]
+    shapes += [
+        Line(steps, values, color, f"layer {layer}")
+        for color, (layer, values) in enumerate(positive.items(), start=1)
+    ]
+    return _by_step(title, steps, axis(every, [guide or np.nan], log=True), shapes, note)
 
 
 def _units(known: Data) -> Chart | None:

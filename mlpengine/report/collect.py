@@ -7,21 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from mlpengine.config import load_config
-from mlpengine.config.baselines import WORK, Held, held_out, score_of
+from mlpengine.config.baselines import WORK, ScoredRows, score_of, scored_rows
 from mlpengine.config.build import LoadedData, load_data, trainer_of
-from mlpengine.core.errors import DataError, MlpEngineError
+from mlpengine.core.errors import CheckpointError, DataError, MlpEngineError
 from mlpengine.core.redaction import redacted, shown_path, without_directories
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
 from mlpengine.core.wording import plural
 from mlpengine.diagnostics.samples import Series
 from mlpengine.diagnostics.thresholds import DEAD, GUIDE_RATIO
-from mlpengine.models.card import card, facts_of
+from mlpengine.models.card import facts_of
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
     dependence,
@@ -31,12 +32,13 @@ from mlpengine.models.explain import (
 )
 from mlpengine.models.model import Model
 from mlpengine.models.task import Split
+from mlpengine.settings.structure import conform
 from mlpengine.step.blas_threads import pinned
 from mlpengine.training.diagnose import DIAGNOSTICS_FILE
 from mlpengine.training.diagnostics_files import read_series
 from mlpengine.training.history import METRICS_FILE
 from mlpengine.training.loading import load
-from mlpengine.training.measure import OUT_OF_FOLD, explained_rows
+from mlpengine.training.measure import explained_rows
 from mlpengine.training.run_directory import (
     ENVIRONMENT_FILE,
     GIVEN_CONFIG,
@@ -51,15 +53,41 @@ from .predictions import hardest_of, predictions_of
 
 REPORT_FORMAT = 1
 SHOWN_IMPORTANCES, SHOWN_CELLS, EXPLAINING_ROWS = 15, 6, 100
-SHOWN_LAYERS, HEAT_LAYERS, SHOWN_SAMPLES = 6, 24, 120
+SHOWN_LAYERS, SHOWN_SAMPLES = 6, 120
 CONFIG_LENGTH = 20_000
 """Characters of a config that are shown."""
 
 NET = ("loss", "gradient_norm", "clipped_norm", "noise_scale", "lr")
-LAYERS = ("update_ratio", "dead_share", "saturated_share")
+LAYERS = ("update_ratio", "gradient_rms", "dead_share", "saturated_share")
 
 TRAVELING = {"path", "failure", "result", "verdicts", "settings", "notes", "model"}
 """Keys with texts that may contain paths."""
+
+
+class VerdictData(TypedDict):
+    """A verdict in a result, see `Verdict.as_dict`."""
+
+    name: str
+    layer: int | None
+    layer_name: NotRequired[str]
+    headline: str
+    evidence: str
+    value: float | None
+    threshold: float | None
+    advice: str
+    fix: dict[str, Any] | None
+    no_fix: str
+    text: str
+
+
+RESULT_KINDS = {
+    **dict.fromkeys(("ending", "ended", "failure"), str),
+    **dict.fromkeys(("epochs", "seconds", "parameters", "peak_bytes"), float),
+    **dict.fromkeys(("best_epoch", "samples_per_second", "skipped_steps", "members"), float | None),
+    **dict.fromkeys(("best_epochs", "member_epochs"), list[int]),
+    "verdicts": list[VerdictData],
+}
+"""The types of values in a result that a page shows."""
 
 DAMAGED = (MlpEngineError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
 """Errors that reading a damaged file may raise."""
@@ -110,7 +138,7 @@ class Collected(NamedTuple):
     """The data of a report, ready for JSON, and the predictions that runs are compared by."""
 
     data: dict[str, Any]
-    held: Held | None = None
+    scored: ScoredRows | None = None
 
 
 def read_run(path: Path) -> RunData:
@@ -150,16 +178,19 @@ def read_run(path: Path) -> RunData:
     )
 
 
-def collect(run: RunData, effort: ReportBudget = THOROUGH) -> Collected:
-    """Return the numbers of a run; a part that cannot be computed becomes a note."""
+def collect(run: RunData, effort: ReportBudget = THOROUGH, *, whole: bool = True) -> Collected:
+    """Return the numbers of a run; a part that cannot be computed becomes a note.
+
+    With `whole` False only the score is computed, with what it needs.
+    """
     with pinned(1):  # products of some hundred rows are faster so
-        return _collect(run, effort)
+        return _collect(run, effort, whole=whole)
 
 
-def _collect(run: RunData, effort: ReportBudget) -> Collected:
+def _collect(run: RunData, effort: ReportBudget, *, whole: bool) -> Collected:
     notes = list(run.notes)
     environment = _read_json(run.path / ENVIRONMENT_FILE, notes)
-    held: Held | None = None
+    scored: ScoredRows | None = None
     data: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "kind": "run",
@@ -184,21 +215,23 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     if loaded is not None and model is not None:
         attempt("model", lambda: model_of_run(loaded, model))
         if run.trained:
-            attempt("held", lambda: held_out(loaded, model.mean, run.known))
-            held = data.pop("held", None)
-            if held is not None and not np.isfinite(held.output).all():
+            attempt("scored", lambda: scored_rows(loaded, model.mean, run.known))
+            scored = data.pop("scored", None)
+            if scored is not None and not np.isfinite(scored.output).all():
                 notes.append("predictions cannot be shown: the outputs of the model are not finite")
-                held = None
-        if held is not None:
-            rows = held
+                scored = None
+        if scored is not None:
+            rows = scored
             attempt("score", lambda: run.score or score_of(loaded, rows, effort.work))
+        if scored is not None and whole:
             attempt("predictions", lambda: predictions_of(model, loaded.task, rows))
             attempt("drivers", lambda: drivers_of(loaded, model, effort))
             ranked = [one["column"] for one in (data.get("drivers") or {}).get("importances", [])]
             columns = ranked or loaded.tables.preprocessor.columns
             attempt("hardest", lambda: hardest_of(loaded, rows, columns[:SHOWN_CELLS]))
-        attempt("data", lambda: data_of(loaded, effort.rows))
-    if run.series is not None and len(run.series):
+        if whole:
+            attempt("data", lambda: data_of(loaded, effort.rows))
+    if whole and run.series is not None and len(run.series):
         series = run.series
         batch_size = loaded.batch_size if loaded else None
         attempt("gradients", lambda: gradients_of(series, batch_size))
@@ -206,43 +239,7 @@ def _collect(run: RunData, effort: ReportBudget) -> Collected:
     data["notes"] = notes
     for key in TRAVELING & data.keys():
         data[key] = without_directories(data[key])
-    return Collected(plain_data(data), held)
-
-
-def collect_model(path: Path) -> dict[str, Any]:
-    """Return the numbers of a report of a model file: its facts of the model and of its training.
-
-    Raises: CheckpointError if it is damaged or not a model.
-    """
-    model = load(path)
-    known, record = card(model), model.record
-    notes = ["Rows, curves and gradients are not in a model file; they are in the run's report."]
-    data: dict[str, Any] = {
-        "format": REPORT_FORMAT,
-        "kind": "model",
-        "path": str(shown_path(path)),
-        "name": path.name,
-        "card": known,
-    }
-    if record:
-        data["model"] = model_of(
-            model, source=record["source"], rows=record["rows"], folds=record["folds"]
-        )
-        metrics = {n: {"value": v, "error": None} for n, v in record["metrics"].items()}
-        names = [n for n in model.task.headline if n in metrics]
-        if names:
-            part = record["part"]
-            rows = record["rows"].get("train" if part == OUT_OF_FOLD else part, 0)
-            data["score"] = {
-                "part": part,
-                "rows": rows,
-                "metric": names[0],
-                "predictions": {"model": {n: metrics[n] for n in [*names, "loss"] if n in metrics}},
-            }
-        data["settings"] = {"seed": record["seed"]}
-    else:
-        notes.append("The file has no record of its training.")
-    return {**plain_data(data), "notes": notes}
+    return Collected(plain_data(data), scored)
 
 
 def model_of(model: Model, **training: Any) -> dict[str, Any]:
@@ -349,7 +346,7 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
     kept = thinned(np.nan_to_num(series.of("gradient_norm")), 240)
     few = evenly_spaced(len(series), SHOWN_SAMPLES)
     layers = series.columns.layers
-    shown, heated = (evenly_spaced(layers, count) for count in (SHOWN_LAYERS, HEAT_LAYERS))
+    shown = evenly_spaced(layers, SHOWN_LAYERS)
     clipped, norms = series.of("clipped_norm"), series.of("gradient_norm")
     is_clipped = clipped < norms * (1 - 1e-6)
     return {
@@ -361,7 +358,6 @@ def gradients_of(series: Series, batch_size: int | None) -> dict[str, Any]:
         "layer_steps": series.steps[few],
         "layers": layers,
         "by_layer": {name: {str(n): series.of(name, n)[few] for n in shown} for name in LAYERS},
-        "heat": {str(n): series.of("gradient_rms", n)[few] for n in heated},
         "batch_size": batch_size,
         "guide": GUIDE_RATIO,
         "too_many": DEAD,
@@ -418,24 +414,14 @@ def _read_json(path: Path, notes: list[str]) -> dict[str, Any]:
 
 def _checked(result: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return a result without values that no run writes, and add a note that names them."""
-    texts, numbers = (
-        ("ending", "ended", "failure"),
-        ("epochs", "seconds", "parameters", "peak_bytes"),
-    )
-
-    def fits(name: str, value: Any) -> bool:
-        if name in texts:
-            return isinstance(value, str)
-        if name in ("verdicts", "best_epochs", "member_epochs"):
-            kind = Mapping if name == "verdicts" else int
-            return isinstance(value, list) and all(isinstance(one, kind) for one in value)
-        if name in (*numbers, "best_epoch", "samples_per_second", "skipped_steps", "members"):
-            return isinstance(value, int | float | None)
-        return True
-
-    wrong = sorted(name for name, value in result.items() if not fits(name, value))
+    wrong = []
+    for name in RESULT_KINDS.keys() & result:
+        try:
+            conform(result[name], RESULT_KINDS[name], name)
+        except CheckpointError:
+            wrong.append(name)
     if wrong:
-        notes.append(f"{RESULT_FILE} is damaged ({', '.join(wrong)})")
+        notes.append(f"{RESULT_FILE} is damaged ({', '.join(sorted(wrong))})")
     return {name: value for name, value in result.items() if name not in wrong}
 
 

@@ -1,17 +1,14 @@
 """The data of a run: what each column holds, and how the parts differ."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mlpengine.config.build import LoadedData
-from mlpengine.core.errors import MlpEngineError
 from mlpengine.core.rows import evenly_spaced
-from mlpengine.data.features import profile
 from mlpengine.data.features.checks import column_profile
 from mlpengine.data.features.thresholds import KS_LIMIT
-from mlpengine.data.tables import Column, Table
+from mlpengine.data.tables import Column
 from mlpengine.diagnostics.baselines import largest_shift
 
 REPORT_COLUMNS = 200
@@ -37,8 +34,6 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
         name: preprocessor.unknown_texts(part) for name, part in samples.items() if name != "train"
     }
     uses = _uses(loaded)
-    dropped = [name for name in (*data.drop,) if name in train]
-    reasons = _reasons(train, dropped, preprocessor.target.columns if preprocessor.target else ())
     columns = []
     for name in train.names[:REPORT_COLUMNS]:
         facts = column_profile(name, train[name])
@@ -46,7 +41,6 @@ def data_of(loaded: LoadedData, rows: int) -> dict[str, Any]:
             {
                 "name": name,
                 "use": uses.get(name, "feature" if name in preprocessor.kinds else "not used"),
-                "reason": reasons.get(name, ""),
                 "kind": preprocessor.kinds.get(name, facts.kind),
                 "missing": facts.missing / max(1, train.n_rows),
                 "distinct": facts.distinct,
@@ -88,18 +82,6 @@ def _uses(loaded: LoadedData) -> dict[str, str]:
         if name:
             uses[name] = use
     return uses | dict.fromkeys(target.columns if target else (), "target")
-
-
-def _reasons(table: Table, dropped: list[str], target: Any) -> Mapping[str, str]:
-    """Return reasons from the data for leaving out the columns that the config leaves out."""
-    if not dropped:
-        return {}
-    named = [name for name in (*dropped, *target) if name in table]
-    try:
-        facts = profile(table.select(dict.fromkeys(named)), list(target))
-    except MlpEngineError:  # a target that cannot be described gives no reasons
-        return {}
-    return facts.drop | {leak.column: leak.reason for leak in facts.leaks}
 
 
 def _shift(one: Column, other: Column) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from mlpengine.models.metrics import higher_is_better
 from mlpengine.report import palette
 from mlpengine.training.measure import DIRECT, TEACHER
 
-from .chart_types import DASHES, SHADES, array_of, opacity
+from .chart_types import DASHES, SHADES, array_of
 from .charts import (
     Data,
     dependence_charts,
@@ -31,9 +31,6 @@ from .svg import grid, strip
 MANY_COLUMNS = 25
 """The most columns that one table describes.  If there are more, the usual ones are folded away."""
 
-LISTED_LEVELS = 20
-"""Number of levels of a column that are listed."""
-
 LISTED = 8
 """Number of epochs in which networks stopped that are listed."""
 
@@ -42,15 +39,14 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def run_page(data: Data) -> str:
-    """Return the page of one run, or of a model file."""
+    """Return the page of one run."""
     sections = [
-        ("verdicts", "Verdicts", None if data["kind"] == "model" else verdicts_section(data)),
+        ("verdicts", "Verdicts", verdicts_section(data)),
         ("training", "Training", training_section(data.get("epochs"))),
         ("predictions", "Predictions", predictions_section(data.get("predictions"))),
         ("drivers", "What drives the prediction", drivers_section(data.get("drivers"))),
         ("gradients", "Gradients and updates", gradients_section(data.get("gradients"))),
         ("data", "Data", columns_section(data.get("data"))),
-        ("columns", "Columns", of_card(data.get("card"))),
         ("hardest", "Hardest rows", hardest_section(data.get("hardest"))),
         ("settings", "Settings", settings_section(data)),
     ]
@@ -215,22 +211,17 @@ def verdicts_section(data: Data) -> Markup:
         return tag("p", text, class_="fine" if ended else "soft")
     items = []
     for one in known:
-        finding = str(one.get("finding") or one.get("text") or one.get("name") or "")
-        layer = one.get("layer")
-        where = f"layer {layer}: " if layer is not None else ""
-        lines: list[Content] = [tag("p", tag("strong", where, _sentence(finding)))]
-        if one.get("advice"):
-            lines.append(tag("p", _sentence(str(one["advice"]))))
-        fix = one.get("fix")
-        if isinstance(fix, Mapping) and fix:
-            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(fix))))
+        headline, layer = str(one["headline"]), one["layer"]
+        where = one.get("layer_name") or ("" if layer is None else f"layer {layer}")
+        title = tag("strong", f"{headline} ({where})" if where else headline)
+        lines = [
+            tag("p", title, " ", tag("span", f"[{one['name']}]", class_="soft")),
+            tag("p", f"{one['evidence']} {one['advice']}"),
+        ]
+        if one["fix"]:
+            lines.append(tag("p", "Settings that fix it: ", tag("code", settings_text(one["fix"]))))
         items.append(tag("li", *lines))
     return tag("ul", *items, class_="verdicts")
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", ")")) else ".")
 
 
 def training_section(known: Data | None) -> Markup | None:
@@ -428,18 +419,6 @@ def columns_section(known: Data | None) -> Markup | None:
     return joined(*parts)
 
 
-def of_card(known: Data | None) -> Markup | None:
-    """Return the columns that a model reads, from its file."""
-    if not known:
-        return None
-    lines = []
-    for one in known["columns"]:
-        levels = [shortened(level, 24) for level in one["levels"][:LISTED_LEVELS]]
-        more = ["..."] * (len(one["levels"]) > LISTED_LEVELS)
-        lines.append([shortened(one["name"]), one["type"], ", ".join([*levels, *more]) or DASH])
-    return scrolling_table(["column", "type", "levels"], lines, "Columns", words=3, named=False)
-
-
 def _is_odd(one: Data) -> bool:
     shifts = [shift for shift in one["shift"].values() if shift]
     plain = one["use"] == "feature" and not one["missing"] and not one["unknown"]
@@ -448,12 +427,9 @@ def _is_odd(one: Data) -> bool:
 
 def _column(one: Data, others: Sequence[str]) -> list[Content]:
     """Return the cells of a column of the data."""
-    use: Content = one["use"]
-    if one["reason"]:
-        use = [one["use"], tag("br"), tag("span", one["reason"], class_="soft")]
     return [
         shortened(one["name"]),
-        use,
+        one["use"],
         one["kind"],
         tag("td", _percent(one["missing"]) if one["missing"] else DASH, class_="n"),
         tag("td", number(one["distinct"]), class_="n"),
@@ -605,7 +581,6 @@ def style() -> Markup:
         for k, dashes in zip(range(1, len(palette.LIGHT) + 1), cycle(DASHES), strict=False)
     )
     shades = "\n".join(
-        f"rect.h{k} {{ fill: var(--c1); fill-opacity: {opacity(k):.2f}; }} "
         f"td.h{k} {{ background: color-mix(in srgb, var(--c1) {5 + 30 * k / SHADES:.0f}%, "
         "var(--ground)); }"
         for k in range(1, SHADES + 1)

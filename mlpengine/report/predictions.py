@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mlpengine.config.baselines import Held
+from mlpengine.config.baselines import ScoredRows
 from mlpengine.config.build import LoadedData
 from mlpengine.core.rows import evenly_spaced
 from mlpengine.core.spec import Array
@@ -21,43 +21,42 @@ MAX_MATRIX = 12
 
 MISTAKES, RELIABILITY_BINS, HARDEST = 10, 10, 10
 INTERVAL_LEVELS = 0.5, 0.8, 0.9, 0.95
-INTERVAL_FIFTHS = 0.9
 INTERVAL_ROWS = 2_000
 
 
-def predictions_of(model: Model, task: Task, held: Held) -> dict[str, Any]:
+def predictions_of(model: Model, task: Task, scored: ScoredRows) -> dict[str, Any]:
     """Return predicted against true values, and the calibration of probabilities and intervals."""
     labels = model.preprocessor.classes
-    result: dict[str, Any] = {"part": held.part, "rows": len(held.rows)}
+    result: dict[str, Any] = {"part": scored.part, "rows": len(scored.rows)}
     if isinstance(task, Classification):
-        result |= _classes(held, [str(label) for label in labels])
+        result |= _classes(scored, [str(label) for label in labels])
     elif isinstance(task, Regression):
         result["targets"] = [
-            _numbers(held.rows.truth[:, k], held.predicted[:, k], name)
+            _numbers(scored.rows.truth[:, k], scored.predicted[:, k], name)
             for k, name in enumerate(task.target.columns[:SHOWN_TARGETS])
         ]
         result["more_targets"] = max(0, len(task.target.columns) - SHOWN_TARGETS)
     elif isinstance(task, MultiLabel):
-        result["labels"] = _labels(held, task.labels)
+        result["labels"] = _labels(scored, task.labels)
     if not isinstance(task, Regression):
-        result["calibration"] = _calibration(task, held, labels)
-    if held.part == OUT_OF_FOLD:
+        result["calibration"] = _calibration(task, scored, labels)
+    if scored.part == OUT_OF_FOLD:
         return result
     if model.residuals is not None:
-        result["intervals"] = _intervals(model, held)
+        result["intervals"] = _intervals(model, scored)
     if model.sets is not None:
-        result["sets"] = _sets(model, held)
+        result["sets"] = _sets(model, scored)
     return result
 
 
-def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[str, Any]:
+def hardest_of(loaded: LoadedData, scored: ScoredRows, columns: Sequence[str]) -> dict[str, Any]:
     """Return the rows with the largest loss, with the values of some columns."""
     task, labels = loaded.task, loaded.tables.preprocessor.classes
-    truth, rows = held.rows.truth, held.rows
-    losses, chances = _row_losses(task, held), task.probabilities(held.output)
+    truth, rows = scored.rows.truth, scored.rows
+    losses, chances = _row_losses(task, scored), task.probabilities(scored.output)
     order = np.argsort(-losses, kind="stable")[:HARDEST]
-    table, numbers = loaded.tables.parts["train" if held.part == OUT_OF_FOLD else held.part]
-    table = table.rows(numbers[held.numbers[order]])
+    table, numbers = loaded.tables.parts["train" if scored.part == OUT_OF_FOLD else scored.part]
+    table = table.rows(numbers[scored.numbers[order]])
     table = loaded.tables.preprocessor.with_computed(table)
     shown = [name for name in columns if name in table]
     hardest = []
@@ -68,44 +67,44 @@ def hardest_of(loaded: LoadedData, held: Held, columns: Sequence[str]) -> dict[s
         }
         if isinstance(task, Classification) and chances is not None:
             one["target"] = str(labels[int(truth[row])])
-            one["predicted"] = str(labels[int(held.predicted[row])])
+            one["predicted"] = str(labels[int(scored.predicted[row])])
             one["probability"] = float(chances[row, int(truth[row])])
         else:
             one["target"] = truth[row].tolist()
-            one["predicted"] = held.predicted[row].tolist()
+            one["predicted"] = scored.predicted[row].tolist()
         one["cells"] = [table[name].text(k) for name in shown]
         hardest.append(one)
-    return {"part": held.part, "columns": shown, "rows": hardest}
+    return {"part": scored.part, "columns": shown, "rows": hardest}
 
 
-def difference(first: Held, other: Held, metric: str) -> dict[str, float] | None:
-    """Return the lead of `other` over `first` in a metric, over the same rows.
+def paired_lead(first: ScoredRows, other: ScoredRows, metric: str) -> dict[str, Any] | None:
+    """Return the lead of `first` over `other` in a metric, with its standard error.
 
-    None unless both predict the same rows.
+    It is computed row by row; None unless both predict the same rows.
     """
-    places = [held.rows.places for held in (first, other)]
+    places = [scored.rows.places for scored in (first, other)]
     if None in places or first.part != other.part or len(first.rows) != len(other.rows):
         return None
     origins = [place.rows.origin for place in places if place]
     same = origins[0] is not None and origins[1] is not None and (origins[0] == origins[1]).all()
     if not same or not np.array_equal(first.rows.truth, other.rows.truth):
         return None
-    held = {"other": other, "first": first}
-    pair = {who: baselines.Guess(one.predicted) for who, one in held.items()}
+    scored = {"first": first, "other": other}
+    pair = {who: baselines.Guess(one.predicted) for who, one in scored.items()}
     table = baselines.baseline_scores([metric], first.rows.truth, pair, first.rows.weights)
     share = np.sqrt(len(first.rows) / first.total)
-    ahead = table["first"]["ahead"]
-    return {"value": ahead["value"], "error": ahead["error"] * share}
+    ahead = table["other"]["ahead"]
+    return {"value": ahead["value"], "error": ahead["error"] * share, "paired": True}
 
 
-def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
-    truth, weights = held.rows.truth.astype(np.int64), held.rows.weights
+def _classes(scored: ScoredRows, labels: list[str]) -> dict[str, Any]:
+    truth, weights = scored.rows.truth.astype(np.int64), scored.rows.weights
     count = len(labels)
     shares = {"recall": recall, "precision": precision}
     by_class: dict[str, list[float]] = {}
     for name, function in shares.items():
         values = np.zeros(count)
-        some = function(truth, held.predicted, weights)
+        some = function(truth, scored.predicted, weights)
         values[: len(some)] = some[:count]
         by_class[name] = values.tolist()
     result: dict[str, Any] = {
@@ -114,11 +113,11 @@ def _classes(held: Held, labels: list[str]) -> dict[str, Any]:
         **by_class,
         "mistakes": [
             {"true": labels[actual], "predicted": labels[taken], "rows": rows}
-            for actual, taken, rows in commonest_mistakes(truth, held.predicted, MISTAKES)
+            for actual, taken, rows in commonest_mistakes(truth, scored.predicted, MISTAKES)
         ],
     }
     if count <= MAX_MATRIX:
-        result["confusion"] = confusion_matrix(truth, held.predicted, count).tolist()
+        result["confusion"] = confusion_matrix(truth, scored.predicted, count).tolist()
     return result
 
 
@@ -147,9 +146,9 @@ def _numbers(truth: Array, predicted: Array, name: str) -> dict[str, Any]:
     }
 
 
-def _labels(held: Held, names: Sequence[str]) -> list[dict[str, Any]]:
-    truth, weights = held.rows.truth, held.rows.weights
-    recalls, precisions = (f(truth, held.predicted, weights) for f in (recall, precision))
+def _labels(scored: ScoredRows, names: Sequence[str]) -> list[dict[str, Any]]:
+    truth, weights = scored.rows.truth, scored.rows.weights
+    recalls, precisions = (f(truth, scored.predicted, weights) for f in (recall, precision))
     return [
         {
             "name": name,
@@ -161,19 +160,19 @@ def _labels(held: Held, names: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _calibration(task: Task, held: Held, classes: Sequence[object]) -> dict[str, Any]:
+def _calibration(task: Task, scored: ScoredRows, classes: Sequence[object]) -> dict[str, Any]:
     """Return mean probability and share of hits for bins of the probability.
 
     For two classes this is the probability of the latter one, for more classes the probability
     of the predicted class, and for labels the probability of each label.
     """
-    chances, truth = task.predicted_numbers(held.output), held.rows.truth
+    chances, truth = task.predicted_numbers(scored.output), scored.rows.truth
     if isinstance(task, MultiLabel):
         said, right, of = chances.ravel(), truth.ravel() > 0.5, "labels"
     elif chances.shape[1] == 2:
         said, right, of = chances[:, 1], truth == 1, f"class {classes[1]}"
     else:
-        said, right, of = chances.max(axis=1), held.predicted == truth, "predicted class"
+        said, right, of = chances.max(axis=1), scored.predicted == truth, "predicted class"
     number = np.minimum((said * RELIABILITY_BINS).astype(np.int64), RELIABILITY_BINS - 1)
     counts = np.bincount(number, minlength=RELIABILITY_BINS)
     filled = counts > 0
@@ -186,40 +185,23 @@ def _calibration(task: Task, held: Held, classes: Sequence[object]) -> dict[str,
     }
 
 
-def _intervals(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
-    """Return the shares of targets in the intervals that should hold a given share of them.
-
-    For intervals of level `INTERVAL_FIFTHS`, also return the shares by fifths of the rows, from the
-    lowest predictions to the highest.
-    """
-    rows = held.rows.rows(evenly_spaced(len(held.rows), INTERVAL_ROWS))
-
-    output = model.forward(rows.x)
-
-    def inside(level: float) -> Array:
-        low, high = model.interval_of(output, level)
-        return np.asarray((low <= rows.truth) & (rows.truth <= high))
-
-    levels = [
-        {"level": level, "share": float(inside(level).mean()), "rows": len(rows)}
-        for level in INTERVAL_LEVELS
-    ]
-    order = np.argsort(held.predicted[evenly_spaced(len(held.rows), INTERVAL_ROWS)], axis=0)
-    ordered = np.take_along_axis(inside(INTERVAL_FIFTHS), order, axis=0)
-    fifths = [
-        {"fifth": k, "share": float(part.mean()), "rows": len(part)}
-        for k, part in enumerate(np.array_split(ordered, 5), start=1)
-        if len(part)
-    ]
-    return {"levels": levels, "fifths": fifths}
-
-
-def _sets(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
-    """Return how many classes lie in sets that should hold a given share of them, and sizes."""
-    rows, levels = np.arange(len(held.rows)), []
+def _intervals(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
+    """Return the shares of targets in the intervals that should hold a given share of them."""
+    rows = scored.rows.rows(evenly_spaced(len(scored.rows), INTERVAL_ROWS))
+    output, levels = model.forward(rows.x), []
     for level in INTERVAL_LEVELS:
-        sets = model.set_of(held.output, level)
-        share = sets[rows, held.rows.truth.astype(np.int64)].mean()
+        low, high = model.interval_of(output, level)
+        share = ((low <= rows.truth) & (rows.truth <= high)).mean()
+        levels.append({"level": level, "share": float(share), "rows": len(rows)})
+    return {"levels": levels}
+
+
+def _sets(model: Model, scored: ScoredRows) -> dict[str, list[dict[str, float]]]:
+    """Return how many classes lie in sets that should hold a given share of them, and sizes."""
+    rows, levels = np.arange(len(scored.rows)), []
+    for level in INTERVAL_LEVELS:
+        sets = model.set_of(scored.output, level)
+        share = sets[rows, scored.rows.truth.astype(np.int64)].mean()
         size = sets.sum(axis=1).mean()
         levels.append(
             {"level": level, "share": float(share), "rows": len(rows), "size": float(size)}
@@ -227,14 +209,14 @@ def _sets(model: Model, held: Held) -> dict[str, list[dict[str, float]]]:
     return {"levels": levels}
 
 
-def _row_losses(task: Task, held: Held) -> Array:
+def _row_losses(task: Task, scored: ScoredRows) -> Array:
     """Return how wrong each row is: its log loss, or its error in units of the deviation."""
-    truth = held.rows.truth
+    truth = scored.rows.truth
     if isinstance(task, Regression):
-        off, scale = np.abs(held.predicted - truth), truth.std(axis=0)
+        off, scale = np.abs(scored.predicted - truth), truth.std(axis=0)
         losses: Array = (off / np.where(scale > 0, scale, 1)).mean(axis=1)
         return losses
-    chances = task.predicted_numbers(held.output)
+    chances = task.predicted_numbers(scored.output)
     if isinstance(task, MultiLabel):
         right = np.where(truth > 0.5, chances, 1 - chances)
         return np.asarray(-np.log(np.maximum(right, 1e-12)).sum(axis=1))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import hypot
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mlpengine.config.baselines import PART_PHRASES
 from mlpengine.config.load import differing_settings
 from mlpengine.core.redaction import shown_path, without_directories
 from mlpengine.core.wording import as_setting, plural
+from mlpengine.diagnostics.thresholds import PROBABLE
 from mlpengine.diagnostics.verdict import shown_name
 from mlpengine.models.metrics import higher_is_better
 from mlpengine.report.palette import LIGHT
@@ -20,7 +22,7 @@ from .charts import by_epoch, sweep_charts
 from .collect import REPORT_FORMAT, Collected, RunData, plain_data
 from .markup import DASH, Content, Markup, joined, number, score_text, shortened, tag, with_error
 from .page import page, scrolling_table, verdicts_section
-from .predictions import difference
+from .predictions import paired_lead
 from .svg import grid, strip
 
 SHOWN_TRIALS = 40
@@ -77,24 +79,39 @@ def _few_epochs(known: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _differences(collected: Sequence[Collected]) -> dict[str, Any] | None:
-    """Return the lead of the run with the best score over the others, over the same rows.
+    """Return the lead of the run with the best score over each of the others.
 
-    None unless all runs have the same metric of the same part.
+    None unless all runs have the same metric of the same part of the same table.
     """
     scores = [one.data["score"] for one in collected if one.data.get("score")]
+    models = [one.data["model"] for one in collected if one.data.get("model")]
     kinds = {(score["metric"], score["part"]) for score in scores}
-    if len(scores) < len(collected) or len(kinds) != 1:
+    tables = {(model["source"], *model["target"]) for model in models}
+    if len(scores) < len(collected) or len(kinds) != 1 or len(tables) != 1:
         return None
     metric, part = scores[0]["metric"], scores[0]["part"]
-    values = array_of([score["predictions"]["model"][metric]["value"] for score in scores])
-    best = int(np.nanargmax(values)) if np.isfinite(values).any() else 0
-    first, ahead = collected[best].held, []
+    values = [score["predictions"]["model"][metric] for score in scores]
+    known = array_of([one["value"] for one in values])
+    best = int(np.nanargmax(known)) if np.isfinite(known).any() else 0
+    ahead = []
     for k, one in enumerate(collected):
-        pair = None
-        if k != best and one.held is not None and first is not None:
-            pair = difference(one.held, first, metric)
+        pair, first = None, collected[best].scored
+        if k != best and one.scored is not None and first is not None:
+            pair = paired_lead(first, one.scored, metric) or _lead(values[best], values[k])
         ahead.append(pair)
     return {"metric": metric, "part": part, "best": best, "ahead": ahead}
+
+
+def _lead(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the difference of two scores of different rows, with its standard error."""
+    value = (first["value"] or 0.0) - (other["value"] or 0.0)
+    error = hypot(first["error"] or 0.0, other["error"] or 0.0)
+    return {"value": value, "error": error, "paired": False}
+
+
+def is_clear(ahead: Mapping[str, Any]) -> bool:
+    """Return whether a lead is more than chance gives."""
+    return bool(ahead["value"] > PROBABLE * ahead["error"] > 0)
 
 
 def runs_page(data: Mapping[str, Any]) -> str:
@@ -109,7 +126,6 @@ def runs_page(data: Mapping[str, Any]) -> str:
         ("scores", "Scores", joined(_scores(data), _ahead(data))),
         ("training", "Training", _curves(data)),
         ("verdicts", "Verdicts", joined(*words)),
-        ("paths", "How to make them again", _paths(data)),
     ]
     return page(f"Report of {data['name']}", data, lead, sections)
 
@@ -125,7 +141,7 @@ def _best_run(data: Mapping[str, Any]) -> str:
     close = [
         other
         for other, ahead in zip(data["names"], known["ahead"], strict=True)
-        if ahead and abs(ahead["value"]) <= 2 * ahead["error"]
+        if ahead and not is_clear(ahead)
     ]
     if close:
         text += f" It does not clearly differ from {', '.join(map(shortened, close))}."
@@ -181,18 +197,15 @@ def _ahead(data: Mapping[str, Any]) -> Markup | None:
     lines = [
         [shortened(name, 30), strip(a["value"], 2 * a["error"], highest or 1.0),
          with_error(a["value"], a["error"]),
-         "yes" if a["value"] > 2 * a["error"] else "no"]
+         "yes" if is_clear(a) else "no", "yes" if a["paired"] else "no"]
         for name, a in zip(data["names"], known["ahead"], strict=True)
         if a
     ]  # fmt: skip
-    head = ["", "", f"{metric} behind {best} by", "more than chance"]
-    text = tag("p", "Differences are of the same rows, pair by pair, with their standard errors, "
-               "which are smaller than those of the scores.", class_="soft")  # fmt: skip
-    return joined(
-        tag("h3", "Paired differences"),
-        text,
-        scrolling_table(head, lines, "Paired differences", named=False),
-    )
+    head = ["", "", f"{metric} behind {best} by", "more than chance", "same rows"]
+    text = tag("p", "Differences have their standard errors; of runs with the same rows they are "
+               "computed row by row, and the errors are smaller.", class_="soft")  # fmt: skip
+    table = scrolling_table(head, lines, "Differences", named=False)
+    return joined(tag("h3", "Differences"), text, table)
 
 
 def _curves(data: Mapping[str, Any]) -> Markup | None:
@@ -211,12 +224,6 @@ def _overlay(data: Mapping[str, Any], key: str, title: str, *, powers: bool = Fa
     every = ((name, ((one.get("epochs") or {}).get("curves") or {}).get(key)) for name, one in runs)
     curves = [(shortened(name, 24), curve) for name, curve in every if curve and curve["epoch"]]
     return by_epoch(title, curves[: len(LIGHT)], powers=powers)
-
-
-def _paths(data: Mapping[str, Any]) -> Markup:
-    commands = "\n".join(f"mlpengine report {one['path']}" for one in data["runs"])
-    text = tag("p", "Each run has a page of its own, which ends with the commands:")
-    return joined(text, tag("pre", tag("code", commands)))
 
 
 def collect_sweep(

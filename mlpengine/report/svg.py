@@ -12,11 +12,9 @@ from mlpengine.core.spec import Array
 
 from .chart_types import (
     NAME_LENGTH,
-    Band,
     Bars,
     Chart,
     Diagonal,
-    HeatMap,
     HorizontalLine,
     LegendEntry,
     Line,
@@ -40,11 +38,10 @@ LONG = 8
 def figure(chart: Chart) -> Markup:
     """Return a chart with its title, legend and note."""
     frame = _Frame(chart)
-    shapes = sorted(chart.shapes, key=lambda shape: not isinstance(shape, Band))
     picture = tag(
         "svg",
         tag("g", *frame.grid(), class_="axes"),
-        *map(frame.shape, shapes),
+        *map(frame.shape, chart.shapes),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
         aria_label=shortened(chart.description, 1000),
@@ -128,17 +125,11 @@ class _Frame:
                 places = zip(self.x(shape.x), self.y(shape.low), self.y(shape.high), strict=True)
                 moves = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in places)
                 return tag("path", d=moves, class_="span c1")
-            case HeatMap():
-                return self._cells(shape)
             case HorizontalLine():
                 moves = f"M{self.left} {self.y(shape.value):.1f}H{RIGHT}"
                 return tag("path", d=moves, class_="rule") if self.chart.shows(shape) else joined()
             case Mark():
                 return tag("path", d=f"M{self.x(shape.value):.1f} {TOP}V{BOTTOM}", class_="rule")
-            case Band():
-                bottom, top = self.y([shape.low, shape.high])
-                return tag("rect", x=self.left, y=f"{top:.1f}", width=RIGHT - self.left,
-                           height=f"{max(0.0, bottom - top):.1f}", class_="band")  # fmt: skip
             case Diagonal():
                 ends = [self.chart.x.low, self.chart.x.high]
                 (a, c), (b, d) = self.x(ends), self.y(ends)
@@ -173,33 +164,14 @@ class _Frame:
             if top < BOTTOM
         )  # fmt: skip
 
-    def _cells(self, cells: HeatMap) -> Markup:
-        ends, tall = self.x(cells.x), (BOTTOM - TOP) / len(cells.levels)
-        shapes = []
-        for row, line in enumerate(cells.levels):
-            top = BOTTOM - (row + 1) * tall
-            changes = np.flatnonzero(np.diff(line)) + 1  # runs of one shade are one rectangle
-            for start, stop in zip([0, *changes], [*changes, len(line)], strict=True):
-                if line[start]:
-                    shapes.append(
-                        tag("rect", x=f"{ends[start]:.1f}", y=f"{top + 0.5:.1f}",
-                            width=f"{ends[stop] - ends[start]:.1f}", height=f"{tall - 1:.1f}",
-                            class_=f"h{line[start]}")
-                    )  # fmt: skip
-        return joined(shapes)
-
 
 def _swatch(key: LegendEntry) -> Markup:
     """Return the sign of an entry of a legend."""
     match key.kind:
         case "rule":
             shape = tag("path", d="M1 6H21", class_="rule")
-        case "band":
-            shape = tag("rect", x=1, y=2, width=20, height=8, class_="band")
         case "dots":
             shape = tag("path", d="M11 6h0", class_=f"dots c{key.number}")
-        case "shade":
-            shape = tag("rect", x=1, y=1, width=20, height=10, class_=f"h{key.number}")
         case _:
             shape = tag("path", d="M1 6H21", class_=f"line c{key.number}")
     return tag("svg", shape, viewBox="0 0 22 12", width=22, height=12, aria_hidden="true")

@@ -9,14 +9,14 @@ from mlpengine.settings.fix import Fix
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.run import DiagnosticsSettings, RunSettings
 from mlpengine.settings.split import SplitSettings
-from mlpengine.settings.training import EarlyStopping, Kind, TrainingSettings
+from mlpengine.settings.training import EarlyStopping, MemberType, TrainingSettings
 
 __all__ = [
     "DiagnosticsSettings",
     "EarlyStopping",
     "FeatureSettings",
     "Fix",
-    "Kind",
+    "MemberType",
     "NetworkSettings",
     "RunSettings",
     "SplitSettings",

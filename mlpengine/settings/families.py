@@ -26,10 +26,8 @@ from mlpengine.core.fields import Option, options_of
 from mlpengine.nn import InputLayer
 from mlpengine.ops import LOSSES, Loss
 from mlpengine.optim import (
-    CLIPS,
     OPTIMIZERS,
     SCHEDULES,
-    Clip,
     OptimizerSettings,
     Schedule,
     settings_class,
@@ -132,8 +130,7 @@ class Family(Of):
     """Annotation of an option with an object of a named class as its value.
 
     Without a name it is `default`, or ``formula`` if the mapping has such a key; `none` is
-    the name of None.  `takes` are further values that Python, but no file, may have, and
-    `without` names of classes that a file has in another form.
+    the name of None.  `takes` are further values that Python, but no file, may have.
     """
 
     def __init__(
@@ -145,17 +142,15 @@ class Family(Of):
         none: str = "",
         of: Callable[[Any], Any] = lambda kind: kind,
         takes: Callable[[Any], bool] = lambda value: False,
-        without: Collection[str] = (),
     ) -> None:
         super().__init__(kind)
         self.registry, self.default, self.none = registry, default, none
-        self.of, self.takes, self.without = of, takes, without
+        self.of, self.takes = of, takes
 
     @property
     def names(self) -> list[str]:
         """The names that a file may have."""
-        known = [name for name in self.registry if name not in self.without]
-        return [self.none, *known] if self.none else known
+        return [self.none, *self.registry] if self.none else [*self.registry]
 
     @property
     def members(self) -> list[type[BaseModel]]:
@@ -261,14 +256,10 @@ def _without_texts(kind: Any) -> Any:
     return Annotated[base, *marks] if marks else base
 
 
-CLIP_RULE = Family(Clip, CLIPS, "percentile", without=("norm",))
-"""The rules besides a largest norm, a number."""
-
 LOSS = Family(Loss, LOSSES, "auto", none="auto")
 OPTIMIZER = Family(OptimizerSettings, OPTIMIZERS, "adam", of=settings_class)
 SCHEDULE = Family(Schedule, SCHEDULES, "constant", takes=callable)
 
-ClipOption: TypeAlias = Annotated[Clip, CLIP_RULE]
 InputLayerOption: TypeAlias = Annotated[InputLayer, Of(InputLayer)]
 LossOption: TypeAlias = Annotated[
     Loss | None,
@@ -285,5 +276,5 @@ ScheduleOption: TypeAlias = Annotated[
     Schedule | ScheduleLike, SCHEDULE, Field(description="How lr changes.")
 ]
 
-FAMILIES = (Clip, Loss, OptimizerSettings, Schedule)
+FAMILIES = (Loss, OptimizerSettings, Schedule)
 """The base classes of objects that have a name in files."""

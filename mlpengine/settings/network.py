@@ -13,7 +13,7 @@ from mlpengine.nn.mlp import Parametrization
 from mlpengine.nn.residual import MAX_BLOCKS
 from mlpengine.ops import FormulaActivation, GradOp
 from mlpengine.optim.schedules import Falling
-from mlpengine.settings.base import STRICT, Flag, Names, one_or_more, options_of, rule
+from mlpengine.settings.base import STRICT, Flag, Names, defaults, one_or_more, options_of, rule
 from mlpengine.settings.families import InputLayerOption
 
 NetworkName: TypeAlias = Literal["mlp", "residual"]
@@ -66,7 +66,8 @@ class NetworkSettings:
         description="x + alpha (f(x) - x) for f, one learned alpha for each unit (mlp).",
     )
     input_layer: InputLayerOption = Field(
-        default_factory=InputLayer, description="Embedding of numbers, and a scaling layer."
+        default_factory=defaults(InputLayer),
+        description="Embedding of numbers, and a scaling layer.",
     )
     parametrization: Parametrization = Field(
         default="standard",

@@ -9,7 +9,7 @@ from mlpengine.optim import AdamW, CosineSchedule, CosLogSchedule, Group, settin
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
 from mlpengine.settings.run import RunSettings
-from mlpengine.settings.training import LINEAR, EarlyStopping, Kind, TrainingSettings
+from mlpengine.settings.training import LINEAR, EarlyStopping, MemberType, TrainingSettings
 
 Preset: TypeAlias = Literal["plain", "realmlp"]
 
@@ -29,7 +29,7 @@ PLAIN = (
 size and patience.
 
 Measured with eight folds (November 2026).  The recipes up to 4,000 rows were measured with networks
-of two kinds in each fold.
+of two member types in each fold.
 """
 
 
@@ -165,11 +165,11 @@ def validation_share_for(rows: int) -> float:
 ENCODED_COLUMNS, ENCODED_ROWS = 300, 100
 """The most columns and the fewest rows with which numbers get features by quantile bins."""
 
-SEVERAL_KINDS_ROWS = 4_000
-"""The most rows for which several kinds of networks are trained by steps in each fold."""
+SEVERAL_MEMBERS_ROWS = 4_000
+"""The most rows for which several member types are trained by steps in each fold."""
 
 LINEAR_CELLS = 1 << 22
-"""The most values of a table of up to `SEVERAL_KINDS_ROWS` rows for a linear model in each fold."""
+"""The most values of a table of up to `SEVERAL_MEMBERS_ROWS` rows for linear members."""
 
 
 def encodes(rows: int, numbers: int, preset: str) -> bool:
@@ -180,14 +180,14 @@ def encodes(rows: int, numbers: int, preset: str) -> bool:
     return preset == "plain" and 0 < numbers <= ENCODED_COLUMNS and rows >= ENCODED_ROWS
 
 
-def kinds_for(rows: int, columns: int, preset: str, *, encoded: bool) -> tuple[Kind, ...]:
-    """Return the kinds of networks in each fold; none where they are alike."""
+def members_for(rows: int, columns: int, preset: str, *, encoded: bool) -> tuple[MemberType, ...]:
+    """Return the ensemble member types; none where all members are alike."""
     if folds_for(rows) is None:
         return ()
-    if rows > SEVERAL_KINDS_ROWS:
+    if rows > SEVERAL_MEMBERS_ROWS:
         return ("piecewise", "linear") if encoded else ()
-    by_steps: tuple[Kind, ...] = ("plain", "piecewise") if encoded else ("plain",)
+    by_steps: tuple[MemberType, ...] = ("plain", "piecewise") if encoded else ("plain",)
     if preset == "realmlp":
         by_steps = ("periodic",)
-    kinds = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
-    return kinds if len(kinds) > 1 else ()
+    members = (*by_steps, LINEAR) if rows * columns <= LINEAR_CELLS else by_steps
+    return members if len(members) > 1 else ()

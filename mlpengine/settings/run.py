@@ -1,5 +1,6 @@
 """Everything that describes a run, except the files that it reads and writes."""
 
+import dataclasses
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -9,7 +10,6 @@ from mlpengine.core.fields import Count, Limits
 from mlpengine.settings.base import STRICT, Names, one_or_more
 from mlpengine.settings.features import FeatureSettings
 from mlpengine.settings.network import NetworkSettings
-from mlpengine.settings.split import SplitSettings
 from mlpengine.settings.training import TrainingSettings
 
 VERDICTS: dict[str, None] = {}
@@ -36,19 +36,12 @@ class DiagnosticsSettings:
     )
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclasses.dataclass(frozen=True)
 class RunSettings:
     """Everything that describes a run, except the files that it reads and writes."""
 
-    features: FeatureSettings = Field(
-        default_factory=FeatureSettings, description="How columns become features."
-    )
-    network: NetworkSettings = Field(default_factory=NetworkSettings, description="The network.")
-    training: TrainingSettings = Field(
-        default_factory=TrainingSettings, description="Length and details of training."
-    )
-    split: SplitSettings = Field(default_factory=SplitSettings, description="Shares of rows.")
-    diagnostics: DiagnosticsSettings | None = Field(
-        default_factory=DiagnosticsSettings, description="false, true, or its settings."
-    )
+    features: FeatureSettings = dataclasses.field(default_factory=FeatureSettings)
+    network: NetworkSettings = dataclasses.field(default_factory=NetworkSettings)
+    training: TrainingSettings = dataclasses.field(default_factory=TrainingSettings)
+    diagnostics: DiagnosticsSettings | None = dataclasses.field(default_factory=DiagnosticsSettings)
     seed: Seed = 0

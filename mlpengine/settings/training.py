@@ -8,30 +8,29 @@ from pydantic.dataclasses import dataclass
 
 from mlpengine.backends import BackendName
 from mlpengine.core.fields import Count, Limits, NonNegative, Positive
-from mlpengine.optim import Adam, Clip, ConstantSchedule, settings_class
-from mlpengine.optim.clipping import clip_rule
+from mlpengine.optim import Adam, ConstantSchedule, settings_class
 from mlpengine.settings.base import (
     STRICT,
     Flag,
     Texts,
     WholeNumber,
+    defaults,
     one_or_more,
     rule,
     switch,
 )
 from mlpengine.settings.families import (
-    ClipOption,
     LossOption,
     OptimizerOption,
     ScheduleOption,
 )
 from mlpengine.tape.rematerialization import Rematerialization
 
-Kind: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
-"""A kind of network.  Each fold has one network of each kind."""
+MemberType: TypeAlias = Literal["plain", "piecewise", "periodic", "linear"]
+"""The type of an ensemble member.  Each fold has one network of each type."""
 
-LINEAR: Kind = "linear"
-"""The kind that is not trained by steps: its weights of least loss are computed."""
+LINEAR: MemberType = "linear"
+"""The type that is not trained by steps: its weights of least loss are computed."""
 
 Action: TypeAlias = Literal["stop", "skip"]
 
@@ -41,14 +40,14 @@ MAX_NETWORKS = 1_000
 Several: TypeAlias = Annotated[int, Limits(at_least=2, at_most=MAX_NETWORKS, whole=True)]
 
 
-def linear_last(kinds: Iterable[Kind]) -> list[Kind]:
-    """Return kinds in the order of their networks: the linear one is last."""
-    return sorted(kinds, key=LINEAR.__eq__)
+def linear_last(members: Iterable[MemberType]) -> list[MemberType]:
+    """Return member types in the order of their networks: the linear one is last."""
+    return sorted(members, key=LINEAR.__eq__)
 
 
-def trained(kinds: Iterable[Kind]) -> list[Kind]:
-    """Return the kinds that are trained by steps."""
-    return [kind for kind in kinds if kind != LINEAR]
+def trained(members: Iterable[MemberType]) -> list[MemberType]:
+    """Return the member types that are trained by steps."""
+    return [one for one in members if one != LINEAR]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -79,16 +78,16 @@ class TrainingOptions:
         description="Number of networks that differ only in their seeds; the prediction is their "
         "mean.",
     )
-    kinds: Annotated[tuple[Kind, ...], one_or_more(Kind)] = Field(
+    members: Annotated[tuple[MemberType, ...], one_or_more(MemberType)] = Field(
         default=(),
-        description="Kinds of networks, one of each kind per fold (ignored without folds). plain "
-        "reads numbers, piecewise also their quantile bins, periodic also their cosines; linear is "
-        "a linear model. The mean weights the kinds by what is best out of fold.",
+        description="Types of ensemble members, one of each per fold (ignored without folds). "
+        "plain reads numbers, piecewise also their quantile bins, periodic also their cosines; "
+        "linear is a linear model. Weights in the mean are chosen on out-of-fold rows.",
     )
     calibration: Literal["temperature", "none"] = Field(
         default="none",
-        description="temperature: divide logits by a number that is fitted out of fold or, without "
-        "folds, on validation rows.",
+        description="temperature: divide logits by a number that is fitted on out-of-fold rows or, "
+        "without folds, on validation rows.",
     )
     refit: Flag = Field(
         default=False,
@@ -112,9 +111,8 @@ class TrainingOptions:
         description="Parts of a batch whose gradients are added: a power of two, and a multiple of "
         "the ranks under mpiexec.",
     )
-    clip_norm: Positive | ClipOption | None = Field(
-        default=None,
-        description="Largest global gradient norm, or another rule for large gradients.",
+    clip_norm: Positive | None = Field(
+        default=None, description="Largest global gradient norm; larger gradients are scaled down."
     )
     on_nonfinite: Action = Field(
         default="stop", description="What to do at a step whose loss or gradient is not finite."
@@ -145,10 +143,10 @@ class TrainingOptions:
         """Refuse options that exclude each other."""
         if self.folds and self.seeds:
             raise rule("give folds or seeds, not both", "seeds")
-        if self.kinds and len(set(self.kinds)) < len(self.kinds):
-            raise rule("each kind must be given once", "kinds")
-        if len(self.kinds) == 1:
-            raise rule(f"give two kinds or more (got {self.kinds[0]!r})", "kinds")
+        if self.members and len(set(self.members)) < len(self.members):
+            raise rule("each type must be given once", "members")
+        if len(self.members) == 1:
+            raise rule(f"give two types or more (got {self.members[0]!r})", "members")
         if self.refit and (self.folds or self.seeds):
             raise rule("needs one network (with folds, all rows train already)", "refit")
         if self.refit and self.calibration != "none":
@@ -156,20 +154,14 @@ class TrainingOptions:
         return self
 
     @property
-    def fold_kinds(self) -> list[Kind]:
-        """The kinds of networks in each fold, linear last; none where all networks are alike."""
-        return linear_last(self.kinds) if self.folds else []
+    def fold_members(self) -> list[MemberType]:
+        """The member types in each fold, linear last; none where all networks are alike."""
+        return linear_last(self.members) if self.folds else []
 
     @property
-    def trained_kinds(self) -> list[Kind]:
-        """The kinds that are trained by steps."""
-        return trained(self.fold_kinds)
-
-    @property
-    def clip(self) -> Clip | None:
-        """A clipping rule without history, for one network."""
-        rule = clip_rule(self.clip_norm)
-        return rule and rule.fresh()
+    def trained_members(self) -> list[MemberType]:
+        """The member types that are trained by steps."""
+        return trained(self.fold_members)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -177,5 +169,5 @@ class TrainingSettings(TrainingOptions):
     """How a network is trained."""
 
     loss: LossOption = None
-    optimizer: OptimizerOption = Field(default_factory=settings_class(Adam))
-    schedule: ScheduleOption = Field(default_factory=ConstantSchedule)
+    optimizer: OptimizerOption = Field(default_factory=defaults(settings_class(Adam)))
+    schedule: ScheduleOption = Field(default_factory=defaults(ConstantSchedule))

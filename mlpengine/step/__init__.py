@@ -7,12 +7,10 @@ from mlpengine.core.lazy import lazy_names
 if TYPE_CHECKING:
     from mlpengine.step.ranks import Ranks
     from mlpengine.step.step import TrainingStep
-    from mlpengine.step.together import run_together
 
 __all__ = [
     "Ranks",
     "TrainingStep",
-    "run_together",
 ]
 
 __getattr__, __dir__ = lazy_names(
@@ -20,6 +18,5 @@ __getattr__, __dir__ = lazy_names(
     {
         "ranks": ("Ranks",),
         "step": ("TrainingStep",),
-        "together": ("run_together",),
     },
 )

@@ -15,7 +15,6 @@ from mlpengine.nn.network import Network
 from mlpengine.ops import Loss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Optimizer
-from mlpengine.optim.grouped import GroupedOptimizer
 
 
 def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any:
@@ -40,12 +39,10 @@ def loss_of(mlp: Network, loss: Any, weights: Mapping[str, float] | None) -> Any
 
 
 def optimizer_of(mlp: Network, optimizer: Any) -> Optimizer:
-    """Return the optimizer of a network; optimizers of parameter groups are joined into one.
+    """Return the optimizer.
 
     Raises: UsageError if it is not an optimizer, or was made for another network.
     """
-    if isinstance(optimizer, Mapping):
-        optimizer = GroupedOptimizer(mlp, optimizer)
     _check("optimizer", optimizer, Optimizer, "an optimizer such as Adam(mlp)")
     if optimizer.params is not mlp.params:
         raise UsageError("training step: optimizer must be made for mlp (got another's)")
@@ -94,17 +91,11 @@ def rows_of(mlp: Network, loss: Any, x: Any, y: Any) -> Any:
         check_rows(rows, len(rows), "training step: x")
         return rows
     array, shape = unmasked(x, "training step: x"), mlp.in_shape
-    if array.ndim in (2, len(shape) + 1):
-        return array
-    if not array.ndim:
-        raise ShapeError(f"training step: x must be an array of rows (got {quoted(x)})")
-    target, advice = np.asarray(targets_of(loss, y)), "write np.reshape(x, (len(x), -1))"
-    if array.ndim == 1 and target.shape[1:] == shape:
-        advice = "the features come first; write step(x, y)"
-    elif array.ndim == 1:
-        advice = "for one row write step([x], [y])"
-    wanted = ", ".join(map(str, ("rows", *shape)))
-    raise ShapeError(f"training step: x must be ({wanted}) (got {array.shape}); {advice}")
+    if array.ndim != len(shape) + 1:
+        wanted = ", ".join(map(str, ("rows", *shape)))
+        advice = "; for one row write step([x], [y])" if array.shape == shape else ""
+        raise ShapeError(f"training step: x must be ({wanted}) (got {array.shape}){advice}")
+    return array
 
 
 def targets_of(loss: Any, y: Any) -> Any:
@@ -145,30 +136,17 @@ def refuse_weights(weight: Array | None) -> NoReturn:
     )
 
 
-def advice_on_x(x: Array, buffer: Array) -> str:
-    """Return advice on features that do not fit the buffer, or ""."""
-    if x.shape[:1] == buffer.shape[:1] and x.ndim == 2 and x.shape != buffer.shape:
-        return f"; for these features write Mlp([{x.shape[1]}, ...])"
-    if x.shape == buffer.shape and x.dtype.kind not in "biuf":
-        return "; write np.asarray(x, 'float32')"
-    return ""
-
-
 def advice_on_y(y: Array, buffer: Array) -> str:
     """Return advice on targets that do not fit the buffer, or ""."""
-    rows, classes = len(buffer), buffer.dtype.kind == "i"
-    if y.shape[:1] != (rows,):
-        return f"; write one target for each of {plural(rows, 'row')}"
+    classes = buffer.dtype.kind == "i"
+    if y.shape[:1] != buffer.shape[:1]:
+        return f"; write one target for each of {plural(len(buffer), 'row')}"
     if classes and y.dtype.kind not in "biuf":
         return "; write labels, y = np.unique(y, return_inverse=True)"
     if classes and y.shape == buffer.shape:
         return "; write y.astype('int64')"
     if y.size == buffer.size:
         return "; write y.ravel()" if classes else f"; write y.reshape(-1, {buffer.shape[1]})"
-    if classes and y.ndim == 2 and y.dtype.kind in "bi":
-        return "; write y.argmax(axis=1)"
     if classes and y.ndim == 2:
-        return "; write y.argmax(axis=1), or give the network as many outputs"
-    if not classes and y.ndim == 1 and y.dtype.kind == "i":
-        return "; for classes write SoftmaxCrossEntropy() in place of this loss"
-    return ""
+        return "; write y.argmax(axis=1)"
+    return "; for class labels the loss is SoftmaxCrossEntropy()" if y.dtype.kind == "i" else ""

@@ -30,40 +30,26 @@ def cores(root: Path = Path("/")) -> int:
 def cpu_quota(root: Path = Path("/")) -> float:
     """Return the number of cores that the control groups of this process (a container) allow.
 
-    It is the smallest quota of its group and of the groups above it: ``cpu.max`` in version 2 of
-    control groups, ``cpu.cfs_quota_us`` divided by ``cpu.cfs_period_us`` in version 1.  If the
+    It is the smallest quota (``cpu.max``) of its group and of the groups above it.  If the
     container hides a group, only the groups above it count.  Infinite without a quota.
     """
+    top, quotas = root / "sys/fs/cgroup", [inf]
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return inf
-    quotas = [inf]
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        top = root / "sys/fs/cgroup"
-        if controllers:
-            if "cpu" not in controllers.split(","):
-                continue
-            top /= "cpu"
+    for path in (line.removeprefix("0::") for line in lines if line.startswith("0::")):
         group = top if ".." in path else top / path.lstrip("/")
-        quotas += [
-            _quota(folder) for folder in (group, *group.parents) if folder.is_relative_to(top)
-        ]
+        folders = [one for one in (group, *group.parents) if one.is_relative_to(top)]
+        quotas += [_quota(one / "cpu.max") for one in folders]
     return min(quotas)
 
 
-def _quota(group: Path) -> float:
+def _quota(file: Path) -> float:
     """Return the quota of one control group, in cores."""
     try:
-        if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
-        else:
-            quota, period = (
-                (group / f"cpu.cfs_{name}_us").read_text(encoding="ascii")
-                for name in ("quota", "period")
-            )
-        return int(quota) / int(period) if int(quota) > 0 else inf
+        quota, period = file.read_text(encoding="ascii").split()
+        return int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):  # no quota, or "max"
         return inf
 

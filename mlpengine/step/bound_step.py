@@ -18,7 +18,7 @@ from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss
 from mlpengine.ops.loss_sum import LossSum
 from mlpengine.optim import Optimizer
-from mlpengine.step.arguments import advice_on_x, advice_on_y, refuse_weights
+from mlpengine.step.arguments import advice_on_y, refuse_weights
 from mlpengine.step.fault import Fault, bad_rows, listed_rows, locate_nonfinite
 
 if TYPE_CHECKING:
@@ -116,9 +116,8 @@ class BoundStep(Uncopyable):
             else:
                 target.write(y, "training step: y")
         except (ShapeError, DtypeError) as error:
-            advice = ""
-            if isinstance(inputs, np.ndarray) and isinstance(target, np.ndarray):
-                advice = advice_on_x(x, inputs) or advice_on_y(y, target)
+            fits = isinstance(target, np.ndarray) and np.shape(x) == np.shape(inputs)
+            advice = advice_on_y(y, target) if fits else ""
             raise type(error)(f"{error}{advice}") from None
         if weights is not None and weight is not None:
             write_into(weights, weight, "training step: sample_weight")

@@ -13,6 +13,7 @@ from mlpengine.core.spec import Array
 from mlpengine.core.wording import differing
 from mlpengine.nn.network import Network
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
+from mlpengine.nn.saving import NETWORK_KEY
 
 _ARRAY, _FLOAT = "$array", "$float"
 
@@ -83,7 +84,7 @@ def check_step(state: Mapping[str, Any], params: Iterable[str]) -> None:
 def save_step(path: str | Path, mlp: Network, state: Mapping[str, Any]) -> None:
     """Write the state of a step of a network to a safetensors file, atomically."""
     arrays, plain = pack(state)
-    write_tensors(path, arrays, {"step": plain, "mlp": mlp.to_dict()})
+    write_tensors(path, arrays, {"step": plain, NETWORK_KEY: mlp.to_dict()})
 
 
 def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> None:
@@ -96,7 +97,7 @@ def load_step(path: str | Path, mlp: Network, load: Callable[[Any], None]) -> No
         raise CheckpointError(
             f"{path}: must be written by TrainingStep.save; Mlp.load and mlpengine.load read models"
         )
-    own, saved = differing(mlp.to_dict(), header.get("mlp"))
+    own, saved = differing(mlp.to_dict(), header.get(NETWORK_KEY))
     if own != saved:
         raise CheckpointError(f"{path}: must be of the same network (got {saved}, not {own})")
     try:

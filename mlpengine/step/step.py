@@ -21,7 +21,7 @@ from mlpengine.core.errors import (
     ShapeError,
     UsageError,
 )
-from mlpengine.core.fields import COUNT
+from mlpengine.core.fields import COUNT, POSITIVE
 from mlpengine.core.named import row_specs
 from mlpengine.core.spec import Array, ArrayLike
 from mlpengine.core.system import call_in_forks
@@ -29,8 +29,8 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.network import Network
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import Loss
-from mlpengine.optim import Clip, Optimizer
-from mlpengine.optim.clipping import bind_clip, clip_rule
+from mlpengine.optim import Optimizer
+from mlpengine.optim.clipping import bind_clip
 from mlpengine.optim.schedules import ScheduleLike
 from mlpengine.step import arguments
 from mlpengine.step.bound_step import BoundStep, StepData, step_data
@@ -70,16 +70,12 @@ class TrainingStep:
 
     A network with several inputs or outputs takes and gives arrays by name, and has a loss for each
     output, ``{"price": MeanSquaredError(), "class": SoftmaxCrossEntropy()}``.  The loss is their
-    sum.  Several networks have a step each; `run_together` makes their steps on several threads.
+    sum.  Several networks have a step each; steps of different networks may run in several threads.
 
     Args:
-        optimizer: an optimizer made for the network; or one for each of its groups of parameters,
-            ``{"head": Adam(network), "body": Sgd(network)}``, with one schedule.  `step.optimizer`
-            then joins them and has the learning rate of the first; the other rates keep their
-            ratio to it.
+        optimizer: an optimizer made for the network.
         loss_weights: factors of the losses in the sum; 1 for an output without a factor.
-        clip_norm: maximum global L2 norm of the gradients, or another rule that scales them; None
-            does not clip.
+        clip_norm: maximum global L2 norm of the gradients; None does not clip.
         weighted: whether batches come with sample weights.
         backend: ``compiled``: machine code for these shapes, with NumPy for ops without a compiled
             rule; ``numpy``; ``numexpr``: NumExpr for ops with such a rule, NumPy for others; or
@@ -112,11 +108,11 @@ class TrainingStep:
         self,
         mlp: Network,
         loss: Loss | Mapping[str, Loss],
-        optimizer: Optimizer | Mapping[str, Optimizer],
+        optimizer: Optimizer,
         batch_size: int,
         *,
         loss_weights: Mapping[str, float] | None = None,
-        clip_norm: float | Clip | None = None,
+        clip_norm: float | None = None,
         weighted: bool = False,
         backend: str = "auto",
         threads: int = 1,
@@ -130,7 +126,9 @@ class TrainingStep:
         self.mlp, self.loss = mlp, arguments.loss_of(mlp, loss, loss_weights)
         self.optimizer = arguments.optimizer_of(mlp, optimizer)
         self.dropout_schedule = checked_schedule(dropout_schedule)
-        self.clip = clip_rule(clip_norm, "training step: clip_norm")
+        self.clip_norm = clip_norm
+        if clip_norm is not None:
+            self.clip_norm = POSITIVE.check("training step: clip_norm", clip_norm)
         self.weighted, self.rematerialization = weighted, rematerialization
         self.shards, self.ranks, self._agreed = shards, ranks, False
         self.backend, self.not_compiled = arguments.backend_of(backend)
@@ -160,7 +158,7 @@ class TrainingStep:
         self._busy = False
         _STEPS.add(self)
         self._update = tuple(self.optimizer.calls(self._full.grads.flat))
-        self._clip = bind_clip(self.clip, self.mlp.params, self._full.grads)
+        self._clip = bind_clip(self.clip_norm, self._full.grads.flat)
 
     def _scratch(self, rows: int) -> Scratch:
         backend = "numpy" if self.backend == "compiled" else self.backend
@@ -414,7 +412,6 @@ class TrainingStep:
             "weights": dict(self.mlp.params.views),
             "dropout": {"seed": self.mlp.rng.seed},
             "optimizer": self.optimizer.state_dict(),
-            "clip": self.clip.state_dict() if self.clip else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -434,8 +431,6 @@ class TrainingStep:
             check_step(state, self.mlp.params.views)
             self.mlp.load_state_dict(state["weights"])
             self.optimizer.load_state_dict(state["optimizer"])
-            if self.clip:
-                self.clip.load_state_dict(state["clip"])
             self.mlp.rng.seed = state["dropout"]["seed"]
 
     def save(self, path: str | Path) -> None:
@@ -458,7 +453,7 @@ class TrainingStep:
         return self._builder().summary(self._full, compiled=self.backend == "compiled")
 
     def emit_c(self) -> str:
-        """Return the C text of the step over a full batch, as ``summary --emit-c`` prints it.
+        """Return the C text of the step over a full batch.
 
         Raises: CompileError if the step is not fused.
         """
@@ -477,13 +472,13 @@ class TrainingStep:
     def _builder(self) -> "StepBuilder":
         from mlpengine.step.step_builder import StepBuilder  # slow, and few imports need it
 
-        settings = self.loss, self.optimizer, self.clip, self.weighted, self.threads
+        settings = self.loss, self.optimizer, self.clip_norm, self.weighted, self.threads
         return StepBuilder(*settings, self._target)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings and the contents of all buffers; a copy is bound anew.
 
-        A shallow copy shares network, loss, optimizer and clipping rule, and has its own buffers.
+        A shallow copy shares network, loss and optimizer, and has its own buffers.
         """
         buffers = self._buffers
         return {

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from mlpengine.backends.compiled import (
@@ -16,7 +17,6 @@ from mlpengine.backends.compiled import (
 )
 from mlpengine.backends.compiled.batch_norm_rows import parts_of
 from mlpengine.backends.compiled.group import StepGroup
-from mlpengine.backends.update_rules import Clipping
 from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of, replay
 from mlpengine.core.errors import CompileError
@@ -27,7 +27,7 @@ from mlpengine.nn.gradients import Gradients
 from mlpengine.nn.scratch import Scratch
 from mlpengine.ops import BoundLoss, Loss
 from mlpengine.ops.loss_sum import LossSum
-from mlpengine.optim import Clip, Optimizer
+from mlpengine.optim import Optimizer
 from mlpengine.step.auto_backend import NUMPY_RUNS
 from mlpengine.step.bound_step import BoundStep
 from mlpengine.step.shards import Buffers, Shards
@@ -47,7 +47,7 @@ class StepBuilder:
 
     loss: Loss
     optimizer: Optimizer
-    clip: Clip | None
+    clip_norm: float | None
     weighted: bool
     threads: int
     target: Any = None
@@ -169,12 +169,9 @@ class StepBuilder:
         grads: Array,
         **options: Any,
     ) -> Executor | None:
-        clipping = self.clip.describe(self.optimizer.params) if self.clip else Clipping()
-        update = self.optimizer.describe_update()
+        update, clip_norm = self.optimizer.describe_update(), self.clip_norm or inf
         try:
-            if clipping is None:
-                raise UnsupportedError(type(self.clip).__name__)
-            return build(instructions, update=update, clipping=clipping, grads=grads, **options)
+            return build(instructions, update=update, clip_norm=clip_norm, grads=grads, **options)
         except UnsupportedError as reason:
             _log.debug("compiled: the step is split (%s)", reason)
             return None

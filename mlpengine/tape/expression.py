@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from types import MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mlpengine import ops
 from mlpengine.core.errors import TapeError
 from mlpengine.core.spec import DTypeLike, floating
 from mlpengine.tape import elementwise, functions
-from mlpengine.tape.operand import CONDITIONS, Operand
+from mlpengine.tape.operand import Operand
 
 Axes = int | tuple[int, ...] | None
 IntOrPair = int | tuple[int, int]
@@ -69,14 +69,6 @@ class Expression(Operand):
         if not _is_number(exponent):
             raise TapeError(f"pow: the exponent must be a number (got {exponent!r})")
         return self._apply(ops.Pow(float(exponent)), self)
-
-    def __lt__(self, other: Any) -> NoReturn:
-        raise TapeError(
-            f"comparison: values of a {type(self).__name__} cannot be compared (with {other!r}); "
-            f"write x.maximum(0.0), x.relu(); {CONDITIONS}"
-        )
-
-    __le__ = __gt__ = __ge__ = __lt__
 
     def __getitem__(self, key: Any) -> Any:
         return self._apply(ops.Slice(key), self)

@@ -19,7 +19,6 @@ def gradcheck(
     step: float = 1e-6,
     rtol: float = 1e-6,
     seed: int = 0,
-    before: Callable[[], object] | None = None,
 ) -> float:
     """Check that gradients are the derivatives of the values, and return the largest error.
 
@@ -29,14 +28,12 @@ def gradcheck(
 
     Args:
         subject: an op, checked on `operands`; or a program, checked at the present values of its
-            leaves.
+            leaves.  They and the generators are restored; its other memory is overwritten.
         operands: float64 arrays, or integer and bool arrays without a gradient; None for an operand
             that is left out.
         step: the half-width t of the difference.
         rtol: largest error allowed, relative to the larger of 1 and the two numbers.
         seed: of the generator that draws u and v.
-        before: called before every forward, to restore state that is not an attribute of an op;
-            generators and arrays that are attributes are always restored.
 
     Raises:
         GradcheckError: a gradient is not finite or differs; DtypeError for float32 leaves: their
@@ -54,17 +51,15 @@ def gradcheck(
 
     def weighted() -> float:
         state.restore()
-        if before is not None:
-            before()
         values = as_tuple(program.forward())
         return sum(float(np.sum(u * y)) for u, y in zip(weights, values, strict=True))
 
-    with program.preserved():
-        for node in leaves:
-            program.grad(node).fill(np.nan)  # backward must overwrite it
-        weighted()
-        program.backward(weights if len(weights) > 1 else weights[0])
-        errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]
+    for node in leaves:
+        program.grad(node).fill(np.nan)  # backward must overwrite it
+    weighted()
+    program.backward(weights if len(weights) > 1 else weights[0])
+    errors = [_check(name, program, node, weighted, step, rtol, rng) for node in leaves]
+    state.restore()
     return max(errors, default=0.0)
 
 

@@ -10,18 +10,6 @@ from mlpengine.core.errors import DtypeError, TapeError
 from mlpengine.core.spec import Array, ArrayLike, Spec
 from mlpengine.ops import Cast, Elementwise, GradOp, Where
 
-REFLECTED = {
-    "add": "__radd__",
-    "subtract": "__rsub__",
-    "multiply": "__rmul__",
-    "divide": "__rtruediv__",
-    "matmul": "__rmatmul__",
-}
-"""Methods of the right operand that compute NumPy's functions of two operands."""
-
-CONDITIONS = "for a condition write mask.where(a, b), the mask being an input of 0 and 1"
-"""Advice in the message for a comparison of operands."""
-
 
 class Operand:
     """A value with a spec.  A `Node` records the ops applied to it, a `Tensor` computes them."""
@@ -29,16 +17,7 @@ class Operand:
     spec: Spec
     wants_grad: bool
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """Let ``array + operand`` call the operand.  Raises: TapeError for other functions."""
-        reflected = REFLECTED.get(ufunc.__name__)
-        if reflected and method == "__call__" and isinstance(inputs[1], Operand):
-            return getattr(inputs[1], reflected)(inputs[0])
-        call = f"{ufunc.__name__}({'other' if ufunc.nin > 1 else ''})"
-        known = hasattr(self, ufunc.__name__)
-        hint = f"; write x.{call}" if known else f"; {CONDITIONS}" if ufunc.nin > 1 else ""
-        text = f"NumPy cannot compute a {type(self).__name__} (got {self!r}){hint}"
-        raise TapeError(f"np.{ufunc.__name__}: {text}")
+    __array_ufunc__ = None  # so that ``array + operand`` calls the operand
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,12 +1,11 @@
 """A tape bound to memory: plans, arrays and calls are fixed; `forward` and `backward` replay."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mlpengine.core.buffers import refuse_second_call, unmasked, write_into, zeros
+from mlpengine.core.buffers import Uncopyable, refuse_second_call, unmasked, write_into, zeros
 from mlpengine.core.errors import DtypeError, ShapeError, TapeError
 from mlpengine.core.fork_locks import cached_property
 from mlpengine.core.spec import Array, ArrayLike, Spec
@@ -16,11 +15,10 @@ from mlpengine.tape.binding import Backward, Forward, Instruction
 from mlpengine.tape.flat import Flat
 from mlpengine.tape.forward import ForwardPlan
 from mlpengine.tape.rematerialization import Rematerialization
-from mlpengine.tape.state import OpState
 from mlpengine.tape.tape import Node, Tape
 
 
-class Program:
+class Program(Uncopyable):
     """A tape bound to memory: values, gradients, and the calls that compute them.
 
     After binding, `forward` and `backward` allocate nothing that grows with the data.
@@ -79,25 +77,19 @@ class Program:
         self.outputs = self._own(tape, outputs or tape.nodes[-1:])
         if len(set(self.outputs)) < len(self.outputs):
             raise TapeError(f"program: outputs must differ (got {outputs})")
-        self._retain, self._keep = self._own(tape, retain), self._own(tape, keep)
-        self._options: dict[str, Any] = {
-            "backend": backend,
-            "rematerialization": rematerialization,
-            "differentiable": differentiable,
-            "check_finite": check_finite,
-        }
+        self._retain = self._own(tape, retain)
         leaves = {n.name: n for n in self.tape.nodes if n.is_leaf}
         wanting = {name: n for name, n in leaves.items() if n.wants_grad}
         self._given_gradients = _owned(gradients or {}, wanting, "gradients")
         taking = {name: n for name, n in leaves.items() if n.kind == "input"}
-        self._given_inputs = _owned(inputs or {}, taking, "inputs")
-        given = {taking[name].index: array for name, array in self._given_inputs.items()}
+        own = _owned(inputs or {}, taking, "inputs")
+        given = {taking[name].index: array for name, array in own.items()}
         self.forward_plan = ForwardPlan(
             self.tape,
             self.outputs,
             differentiable=differentiable,
             rematerialization=rematerialization,
-            keep=self._keep,
+            keep=self._own(tape, keep),
         )
         self._forward = Forward(
             self.forward_plan, self._leaves() | given, backend, check_finite=check_finite
@@ -235,57 +227,6 @@ class Program:
             seed.fill(1)
         else:
             write_into(seed, np.asarray(part), f"backward: seed of {node.name}")
-
-    @contextmanager
-    def preserved(self) -> Iterator[None]:
-        """Restore leaves, values, gradients and the state of the ops when the block ends."""
-        if self.forward_plan.differentiable:
-            _ = self._backward  # bound before its arrays are listed
-        arrays = [self.params.flat, *self._arrays()]
-        before = [array.copy() for array in arrays]
-        state, ran = OpState(self.tape.records), self._ran
-        try:
-            yield
-        finally:
-            for array, old in zip(arrays, before, strict=True):
-                array[...] = old
-            state.restore()
-            self._ran = ran
-
-    def _arrays(self) -> list[Array]:
-        """Return all memory that a replay writes, and the inputs."""
-        arrays = [self._forward.arena.bytes, *self._inputs.values()]
-        if "_backward" in vars(self):
-            backward = self._backward
-            wanted = [backward.gradient(n) for n in backward.plan.wanted]
-            arrays += [backward.arena.bytes, *self._seeds.values(), *wanted]
-        return arrays
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the constructor's arguments and the contents of all memory; a copy binds anew."""
-        return {
-            "tape": self.tape,
-            "outputs": self.outputs,
-            "options": {
-                **self._options,
-                "keep": self._keep,
-                "retain": self._retain,
-                "inputs": self._given_inputs,
-                "gradients": self._given_gradients,
-            },
-            "backward": "_backward" in vars(self),
-            "arrays": self._arrays(),
-            "ran": self._ran,
-            "missing": self._missing.copy(),
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        Program.__init__(self, state["tape"], *state["outputs"], **state["options"])
-        if state["backward"]:
-            _ = self._backward
-        for array, content in zip(self._arrays(), state["arrays"], strict=True):
-            array[...] = content
-        self._ran, self._missing = state["ran"], state["missing"]
 
     def value(self, node: Node) -> Array:
         """Return the value of a leaf, an output, or a node named in ``keep``."""

@@ -24,8 +24,6 @@ from mlpengine.tape.record import (
     needed_records,
     padded_operands,
 )
-from mlpengine.tape.rematerialization import Rematerialization
-from mlpengine.tape.summary import summarize
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -287,10 +285,6 @@ class Tape:
             spec = Spec(shape, node.spec.dtype)
             other._add(node.name, spec, node.kind, node.wants_grad, node.array)
         return other
-
-    def summary(self, *outputs: Node, rematerialization: Rematerialization = "keep") -> str:
-        """Return a table of the ops, shapes, parameters and planned bytes of a training program."""
-        return summarize(self, outputs, rematerialization)
 
     def __copy__(self) -> "Tape":
         """Return another recording of the same ops over the same parameters and constants."""

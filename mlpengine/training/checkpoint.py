@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.files import make_directory, remove_unfinished, write_atomically
+from mlpengine.core.files import make_directory, remove_unfinished
 from mlpengine.core.system import remove_unused
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 from mlpengine.step.packing import pack, unpack
@@ -21,7 +21,7 @@ from mlpengine.training.loop import Callback, Loop
 CHECKPOINTS = "checkpoints"
 CHECKPOINT_FORMAT = 1
 KEPT_CHECKPOINTS = 2
-"""Number of newest checkpoints to keep, in addition to the checkpoint named by `best`."""
+"""Number of newest checkpoints to keep: if the last is damaged, the one before it is read."""
 
 COST_SHARE = 0.02
 """Maximum share of the run time that checkpoints at time intervals may take."""
@@ -40,8 +40,8 @@ class Checkpoint(NamedTuple):
 class Checkpoints:
     """The directory of a run's checkpoints.
 
-    The files `step-<n>.safetensors` are whole states.  `last` names the newest state, and `best`
-    the first state with the best epoch's weights.  Every file is written whole or not at all.
+    The files `step-<n>.safetensors` are whole states; each holds the best weights, too.  A file is
+    written whole or not at all.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -51,10 +51,8 @@ class Checkpoints:
         """Return the checkpoints, oldest first."""
         return sorted(self.path.glob("step-*.safetensors"))
 
-    def save(
-        self, step: int, state: Mapping[str, Any], header: Mapping[str, Any], *, best: bool
-    ) -> Path:
-        """Write a checkpoint, name it in `last` (and `best`), and remove old checkpoints.
+    def save(self, step: int, state: Mapping[str, Any], header: Mapping[str, Any]) -> Path:
+        """Write a checkpoint, and remove old ones.
 
         Raises: RunError naming the file and the cause; earlier checkpoints are unchanged.
         """
@@ -62,10 +60,7 @@ class Checkpoints:
         make_directory(self.path)
         arrays, plain = pack(state)
         write_tensors(path, arrays, {"format": CHECKPOINT_FORMAT, "state": plain, **header})
-        for name in ["last", "best"] if best else ["last"]:
-            write_atomically(self.path / name, f"{path.name}\n".encode())
-        kept = {*self.paths()[-KEPT_CHECKPOINTS:], path, self.path / self._named("best")}
-        for old in set(self.paths()) - kept:
+        for old in set(self.paths()[:-KEPT_CHECKPOINTS]) - {path}:
             remove_unused(old)
         return path
 
@@ -92,12 +87,6 @@ class Checkpoints:
             if newer > path:
                 remove_unused(newer)
         remove_unfinished(self.path)
-
-    def _named(self, name: str) -> str:
-        try:
-            return (self.path / name).read_text(encoding="utf-8").strip() or name
-        except (OSError, UnicodeDecodeError):
-            return name
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -134,14 +123,13 @@ class Checkpointer(Callback):
         self.every_seconds, self.every_epochs = every_seconds, every_epochs
         self.every_steps = every_steps
         self._saved: tuple[int, ...] = ()
-        self._best = 0
         self._due = 0.0
 
     def on_train_start(self, loop: Loop) -> None:
         """Start the clock; a resumed loop does not save the loaded state again."""
         self._wait(0.0)
         if loop.steps:
-            self._saved, self._best = loop.position, loop.best_epoch
+            self._saved = loop.position
 
     def on_train_batch_end(self, loop: Loop) -> None:
         """Save within an epoch if a checkpoint is due."""
@@ -170,9 +158,8 @@ class Checkpointer(Callback):
         if loop.position == self._saved or not loop.is_finite:
             return
         began = perf_counter()
-        better = loop.best_epoch != self._best
-        self.checkpoints.save(loop.steps, loop.state_dict(), self.header, best=better)
-        self._saved, self._best = loop.position, loop.best_epoch
+        self.checkpoints.save(loop.steps, loop.state_dict(), self.header)
+        self._saved = loop.position
         self._wait(perf_counter() - began)
 
     def _wait(self, cost: float) -> None:

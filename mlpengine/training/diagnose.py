@@ -31,13 +31,13 @@ from mlpengine.ops import Loss
 from mlpengine.settings import DiagnosticsSettings
 from mlpengine.step.packing import restoring
 from mlpengine.step.step import TrainingStep
-from mlpengine.training.history import CsvLog, EpochRow, first_lines
+from mlpengine.training.history import CsvLog, EpochRow, csv_lines
 from mlpengine.training.learner import SkipBudget
 from mlpengine.training.loop import Callback, Loop, Result
 
 DIAGNOSTICS_FILE = "diagnostics.csv"
 
-YARDSTICK_SECONDS, YARDSTICK_SHARE = 1.0, 0.02
+BASELINE_SECONDS, BASELINE_SHARE = 1.0, 0.02
 """Shortest run that is compared with simple models, and the share of its time spent on them."""
 MIN_CLASS_ROWS = 5
 """Minimum number of rows of a class for a meaningful recall."""
@@ -54,10 +54,17 @@ _log = logging.getLogger("mlpengine")
 
 
 class SampleLog(CsvLog):
-    """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out."""
+    """diagnostics.csv in long form: a line for each step, layer and quantity; NaN is left out.
 
-    def __init__(self, path: Path, columns: Columns, *, kept: bytes = b"", rows: int = 0) -> None:
-        super().__init__(path, ("step", "layer", "quantity", "value"), kept=kept, rows=rows)
+    A resumed run keeps the first `rows` lines after the header.
+    """
+
+    def __init__(self, path: Path, columns: Columns, rows: int = 0) -> None:
+        kept = path.read_bytes().splitlines(keepends=True)[: rows + 1] if path.exists() else []
+        if len(kept) <= rows and rows:
+            _log.warning("warning: %s has lost %d of %d lines", path, rows + 1 - len(kept), rows)
+        self.rows = max(len(kept) - 1, 0)
+        super().__init__(path, b"".join(kept) or csv_lines(("step", "layer", "quantity", "value")))
         self._middles = [f",{layer},{quantity}," for layer, quantity in columns]
         self._samples: list[tuple[int, list[float]]] = []
 
@@ -77,7 +84,7 @@ class SampleLog(CsvLog):
             for middle, value in zip(self._middles, values, strict=True)
             if not isnan(value)
         ]
-        self._put("".join(lines).encode())
+        self.write("".join(lines).encode())
         self.rows += len(lines)
         self._samples.clear()
 
@@ -121,7 +128,8 @@ class LoopDiagnostics(Callback):
                 self.core.load_state_dict(self._state)
             self.core.begin(one.steps)
             if self._path is not None:
-                self._log = self._open(self._path)
+                rows = self._state["lines"] if self._state else 0
+                self._log = SampleLog(self._path, self.core.columns, rows)
         self._spikes, self._pending = self.core.spikes, self.core.pending
         self._optimizer = one.step.optimizer
 
@@ -171,17 +179,17 @@ class LoopDiagnostics(Callback):
         """Return the problems of the run; the list may be empty.
 
         Simple models are measured on the rows once: if `measure` is True or, by default, if the run
-        took `YARDSTICK_SECONDS` or more, within `YARDSTICK_SHARE` of its time.
+        took `BASELINE_SECONDS` or more, within `BASELINE_SHARE` of its time.
         """
         one = self._learner
         self.core.skipped = one.skipped
         if not self.core.failure:
             measure_recalls(self.core, one.task, one.train, one.validation)
             if measure is None:
-                measure = one.seconds >= YARDSTICK_SECONDS
+                measure = one.seconds >= BASELINE_SECONDS
             if measure and not self._measured:
                 self._measured = True
-                seconds = None if one.seconds < YARDSTICK_SECONDS else one.seconds
+                seconds = None if one.seconds < BASELINE_SECONDS else one.seconds
                 measure_baselines(
                     self.core,
                     one.task,
@@ -197,17 +205,6 @@ class LoopDiagnostics(Callback):
         """Return the last sample as a table with one line for each layer."""
         return table(self.core)
 
-    def _open(self, path: Path) -> SampleLog:
-        """Open the file to append; only lines from before the loaded state was saved are kept."""
-        rows = self._state["lines"] if self._state else 0
-        kept = b""
-        if rows and not path.exists():
-            _log.warning("warning: %s is lost; it begins anew at this step", path)
-            rows = 0
-        elif rows and self._state:
-            kept = first_lines(path, rows, self._state.get("sha256"))
-        return SampleLog(path, self.core.columns, kept=kept, rows=rows)
-
     def _close(self) -> None:
         if self._log is not None:
             self._log.flush()
@@ -215,13 +212,13 @@ class LoopDiagnostics(Callback):
             self._log.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Write the samples so far, and return the state with the length and digest of the file."""
+        """Write the samples so far, and return the state with the number of lines of the file."""
         state = self.core.state_dict()
         if self._log is None:
             return {**state, "lines": 0}
         self._log.flush()
         self._log.sync()
-        return {**state, "lines": self._log.rows, "sha256": self._log.digest}
+        return {**state, "lines": self._log.rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from this state at the next `on_train_start`."""
@@ -313,7 +310,7 @@ def measure_baselines(
 ) -> None:
     """Measure simple models on a sample of the rows `used`, or of all rows, and set the results.
 
-    The sample is small enough that this takes `YARDSTICK_SHARE` of `seconds`, the time of the run.
+    The sample is small enough that this takes `BASELINE_SHARE` of `seconds`, the time of the run.
     `predict` returns the outputs of the network for features; the default is the network's method.
     """
     if not isinstance(task, Classification | Regression):
@@ -322,7 +319,7 @@ def measure_baselines(
     if seconds is not None:
         values = sum(prod(array.shape[1:]) for array in arrays_in(train.x))
         values += min(task.outputs, MAX_ROWS)  # a sample has no more classes than rows
-        limit = min(limit, rows_within(YARDSTICK_SHARE * seconds, values))
+        limit = min(limit, rows_within(BASELINE_SHARE * seconds, values))
     if limit < MIN_BASELINE_ROWS:
         return
     rows = np.arange(len(train)) if used is None else np.sort(used)

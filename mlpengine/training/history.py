@@ -1,28 +1,24 @@
 """The measurements of each epoch, in memory and in CSV files that a resumed run continues."""
 
-import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlpengine.core import system
-from mlpengine.core.errors import CheckpointError, RunError
-from mlpengine.core.files import read_file, sync, write_all, writing
+from mlpengine.core.errors import CheckpointError
+from mlpengine.core.files import sync, write_all, writing
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import html_table, plural
+from mlpengine.core.wording import html_table
 
 METRICS_FILE = "metrics.csv"
 TIMINGS_FILE = "timings.csv"
 
 SHOWN_EPOCHS = 10
 """Number of last epochs that a notebook shows."""
-
-_log = logging.getLogger("mlpengine")
 
 
 @dataclass(frozen=True)
@@ -110,49 +106,24 @@ class CsvLog:
     """A CSV file that grows by whole lines; floats are written in a form that reads back exactly.
 
     Args:
-        kept: bytes to keep at the start of the file, including the header; the rest is removed.
-        rows: number of lines in `kept`, without the header.
+        begins: the header and the lines to keep; whatever follows them in the file is removed.
     """
 
-    def __init__(
-        self, path: Path, columns: Sequence[str], *, kept: bytes = b"", rows: int = 0
-    ) -> None:
-        self.path, self.rows = path, rows
-        self._hash = sha256(kept)
+    def __init__(self, path: Path, begins: bytes) -> None:
+        self.path = path
         with writing(path):
             self._file = system.open_file(path, os.O_WRONLY | os.O_CREAT, follow=False)
-            os.ftruncate(
-                self._file, len(kept)
-            )  # in one call, so that the file is never empty for a reader
-            os.lseek(self._file, 0, os.SEEK_END)
-        if not kept:
-            self._put(csv_line(columns))
-
-    @classmethod
-    def restored(cls, path: Path, columns: Sequence[str], rows: list[list[Any]]) -> "CsvLog":
-        """Return the log with these rows; a file with other rows is rewritten, with a warning."""
-        text = b"".join(map(csv_line, [columns, *rows]))
-        same = rows and path.is_file() and read_file(path).startswith(text)
-        if rows and not same:
-            _log.warning(
-                "warning: %s does not hold what the checkpoint says (it was edited, damaged or "
-                "lost); it is written again",
-                path,
-            )
-        log = cls(path, columns, kept=text if same else b"", rows=len(rows))
-        if rows and not same:
-            log._put(text[len(csv_line(columns)) :])
-        return log
-
-    @property
-    def digest(self) -> str:
-        """Hexadecimal SHA-256 of the bytes written so far."""
-        return self._hash.hexdigest()
+            write_all(self._file, begins)  # over equal bytes: no reader finds the file empty
+            os.ftruncate(self._file, len(begins))
 
     def append(self, values: Sequence[Any]) -> None:
         """Write one line."""
-        self._put(csv_line(values))
-        self.rows += 1
+        self.write(csv_lines(values))
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines."""
+        with writing(self.path):
+            write_all(self._file, lines)
 
     def sync(self) -> None:
         """Flush every line to disk."""
@@ -164,29 +135,10 @@ class CsvLog:
         with writing(self.path):
             os.close(self._file)
 
-    def _put(self, data: bytes) -> None:
-        self._hash.update(data)
-        with writing(self.path):
-            write_all(self._file, data)
 
-
-def first_lines(path: Path, rows: int, digest: str | None) -> bytes:
-    """Return the header and the first `rows` lines of a log, and check them against `digest`.
-
-    Raises: RunError if they have changed since the digest was computed.
-    """
-    kept = b"".join(read_file(path).splitlines(keepends=True)[: rows + 1])
-    if digest is not None and sha256(kept).hexdigest() != digest:
-        raise RunError(
-            f"{path}: must begin with the {plural(rows, 'line')} that it had at the checkpoint "
-            "(it was edited or damaged); restore it, or remove it to continue without it"
-        )
-    return kept
-
-
-def csv_line(values: Sequence[Any]) -> bytes:
-    """Return one line of a CSV file."""
-    return (",".join(map(cell, values)) + "\n").encode()
+def csv_lines(*lines: Sequence[Any]) -> bytes:
+    """Return lines of a CSV file."""
+    return "".join(",".join(map(cell, values)) + "\n" for values in lines).encode()
 
 
 def cell(value: object) -> str:

@@ -489,28 +489,18 @@ class Loop(Uncopyable):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly from `state_dict`, or change nothing; call it before `run`.
+        """Continue exactly from `state_dict`; call it before `run`.
+
+        After an error the loop has a part of the state: make a new loop.
 
         Raises: CheckpointError if the state belongs to other networks, optimizers or data.
         """
-        put_back = [member.remembered() for member in self.members]
-        rows = [*self.history.rows]
-        states = [(vars(one), {**vars(one)}) for one in self._states.values()]
-        try:
-            with restoring():
-                for member, one in zip(self.members, state["members"], strict=True):
-                    member.load_state_dict(one)
-                self.history.load_state_dict(state["history"])
-                for name in self._states.keys() & state["callbacks"].keys():
-                    self._states[name].load_state_dict(state["callbacks"][name])
-        except Exception:
-            for call in put_back:
-                call()
-            self.history.rows[:] = rows
-            for now, before in states:  # before `run` a callback may have no state to return
-                now.clear()
-                now.update(before)
-            raise
+        with restoring():
+            for member, one in zip(self.members, state["members"], strict=True):
+                member.load_state_dict(one)
+            self.history.load_state_dict(state["history"])
+            for name in self._states.keys() & state["callbacks"].keys():
+                self._states[name].load_state_dict(state["callbacks"][name])
 
 
 def _seeds(
@@ -535,15 +525,12 @@ def _overrides(callback: Callback, name: str) -> bool:
 
 
 def in_order(callbacks: object) -> list[Callback]:
-    """Return callbacks in calling order.  Raises: UsageError for objects that are not callbacks."""
+    """Return callbacks in calling order.  Raises: UsageError unless it is a list of callbacks."""
     given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
-    for one in given:
-        if not isinstance(one, Callback):
-            raise UsageError(
-                f"callbacks: must be instances of Callback (got {quoted(one)}){_advice_on(one)}"
-            )
-    if given is not callbacks:
-        raise UsageError("callbacks: must be a list (got a callback); write callbacks=[callback]")
+    wrong = [one for one in given if given is not callbacks or not isinstance(one, Callback)]
+    if wrong:
+        got = quoted(wrong[0])
+        raise UsageError(f"callbacks: must be a list of Callback instances (got {got})")
     return sorted(given, key=lambda callback: callback.order)
 
 
@@ -557,15 +544,3 @@ def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
                 raise UsageError(f"callbacks: two keep a state under one name ({name!r})")
             states[name] = callback
     return states
-
-
-def _advice_on(given: object) -> str:
-    """Return advice on an object that is not a callback, or ""."""
-    if isinstance(given, EarlyStopping):
-        return (
-            "; write early_stopping=EarlyStopping(patience=20) for a Loop, "
-            "training={'early_stopping': {'patience': 20}} for fit"
-        )
-    if isinstance(given, type) and issubclass(given, Callback):
-        return f"; write callbacks=[{given.__name__}()]"
-    return "; write a class with the hook, such as on_train_epoch_end(self, loop, row)"

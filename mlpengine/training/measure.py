@@ -16,7 +16,7 @@ from mlpengine.nn import TabularNetwork
 from mlpengine.training.trainer import Fitted
 
 OUT_OF_FOLD = "out_of_fold"
-"""The name of the training rows, each predicted by the network that did not train on it."""
+"""The name of the training rows, each predicted by the networks that were not trained on it."""
 
 ONE_NETWORK, DEVIATION, OF_MEAN = "one network", "+-", "mean of all"
 """The titles of spreads: the mean over networks; a standard deviation or standard error; and an

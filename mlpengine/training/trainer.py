@@ -22,7 +22,6 @@ import numpy as np
 
 from mlpengine.core.errors import UsageError, at_setting
 from mlpengine.core.spec import Array
-from mlpengine.core.wording import plural
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.features.batches import steps_of_epoch
 from mlpengine.data.features.numbers import Numbers
@@ -32,7 +31,7 @@ from mlpengine.models.evaluate import Evaluator, Scorer
 from mlpengine.models.members import (
     NetworkMean,
     best_mean,
-    equal_shares,
+    equal_weights,
     inputs_of,
     linear_projections,
 )
@@ -44,7 +43,7 @@ from mlpengine.nn.population import Population
 from mlpengine.ops import Loss
 from mlpengine.optim import SCHEDULES, Group, Optimizer, Schedule
 from mlpengine.optim.schedules import ScheduleLike
-from mlpengine.settings import Kind, RunSettings
+from mlpengine.settings import MemberType, RunSettings
 from mlpengine.settings.training import LINEAR
 from mlpengine.step.auto_backend import choose_backend
 from mlpengine.step.blas_threads import cores, pinned
@@ -54,14 +53,11 @@ from mlpengine.step.step import TrainingStep
 from mlpengine.training.diagnose import LoopDiagnostics
 from mlpengine.training.loop import Callback, Loop, Result
 from mlpengine.training.networks import input_layer_of, make_network
-from mlpengine.training.transfer import HeldRows
+from mlpengine.training.transfer import CalibrationSet
 from mlpengine.training.warm_start import copy_weights
 
 NEWEST = 3 / 8
 """Share of the folds in time that give errors for intervals: the newest folds."""
-
-SMALL_STEP = 2**20
-"""Least product of parameters and rows of a batch for which two ranks are faster than one."""
 
 SEED_STRIDE = 1_000
 """Member k of a run with seed s has the seed `SEED_STRIDE` s + k, so that runs share no seeds."""
@@ -131,7 +127,7 @@ class Fitted:
         mean: the networks; the mean of their outputs is the prediction.
         result: the result of the loop.
         best_epochs: the best epoch of each network that was trained.
-        shares: ensemble weight of each ensemble member type, may be 0; empty for a single type.
+        ensemble_weights: weight of each ensemble member type, may be 0; empty for a single type.
         temperature: number by which the logits were divided.
         mean_error: error of the mean as a share of the error of one network (`error_of_mean`).
         residuals: out-of-fold errors of numbers (on rows that a network was not trained on).
@@ -144,7 +140,7 @@ class Fitted:
     mean: NetworkMean
     result: Result
     best_epochs: Sequence[int]
-    shares: Mapping[Kind, float] = field(default_factory=dict)
+    ensemble_weights: Mapping[MemberType, float] = field(default_factory=dict)
     temperature: float = 1.0
     mean_error: Array | None = None
     residuals: Residuals | None = None
@@ -184,17 +180,17 @@ class Trainer:
             ensemble member types read different ones.
         ranks: processes that share the batches of one network, or several networks.
         warm_start: networks that give the initial weights.
-        members, shares: members and ensemble weights of an earlier training to continue.
+        members, ensemble_weights: members and weights of an earlier training to continue.
         more_rows: whether other rows follow these, so that batches may be larger and initial
             weights do not depend on these rows.
-        held: the calibration set of a student, synthetic rows; `train` are then the other rows,
-            labeled by the teacher.
+        calibration_set: the synthetic rows that calibrate a student; `train` are then the other
+            rows, labeled by the teacher.
 
     Attributes:
         networks: the networks, grouped by type, in the order of folds or seeds.
         members: the networks with their optimizers, in the same order.
         seeds: the seed of each network, for its weights and the order of its rows.
-        shares: ensemble weights of the types for the networks in their present state.
+        ensemble_weights: weights of the member types for the networks in their present state.
         threads: maximum number for a step, or of networks that train at the same time.
 
     Raises: UsageError, with the setting at fault, for settings that do not fit rows or each other.
@@ -213,27 +209,28 @@ class Trainer:
         ranks: Ranks | None = None,
         warm_start: Sequence[TabularNetwork] = (),
         members: Sequence[Member] = (),
-        shares: tuple[float, ...] = (),
+        ensemble_weights: tuple[float, ...] = (),
         more_rows: bool = False,
-        held: HeldRows | None = None,
+        calibration_set: CalibrationSet | None = None,
     ) -> None:
         training = settings.training
         if training.loss is None:
             raise UsageError("trainer: settings.training.loss must be given (got None)")
         self.settings, self.task, self.loss = settings, task, training.loss
         self.train, self.validation, self.folds = train, validation, folds
-        self.in_time, self.numbers, self.ranks, self.held = in_time, numbers, ranks, held
+        self.in_time, self.numbers, self.ranks = in_time, numbers, ranks
+        self.calibration_set = calibration_set
         self._last: Loop | None = None
-        self.kinds = training.trained_kinds if numbers is not None else []
+        self.member_types = training.trained_members if numbers is not None else []
         each = training.folds or training.seeds or len(members) or 1
-        self.seeds = seeds_of(settings.seed, each * (len(self.kinds) or 1))
+        self.seeds = seeds_of(settings.seed, each * (len(self.member_types) or 1))
         self.threads = self._allowed_threads()
         if members:
             self.networks: Sequence[TabularNetwork] = [member.mlp for member in members]
-            self.members, self.shares = tuple(members), shares
+            self.members, self.ensemble_weights = tuple(members), ensemble_weights
             return
         self.networks = self._make_networks(from_rows=not more_rows)
-        self.shares = equal_shares(len(self.kinds))
+        self.ensemble_weights = equal_weights(len(self.member_types))
         copy_weights(warm_start, self.networks)
         self.batch_size = training.batch_size
         if not more_rows:
@@ -263,25 +260,25 @@ class Trainer:
 
     def _make_networks(self, *, from_rows: bool) -> Sequence[TabularNetwork]:
         """Return the networks; `from_rows` says whether initial weights may depend on rows."""
-        settings, train, kinds, seeds = self.settings, self.train, self.kinds, self.seeds
+        settings, train, types, seeds = self.settings, self.train, self.member_types, self.seeds
         in_dim, training, numbers = train.x.shape[1], settings.training, self.numbers
         first = make_network(
             settings.network,
             (in_dim, self.task.outputs),
             seed=settings.seed,
             dtype=training.dtype,
-            input_layer=input_layer_of(settings.network, numbers, masked=bool(kinds)),
+            input_layer=input_layer_of(settings.network, numbers, masked=bool(types)),
         )
         with at_setting("training", "freeze"):
             first.freeze(training.freeze)
-        if LINEAR in training.fold_kinds:
-            with at_setting("training", "kinds"):
+        if LINEAR in training.fold_members:
+            with at_setting("training", "members"):
                 first.like_linear()  # this needs element-wise activations
         networks = Population(first, len(seeds), seeds=seeds) if len(seeds) > 1 else [first]
         for k, mlp in enumerate(networks):
-            if kinds and numbers is not None:
-                kind = kinds[k * len(kinds) // len(seeds)]
-                mlp.mask_inputs(inputs_of(kind, numbers, in_dim, mlp.n_inputs))
+            if types and numbers is not None:
+                member_type = types[k * len(types) // len(seeds)]
+                mlp.mask_inputs(inputs_of(member_type, numbers, in_dim, mlp.n_inputs))
             if isinstance(mlp, Mlp) and mlp.initializer == "unit_variance" and from_rows:
                 rows = np.arange(len(train))
                 if self.folds is not None:
@@ -302,9 +299,6 @@ class Trainer:
             return threads
         if threads > ranks.cores and given != "auto":
             _log.warning("warning: training.threads: each rank takes %d, its share", ranks.cores)
-        if 1 < networks < ranks.size:
-            text = "warning: training: %d of %d ranks have none of the %d networks"
-            _log.warning(text, ranks.size - networks, ranks.size, networks)
         return min(threads, ranks.cores)
 
     def _chosen_backend(self) -> str:
@@ -334,13 +328,9 @@ class Trainer:
             problem = shards_problem(training.shards, self.batch_size, ranks.size if ranks else 1)
             if problem:
                 raise UsageError(f"shards: {problem}")
-        if ranks and len(mlp.params) * self.batch_size < SMALL_STEP:
-            text = "warning: training: ranks do not speed up steps as small as those of %s and %s"
-            size = plural(len(mlp.params), "parameter")
-            _log.warning(text, size, plural(self.batch_size, "row"))
         in_epoch = steps_of_epoch(rows, self.batch_size, drop_last=training.drop_last) or 1
         step = {
-            "clip_norm": training.clip,
+            "clip_norm": training.clip_norm,
             "backend": self.backend,
             "threads": self.threads if alone else 1,
             "rematerialization": training.rematerialization,
@@ -426,7 +416,7 @@ class Trainer:
     @property
     def mean(self) -> NetworkMean:
         """The mean of the networks in their present state, with equal weights for member types."""
-        return NetworkMean(self.networks, self.task, self.shares)
+        return NetworkMean(self.networks, self.task, self.ensemble_weights)
 
     def model(self, preprocessor: Preprocessor) -> Model:
         """Return the model of the networks in their present state."""
@@ -444,24 +434,26 @@ class Trainer:
         """
         loops = self._last.members if self._last else ()
         evaluator = loops[0].evaluator if len(loops) == 1 else None
-        epochs = [loop.best_epoch for loop in loops]
+        epochs = [loop.best.epoch for loop in loops]
         fitted = Fitted(self.loss, self.mean, result, epochs, evaluator=evaluator)
         folds, train = self.folds, self.train
         if folds is None:
             fitted = self._calibrated(fitted, self.validation, fitted.mean.forward)
-            known = self.held.calibrate(self.task, fitted.mean.forward) if self.held else {}
+            if self.calibration_set is None:
+                return fitted
+            known = self.calibration_set.calibrate(self.task, fitted.mean.forward)
             return replace(fitted, **known)
-        if self.settings.training.fold_kinds and self.numbers is not None:
-            mean, shares = best_mean(
+        if self.settings.training.fold_members and self.numbers is not None:
+            mean, weights = best_mean(
                 fitted.mean,
-                self.settings.training.fold_kinds,
+                self.settings.training.fold_members,
                 (self.loss, self.loss.plain()),
                 train,
                 folds,
                 linear_projections(self.numbers, train.x.shape[1]),
                 threads=self.threads,
             )
-            fitted = replace(fitted, mean=mean, shares=shares)
+            fitted = replace(fitted, mean=mean, ensemble_weights=weights)
         mean, task = fitted.mean, self.task
         fitted = self._calibrated(fitted, train, lambda x: mean.out_of_fold(x, folds))
         scorer = Scorer(fitted.scored_loss, task, task.outputs, mean.networks[0].dtype)
@@ -509,7 +501,8 @@ def _model(loss: Loss, mean: NetworkMean, preprocessor: Preprocessor) -> Model:
     """Return the model of these networks; several that are not a population are copied."""
     options, networks = loss.measured_options, mean.networks
     members = networks if isinstance(networks, Population) else None
-    model = Model(networks[0], preprocessor, loss.name, options, members, shares=mean.shares)
+    weights = mean.ensemble_weights
+    model = Model(networks[0], preprocessor, loss.name, options, members, ensemble_weights=weights)
     return model if members or len(networks) == 1 else model.with_mean(mean)
 
 

@@ -24,7 +24,7 @@ TRANSFER_FILE = "transfer.safetensors"
 BESIDE = "beside"
 """The prefix of the names of other models' outputs in the file."""
 
-HELD_ROWS = 4_096
+CALIBRATION_ROWS = 4_096
 """Number of synthetic rows that do not train the student, but compare it with its teacher."""
 
 SMALLEST_CHANCE = 1e-9
@@ -35,7 +35,7 @@ Labeling = Callable[[SyntheticRows | None], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
-class HeldRows:
+class CalibrationSet:
     """The calibration set of a student: synthetic rows, labeled by the teacher, that do not train.
 
     `taught` are the teacher's predictions.  `drawn` are random targets of new rows: for numbers the
@@ -71,7 +71,7 @@ class TransferSet:
     """Predictions of a teacher for the training rows and for synthetic rows made from them.
 
     The rows of `mixed` without targets are the calibration set, with `taught` and `drawn` as in
-    `HeldRows`.
+    `CalibrationSet`.
 
     Shapes: targets (training rows and synthetic rows, targets or classes): probabilities, or
         numbers in the units of the table; `checksum` is the checksum of the training rows; `beside`
@@ -103,7 +103,7 @@ class TransferSet:
         `errors` are the teacher's errors on new rows, if they are known.
         """
         rng = np.random.Generator(np.random.PCG64([seed, 2]))
-        held = 0 if errors is None else HELD_ROWS
+        held = 0 if errors is None else CALIBRATION_ROWS
         mixed = SyntheticRows.of(fitted, train.x, made + held, rng)
         (own, _), (targets, predicted) = label(None), label(mixed)
         taught = predicted[made:]
@@ -157,7 +157,7 @@ class TransferSet:
 
     def rows(
         self, table: Table, fitted: Preprocessor, task: Task, train: Split
-    ) -> tuple[Split, HeldRows | None]:
+    ) -> tuple[Split, CalibrationSet | None]:
         """Return the rows that train a student, and its calibration set, if there is one.
 
         `table` holds the training rows, and `train` the same rows as features and targets.
@@ -186,7 +186,7 @@ class TransferSet:
         if not held:
             return learned, None
         unlearned = np.asarray(features[made:], train.x.dtype)
-        return learned, HeldRows(unlearned, self.taught, self.drawn)
+        return learned, CalibrationSet(unlearned, self.taught, self.drawn)
 
 
 def _learned(targets: Array, fitted: Preprocessor, task: Task) -> Array:

@@ -31,7 +31,7 @@ def copy_weights(sources: Iterable[TabularNetwork], networks: Sequence[TabularNe
         text = (
             "have random initial weights: the model of the warm start has no network of their type"
         )
-        _log.warning("warning: training.kinds: %d of %d networks %s", alone, len(networks), text)
+        _log.warning("warning: training.members: %d of %d networks %s", alone, len(networks), text)
 
 
 def _mask(mlp: TabularNetwork) -> Array:
@@ -40,7 +40,8 @@ def _mask(mlp: TabularNetwork) -> Array:
 
 
 def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
-    theirs, own = ({**net.to_dict(), "dropout": 0.0} for net in (source, mlp))
+    kinds = [net.describe() for net in (source, mlp)]
+    theirs, own = ({"network": kind["name"], **kind["settings"], "dropout": 0.0} for kind in kinds)
     views = dict(source.params.views)
     option, group, neutral = source.linear_option
     added = source.groups[group]
@@ -48,11 +49,10 @@ def _copy_weights(source: TabularNetwork, mlp: TabularNetwork) -> None:
         for known in (theirs, own):
             known.pop(option, None)  # networks in a model with linear ones have this option
         views = {name: view for name, view in views.items() if name not in added}
-    names = {"sizes": "hidden", "activations": "activation"}
     for key in theirs | own:
         pair = theirs.get(key), own.get(key)
         if pair[0] != pair[1]:
-            setting = names.get(key, key)
+            setting = "hidden" if key == "sizes" else key
             with at_setting("training" if key == "dtype" else "network", setting):
                 text = f"must be as in the model of the warm start ({pair[0]}, {pair[1]})"
                 raise UsageError(f"{setting}: {text}")

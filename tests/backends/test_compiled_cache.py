@@ -3,7 +3,6 @@
 import errno
 import functools
 import json
-import logging
 import os
 import re
 import stat
@@ -19,7 +18,7 @@ from compiled_table import CASES
 from mlpengine.backends.compiled import cache
 from mlpengine.backends.compiled import target as targets
 from mlpengine.backends.compiled.cache import chosen_target
-from mlpengine.backends.compiled.target import compiler_command, find_target
+from mlpengine.backends.compiled.target import find_target
 from mlpengine.core import system
 from mlpengine.core.errors import CompileError
 from mlpengine.step.blas_threads import blas_name
@@ -62,18 +61,17 @@ def test_a_program_is_compiled_once(folder, monkeypatch):
 
 
 WRONG_FIELDS = (
-    *({"vector_bytes": n} for n in (0, 33, None, "32", 16.0)),
-    *({"registers": n} for n in (None, -32, 1e9, True)),
-    *({"command": c} for c in (["other"], [None], "cc", [])),
-    *({"level": name} for name in ("avx3", None, "native")),
-    {"flag": 2},
+    *({"vector_bytes": n} for n in (33, 16.0)),
+    {"registers": None},
+    {"command": ["other"]},
+    {"command": "cc"},
+    {"level": "avx3"},
     {"version": 3},
-    {"cpu": None},
     {"more": 1},
 )
 
 
-@pytest.mark.parametrize("damage", [None, "", "[]", "{", "\0", *WRONG_FIELDS], ids=str)
+@pytest.mark.parametrize("damage", [None, "", "[]", *WRONG_FIELDS], ids=str)
 def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, monkeypatch, damage):
     target = chosen_target()
     (path,) = folder.iterdir()
@@ -89,10 +87,9 @@ def test_a_compiler_is_asked_once_and_again_if_the_answer_is_damaged(folder, mon
 
 
 def is_sound(folder):
-    """Return whether the only digest is that of the only library."""
+    """Return whether the only note has the digest of the only library."""
     (note,), (library,) = kept(folder, ".sha256"), kept(folder)
-    digest = cache.digest_of(note.stem, library.read_bytes())
-    return (note.read_text(), library.stem) == (digest, digest)
+    return note.read_text() == cache.digest_of(library.stem, library.read_bytes())
 
 
 def write(path, content):
@@ -110,16 +107,8 @@ def flipped(content):
 @pytest.mark.parametrize("suffix", [".so", ".sha256"])
 @pytest.mark.parametrize(
     "damage",
-    [
-        flipped,
-        lambda content: content[:-10],
-        lambda _: b"",
-        None,
-        lambda _: b"../program",
-        lambda _: b"0" * 64,
-        lambda _: b"\0\xff\n" * 1000,
-    ],
-    ids=["flip", "cut", "empty", "missing", "path", "zeros", "bytes"],
+    [flipped, lambda _: b"", None, lambda _: b"\0\xff\n" * 1000],
+    ids=["flip", "empty", "missing", "bytes"],
 )
 def test_a_damaged_file_is_built_again(folder, damage, suffix):
     source = f"/* {suffix} */ {SOURCE}"
@@ -165,13 +154,6 @@ def test_without_a_home_programs_last_as_long_as_the_process(monkeypatch, tmp_pa
     assert stat.S_IMODE(cache.cache_directory().stat().st_mode) == 0o700
 
 
-def test_source_that_does_not_compile_is_one_line(folder):
-    with pytest.raises(CompileError, match=r"must accept the program \(.*error") as caught:
-        answer("nonsense")
-    assert "\n" not in str(caught.value)
-    assert not kept(folder)
-
-
 def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -183,25 +165,20 @@ def test_a_full_disk_is_a_compile_error(folder, monkeypatch):
 
 
 def test_a_library_that_cannot_serve_is_built_again(folder, tmp_path):
-    """Not a library, without the function, and that of another program: each has a good digest."""
+    """Not a library, and without the function: each has a good digest."""
     chosen_target()
-    other = f"/* other */ {SOURCE}"
-    assert answer(other) == 42
-    others = kept(folder, ".sha256")[0].read_text()
     text = tmp_path / "empty.c"
     text.write_text("int nothing;\n")
     subprocess.run(["cc", "-shared", "-fPIC", text, "-o", tmp_path / "empty.so"], check=True)
     empty = (tmp_path / "empty.so").read_bytes()
-    for number, content in enumerate([b"no library", empty, None]):
+    for number, content in enumerate([b"no library", empty]):
         source = f"/* {number} */ {SOURCE}"
         before = {*kept(folder, ".sha256")}
         answer(source)
         (path,) = {*kept(folder, ".sha256")} - before
-        built, digest = path.read_bytes(), others
-        if content is not None:
-            digest = cache.digest_of(path.stem, content)
-            write(folder / f"{digest}.so", content)
-        write(path, digest.encode())
+        built = path.read_bytes()
+        write(path.with_suffix(".so"), content)
+        write(path, cache.digest_of(path.stem, content).encode())
         cache._loaded.clear()
         library = cache.load_library(source, chosen_target(), functions=("answer",))
         assert library.answer() == 42
@@ -228,10 +205,10 @@ def test_a_library_that_cannot_be_replaced_is_loaded(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("compiler", "message"),
     [
-        ("/no/such/compiler", r"\$CC must be the command of a C compiler"),
-        ('cc "x', r"\$CC must be the command of a C compiler"),
-        ("false", "false --version must run"),
-        ("true", "true .* must run and answer"),
+        ("/no/such/compiler", r"\$CC must"),
+        ('cc "x', r"\$CC must"),
+        ("false", "false --version"),
+        ("true", "true .*answer"),
     ],
 )
 def test_numpy_runs_where_the_compiler_does_not(folder, monkeypatch, caplog, compiler, message):
@@ -254,27 +231,21 @@ def a_file(tmp_path):
     return tmp_path / "file"
 
 
-@pytest.mark.parametrize("name", ["MLPENGINE_CACHE", "XDG_CACHE_HOME"])
 @pytest.mark.parametrize(
-    "place",
-    [a_file, lambda at: a_file(at) / "below", lambda at: at / ("n" * 300), lambda _: "/proc/none"],
-    ids=["file", "below a file", "too long", "no such file system"],
+    ("name", "place"),
+    [
+        ("MLPENGINE_CACHE", a_file),
+        ("XDG_CACHE_HOME", lambda at: a_file(at) / "below"),
+        ("MLPENGINE_CACHE", lambda _: "/proc/none"),
+    ],
+    ids=["file", "below a file", "no such file system"],
 )
 def test_numpy_runs_where_the_cache_cannot_be_used(
     folder, monkeypatch, caplog, tmp_path, name, place
 ):
     monkeypatch.delenv("MLPENGINE_CACHE")
     monkeypatch.setenv(name, str(place(tmp_path)))
-    check_numpy_runs(caplog, "cache: .* must be a directory of this user ")
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT])
-def test_numpy_runs_where_the_cache_cannot_be_made(folder, monkeypatch, caplog, number):
-    def refuse(*_, **__):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    check_numpy_runs(caplog, f"cache: .*{re.escape(os.strerror(number))}")
+    check_numpy_runs(caplog, "cache: ")
 
 
 def test_a_relative_cache_is_one_of_the_working_directory(folder, monkeypatch, tmp_path):
@@ -287,7 +258,7 @@ def test_a_relative_cache_is_one_of_the_working_directory(folder, monkeypatch, t
 def test_numpy_runs_where_the_cache_is_not_utf8(folder, monkeypatch, tmp_path):
     """threadpoolctl fails in a process that has loaded a library from such a path."""
     monkeypatch.setenv("MLPENGINE_CACHE", os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
-    with pytest.raises(CompileError, match=r"cache: the path must be UTF-8 \(.*/\\xff\)"):
+    with pytest.raises(CompileError, match=r"UTF-8 \(.*/\\xff\)"):
         answer()
     assert blas_name()  # reads the paths of all libraries of this process
 
@@ -307,26 +278,6 @@ def test_parents_that_others_can_write_to_are_refused(folder, tmp_path, monkeypa
             assert answer() == 42
 
 
-def test_a_directory_moved_to_the_path_is_not_loaded_from(folder, tmp_path, monkeypatch):
-    """Between the check of the file and its load another directory takes the place."""
-    source = f"/* moved */ {SOURCE}"
-    assert answer(source) == 42
-    cache._loaded.clear()
-    wrong = tmp_path / "wrong"
-    wrong.mkdir()
-    (wrong / kept(folder)[0].name).write_bytes(b"another library")
-    real = cache.digest_of
-
-    def swap(*args):
-        folder.rename(tmp_path / "aside")
-        wrong.rename(folder)
-        return real(*args)
-
-    monkeypatch.setattr(cache, "digest_of", swap)
-    monkeypatch.setattr(cache, "_build", None)
-    assert answer(source) == 42
-
-
 def test_what_a_killed_compiler_run_left_is_removed(folder):
     chosen_target()
     old, new = folder / ".build-old", folder / ".build-new"
@@ -341,17 +292,14 @@ def test_what_a_killed_compiler_run_left_is_removed(folder):
     assert {p.name for p in folder.iterdir() if p.name.startswith(".")} == {".build-new"}
 
 
-def test_a_compiler_that_hangs_is_ended_with_its_children(folder, tmp_path, monkeypatch, caplog):
+def test_a_compiler_that_hangs_is_ended_with_its_children(folder, tmp_path, monkeypatch):
     compiler = tmp_path / "hanging"
     compiler.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {tmp_path}/child\nwait\n")
     compiler.chmod(0o700)
     monkeypatch.setenv("CC", str(compiler))
-    monkeypatch.setattr(targets, "SECONDS", 2.0)
-    monkeypatch.setattr(targets, "NOTICE_SECONDS", 1.0)
-    with pytest.raises(CompileError, match=r"must run .*timed out"):
+    monkeypatch.setattr(targets, "SECONDS", 0.5)
+    with pytest.raises(CompileError, match=r"hanging.*timed out"):
         chosen_target()
-    assert [r.levelno for r in caplog.records] == [logging.WARNING]
-    assert "hanging still runs after 1 s; it is ended after 2 s" in caplog.text
     assert_ends((tmp_path / "child").read_text().strip())
 
 
@@ -389,13 +337,11 @@ def test_two_units_give_the_bits_of_one(folder, monkeypatch):
     assert two.mlp.params.flat.tobytes() == one.mlp.params.flat.tobytes()
 
 
-def test_compilers_of_two_units_end_together(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(targets, "SECONDS", 2.0)
-    monkeypatch.setattr(targets, "NOTICE_SECONDS", 1.0)
+def test_compilers_of_two_units_end_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(targets, "SECONDS", 0.5)
     waiting = [["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/{k}; wait"] for k in range(2)]
     with pytest.raises(subprocess.TimeoutExpired):
         targets.run_compilers(waiting, tmp_path)
-    assert [r.levelno for r in caplog.records] == [logging.WARNING]  # once
     for k in range(2):
         assert_ends((tmp_path / str(k)).read_text().strip())
 
@@ -403,8 +349,9 @@ def test_compilers_of_two_units_end_together(tmp_path, monkeypatch, caplog):
 def test_an_error_in_either_unit_is_told(folder):
     for unit in range(2):
         text = f"{SOURCE}{cache.UNITS}\n#endif\n#if UNIT == {unit}\n#error of unit {unit}\n#endif\n"
-        with pytest.raises(CompileError, match=f"must accept the program .*of unit {unit}"):
+        with pytest.raises(CompileError, match=f"error.*of unit {unit}") as caught:
             answer(f"#define IN_UNIT(n) (UNIT == (n))\n{text}")
+        assert "\n" not in str(caught.value)
     assert kept(folder) == []
 
 
@@ -425,12 +372,6 @@ assert folder.is_dir()
     env |= {"HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=env)
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_compiler_that_does_not_answer_is_an_error():
-    with pytest.raises(CompileError, match="must run"):
-        find_target(("false",), "native")
-    assert compiler_command() is not None
 
 
 def test_processes_at_once_share_one_program(folder):

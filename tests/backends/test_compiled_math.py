@@ -48,11 +48,10 @@ def promised(dtype, level, name):
 
 
 VECTORS = {
-    "scale": lambda x: x * x.dtype.type(0.3),
     "zero_small": lambda x: np.where(np.abs(x) < x.dtype.type(0.3), 0, x),
     "raise_to": lambda x: np.where(x < x.dtype.type(0.3), x.dtype.type(0.3), x),
 }
-"""What clipping and flushes do to a part of a vector with 0.3."""
+"""What flushes do to a part of a vector with 0.3."""
 
 
 @cache

@@ -87,7 +87,7 @@ def compiled_and_numpy(tape, outputs, threads):
 
 @given(dags(batch=RANDOM_ROWS))
 @settings(
-    max_examples=6,
+    max_examples=4,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # each example is compiled twice; shrinking would take minutes
@@ -155,12 +155,12 @@ def test_rows_that_are_not_the_batchs_are_unsupported():
     x = tape.input((ROWS, 5), name="x")
     v, w = (tape.parameter(np.ones((5, n), np.float32), name=f"w{n}") for n in (5, ROWS))
     for made, message in (
-        (x @ (v @ w), "in other rows than the batch's"),
-        ((x @ w) @ x, "a product with .*, which is computed|in other rows"),
+        (x @ (v @ w), "other rows"),
+        ((x @ w) @ x, "computed|other rows"),
         (x.sum(axis=0, keepdims=True) * x, "sum of a column"),
-        (x.T, "in other rows than the batch's"),
-        (x[1:], "in other rows than the batch's"),
-        (x.reshape(5, ROWS), "in other rows than the batch's"),
+        (x.T, "other rows"),
+        (x[1:], "other rows"),
+        (x.reshape(5, ROWS), "other rows"),
     ):
         program = Program(tape, made, backend="numpy")
         options = {"dtype": np.dtype("f4"), "batch": ROWS, "gathered": [program.inputs["x"]]}

@@ -138,42 +138,6 @@ def test_threads_start_all_or_none(threads, monkeypatch, failing, many_threads):
     assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
 
 
-TICKING_CLOCK = """\
-#define _GNU_SOURCE
-#include <stdatomic.h>
-#include <time.h>
-static atomic_long ticks;
-static int ticking_clock(clockid_t clock, struct timespec *time) {
-  const long now = 1000 * atomic_fetch_add(&ticks, 1);
-  (void)clock;
-  *time = (struct timespec){now / 1000000000, now % 1000000000};
-  return 0;
-}
-#define clock_gettime ticking_clock
-"""
-"""Time passes only where it is read, as each barrier does that has to wait."""
-
-
-def test_helpers_are_let_go_while_steps_of_all_threads_take_longer(
-    monkeypatch, tmp_path, many_threads
-):
-    (tmp_path / "clock.h").write_text(TICKING_CLOCK)
-    alone = CASE.step("compiled")
-    monkeypatch.setenv("CC", f"cc -include {tmp_path}/clock.h")
-    step = CASE.step("compiled", threads=2)
-    call = step.bound(64).fused.call
-    x, y, _ = CASE.data(64)
-    order, together = np.tile(np.arange(64), 3), []
-    for _ in range(1500):
-        alone.run_many(x, y, order)
-        step.run_many(x, y, order)
-        together.append(call.together)
-    assert together[0] == 0  # the caller alone is measured first
-    assert sum(together) > 0
-    assert sum(together) < 3 * len(together) / 2
-    assert step.mlp.params.flat.tobytes() == alone.mlp.params.flat.tobytes()
-
-
 POOL = """
 #if IN_UNIT(0)
 int mlpengine_claim(int64_t thread, int64_t list, int64_t units[2]) {
@@ -277,12 +241,6 @@ def test_workers_that_wake_late_are_taken_back(library):
     spend(library, 6, repeat(0.6e-3), waking=1e-3)
     together, alone = spend(library, 2, repeat(0.6e-3), waking=1e-3)
     assert together > 20 * alone
-
-
-def test_an_interruption_does_not_end_what_is_faster(library):
-    often = [0.6e-3] * 99 + [5e-3]
-    together, alone = spend(library, 20, cycle(often))
-    assert together > 1.5 * alone
 
 
 def test_trials_that_are_fast_by_chance_cost_little_on_a_busy_machine(library):

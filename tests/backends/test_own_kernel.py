@@ -141,7 +141,7 @@ def written(functions):
     instructions, values, y = recorded()
     (first,) = instructions
     fixed = {address_of(first.reads[0]): "x", address_of(first.writes[0]): "y"}
-    return write_step(instructions, 4, functions, fixed, ()).statements, values, y
+    return write_step(instructions, functions, fixed, first.reads).statements, values, y
 
 
 def test_a_kernel_without_scalar_c_is_refused_by_name(add, tmp_path):
@@ -164,9 +164,7 @@ def test_a_kernel_with_scalar_c_runs(add):
     head = (
         "#include <math.h>\n#include <stddef.h>\n#define STEP_REAL float\n#define STEP_DOUBLE 0\n"
     )
-    library = cache.load_library(
-        head + mathematics(body, "STEP", libm=True) + body, chosen_target()
-    )
+    library = cache.load_library(head + mathematics(body, "STEP") + body, chosen_target())
     y = np.empty_like(values)
     library.step(*(ctypes.c_void_p(address_of(a)) for a in (values, y)))
     np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)

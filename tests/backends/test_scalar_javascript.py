@@ -127,7 +127,7 @@ def test_statements_give_the_bits_of_c(node, tmp_path, real):
     head = "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n"
     head += f"#define N_REAL {real}\n#define N_DOUBLE {int(real == 'double')}\n"
     text = c_definitions(DEFINITIONS)
-    (tmp_path / "n.c").write_text(head + mathematics(text, "N", libm=True) + text + main)
+    (tmp_path / "n.c").write_text(head + mathematics(text, "N") + text + main)
     command = [*compiler_command(), "-std=c99", "-O0", "-ffp-contract=off", "n.c", "-o", "n", "-lm"]
     subprocess.run(command, check=True, cwd=tmp_path)
     lines = subprocess.run([tmp_path / "n"], check=True, capture_output=True, text=True).stdout

@@ -68,7 +68,7 @@ EDITS: list[dict[str, Any]] = [
 """Edits of a config that leave it valid."""
 
 FILES = ("config.resolved.yaml", "result.json", "environment.json", "metrics.csv")
-FILES += ("diagnostics.csv", "timings.csv", "model.safetensors", "checkpoints/last")
+FILES += ("diagnostics.csv", "timings.csv", "model.safetensors")
 
 
 def changes(run: Path, count: int) -> Iterator[None]:

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-from gzip import decompress
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -38,7 +36,7 @@ def test_a_rate_far_too_low_is_said(mlpengine, config):
     result = mlpengine("diagnose", config, "--set", "optimizer.lr=1e-7")
     assert result.code == 0
     assert "LOOK" in result.out
-    assert re.search(r"multiply lr by [\d,]+, to begin with", result.out)
+    assert "[lr_low]\n      fix: --set optimizer.lr=" in result.out
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +58,9 @@ def finished(once, mlpengine, config):
 def test_a_run_is_read(mlpengine, finished):
     result = mlpengine("diagnose", finished)
     assert result.code == 0, result.err
-    for text in ("noise scale", "hard line"):
-        assert text in result.out
+    assert "noise scale" in result.out
     found = json.loads(mlpengine("diagnose", finished, "--json").out)
-    assert len(found["hardest"]) == 10
-    norms = [h["gradient_norm"] for h in found["hardest"]]
-    assert norms == sorted(norms, reverse=True)
-    assert {"line", "loss", "target", "predicted"} <= found["hardest"][0].keys()
+    assert found["sample"]["step"] > 0
 
 
 def test_a_running_run_is_read(mlpengine, finished):
@@ -84,7 +78,7 @@ def test_a_run_that_failed_is_read(mlpengine, config):
     run = config.parent / "run"
     result = mlpengine("diagnose", run)
     assert result.code == 0, result.err
-    assert "divide lr by" in result.out
+    assert "[lr_high]" in result.out
     found = json.loads(mlpengine("diagnose", run, "--json").out)
     assert "lr_high" in {v["name"] for v in found["verdicts"]}
 
@@ -93,18 +87,9 @@ def test_tables_fit_into_80_columns_and_explain_their_titles(mlpengine, finished
     out = mlpengine("diagnose", finished).out
     lines = [line for line in out.splitlines() if line and not line.startswith("LOOK")]
     tables = [line for line in lines if line.lstrip()[0].isdigit() or line.lstrip()[:5] == "layer"]
-    assert len(tables) > 12
+    assert len(tables) > 2
     assert max(map(len, tables)) <= 80
     assert "max |z|: largest" in " ".join(out.split())
-
-
-def test_hard_rows_are_lines_of_the_file(mlpengine, finished):
-    """The target of the line that is named is the target that is shown."""
-    packed = files("mlpengine.data.datasets").joinpath("penguins.csv.gz").read_bytes()
-    lines = decompress(packed).decode().splitlines()
-    place = lines[0].split(",").index("species")
-    found = json.loads(mlpengine("diagnose", finished, "--json").out)["hardest"]
-    assert [lines[h["line"] - 1].split(",")[place] for h in found] == [h["target"] for h in found]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from small import SMALL
 
 from mlpengine.core.errors import CheckpointError
-from mlpengine.core.redaction import shown_path, without_directories
+from mlpengine.core.redaction import without_directories
 from mlpengine.models.model import Model
 from mlpengine.report import page
 from mlpengine_cli.main import run
@@ -301,25 +301,10 @@ def test_a_sweep_has_a_page(mlpengine, tmp_path):
     assert "mlpengine train runs/best.yaml" in page.text
 
 
-def test_choices_of_a_sweep_are_shown_as_configs_have_them_and_apart(mlpengine, tmp_path):
-    rates = [{"name": "adam", "lr": rate} for rate in (1e-3, 1e-2)]
-    (tmp_path / "sweep.yaml").write_text(
-        WITH_PAGE + "sweep:\n  trials: 2\n  sampler: grid\n  space:\n"
-        f"    optimizer: {{choice: {json.dumps(rates)}}}\n"
-    )
-    done = mlpengine("sweep", "sweep.yaml", "-q", "--out", "runs")
-    page = read("runs/report.html")
-    for rate in map(json.dumps, rates):
-        assert rate in done.out
-        assert any(f"{rate}: " in label for label in page.labels)
-    assert str(tmp_path) not in Path("runs/report.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("training", "fix"),
     [
         ("epochs: 40", {"model.hidden": [], "model.activation": "relu", "model.dropout": 0.0}),
-        ("epochs: 20, folds: 3", {"training.kinds": ["plain", "linear"]}),
     ],
 )
 def test_a_network_behind_a_linear_prediction_is_told_by_page_and_verdict(
@@ -343,7 +328,7 @@ training: {{{training}}}
     assert verdict["fix"] == fix
     page = read("runs/c/report.html")
     ahead = page.numbers["score"]["predictions"]["linear"]["ahead"]
-    assert f"behind a linear prediction by {-ahead['value']:.2g} +- " in verdict["finding"]
+    assert f"behind a linear prediction by {-ahead['value']:.2g} +- " in verdict["evidence"]
     assert "The network is behind the linear one by" in page.text
     again = mlpengine("diagnose", "runs/c", "--fix", "fixed.yaml")
     assert verdict["text"] in again.out
@@ -421,9 +406,8 @@ def test_what_travels_has_no_directories(mlpengine, tmp_path, handed_over):
         assert mlpengine("export", handed_over, "-o", f"x.{suffix}").code == 0
     assert mlpengine("report", handed_over, "-o", "again.html").code == 0
     assert mlpengine("report", handed_over, handed_over, "-o", "two.html").code == 0
-    assert mlpengine("report", handed_over / "model.safetensors", "-o", "model.html").code == 0
     files = [*tmp_path.iterdir(), handed_over / "model.safetensors", handed_over / "report.html"]
-    assert len(files) == 9
+    assert len(files) == 8
     directory = str(handed_over.parent).encode()
     for file in files:
         assert directory not in file.read_bytes(), file
@@ -444,12 +428,6 @@ def test_what_travels_has_no_directories(mlpengine, tmp_path, handed_over):
 )
 def test_only_absolute_paths_lose_their_directories(text, shown):
     assert without_directories({"a": [text]}) == {"a": [shown]}
-
-
-def test_a_path_is_relative_to_the_working_directory_or_a_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    paths = [tmp_path / "runs" / "a", tmp_path.parent / "my files" / "b", Path("..", "c")]
-    assert [*map(shown_path, paths)] == [Path("runs", "a"), Path("b"), Path("..", "c")]
 
 
 def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
@@ -475,11 +453,7 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
     assert f"accuracy {measured['test']['accuracy']:.4g}" in text
     assert f"{card['written']}, by the date of the file" in text
     assert "zone    category  east, north, west" in text
-    assert mlpengine("report", given).code == 0
-    page = read_with_notes("report.html")
-    assert page.numbers["score"]["predictions"]["model"].keys() == {"accuracy", "macro_f1", "loss"}
-    assert "east, north, west" in page.text
-    assert "one of 2 classes, from 3 columns of rows.csv, 112 training rows" in page.text
+    assert "see mlpengine summary" in mlpengine("report", given).err
     for command in ("explain", "evaluate"):
         refused = mlpengine(command, given)
         assert refused.code == 2
@@ -489,15 +463,6 @@ def test_one_file_is_enough(mlpengine, tmp_path, handed_over):
     known = json.loads(mlpengine("explain", given, data, "--json").out)
     assert known["rows"] == 160
     assert known["importances"][2]["column"] == "zone"
-    assert mlpengine("summary", given, "--emit-c").code == 2
-
-
-def test_a_model_without_a_record_has_a_page_too(mlpengine, handed_over):
-    replace(Model.load(handed_over / "model.safetensors"), record={}).save("old.safetensors")
-    assert mlpengine("report", "old.safetensors").code == 0
-    page = read_with_notes("report.html")
-    assert "The file has no record of its training." in page.text
-    assert "trained" not in mlpengine("summary", "old.safetensors").out
 
 
 def test_a_record_of_another_form_is_refused(handed_over, tmp_path):

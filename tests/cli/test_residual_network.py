@@ -15,7 +15,7 @@ from mlpengine.estimators import MlpClassifier, MlpRegressor
 from mlpengine.nn import Residual
 
 KEYS = ("model.network=residual", "model.width=8", "training.folds=3", "schedule=constant")
-KEYS = (*KEYS, "training.kinds=[plain, linear]")
+KEYS = (*KEYS, "training.members=[plain, linear]")
 SETTINGS = [f"--set={key}" for key in KEYS]
 
 
@@ -33,7 +33,7 @@ def table(tmp_path):
 
 def test_a_table_becomes_predictions(table, mlpengine):
     assert mlpengine("init", "rows.csv", "--target", "y", "-o", "c.yaml").code == 0
-    assert "kinds: [plain, piecewise, linear]" in Path("c.yaml").read_text()
+    assert "members: [plain, piecewise, linear]" in Path("c.yaml").read_text()
     arguments = ["train", "c.yaml", "-q", *SETTINGS, "--epochs"]
     trained = mlpengine(*arguments, 4, "--out", "run")
     assert trained.code == 0, trained.err
@@ -67,7 +67,7 @@ def test_other_formats_compute_the_same(table, mlpengine):
     Path("c.yaml").write_text(
         "data: {source: rows.csv, target: y}\n"
         "model: {network: residual, width: 8, dropout: 0.1, input_layer: {embedding: pbld}}\n"
-        "training: {epochs: 3, folds: 2, kinds: [plain, linear, periodic]}\n"
+        "training: {epochs: 3, folds: 2, members: [plain, linear, periodic]}\n"
     )
     assert mlpengine("train", "c.yaml", "-q", "--out", "run").code == 0
     told = mlpengine("export", "run", "-o", "m.onnx")
@@ -87,20 +87,6 @@ def test_other_formats_compute_the_same(table, mlpengine):
         code = model.preprocessor.categories[0].levels.index(level)
         predict(np.array([*(float(cell or "nan") for cell in numbers), code], np.float32), out)
         np.testing.assert_allclose(out[0], model.predict("rows.csv")[row], rtol=1e-4, atol=1e-5)
-
-
-def test_a_sweep_tries_both_networks(table, mlpengine):
-    Path("c.yaml").write_text(
-        "data: {source: rows.csv, target: y}\nmodel: {width: 8, network: residual}\n"
-        "training: {epochs: 2}\nreport: false\n"
-        "sweep: {trials: 2, sampler: grid, space: {model.network: {choice: [mlp, residual]}}}\n"
-    )
-    told = mlpengine("sweep", "c.yaml", "--out", "sweep", "--json")
-    assert told.code == 0, told.err
-    names = [
-        type(package.load(path).mlp).__name__ for path in sorted(Path("sweep/trials").iterdir())
-    ]
-    assert sorted(names) == ["Mlp", "Residual"]
 
 
 @pytest.mark.parametrize(

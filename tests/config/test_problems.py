@@ -172,7 +172,7 @@ MISTAKES = {
     ),
     "a largest norm as a mapping": (
         SOUND + "training: {clip_norm: {name: norm}}",
-        "must be one of 'percentile', 'adaptive'",
+        "training.clip_norm: must be",
     ),
     "percent": ("data: {source: digits, split: {test: 20}}", "it is a share: write 0.2"),
     "percent as text": (SOUND + "model: {dropout: 20%}", "(got '20%'); write 0.2"),

@@ -46,7 +46,7 @@ def test_init_writes_the_recipe(preset, tmp_path):
     [(60, "plain, linear"), (900, "plain, piecewise, linear"), (4500, "piecewise, linear")],
 )
 def test_tables_of_any_size_with_folds_have_a_linear_model(rows, kinds, tmp_path):
-    assert f"kinds: [{kinds}]" in proposal(table(tmp_path, rows))
+    assert f"members: [{kinds}]" in proposal(table(tmp_path, rows))
 
 
 def test_classes_of_realmlp_are_smoothed_in_configs_and_estimators(tmp_path):
@@ -67,7 +67,7 @@ def test_a_temperature_needs_rows(tmp_path):
 
 def test_all_of_realmlp_is_built_and_the_resolved_config_says_the_same(tmp_path):
     file = load(tmp_path, proposal(table(tmp_path, 300), "realmlp").replace("folds: 8", "folds:"))
-    file = load(tmp_path, file.resolved().replace("kinds: [periodic, linear]", "kinds: []"))
+    file = load(tmp_path, file.resolved().replace("members: [periodic, linear]", "members: []"))
     trainer = trainer_of(load_data(file))
     mlp, optimizer = trainer.networks[0], trainer.step.optimizer
     assert mlp.input_layer.embedded == 2

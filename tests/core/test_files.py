@@ -9,12 +9,9 @@ from contextlib import suppress
 import pytest
 
 from mlpengine import Mlp
-from mlpengine.config import load_config
 from mlpengine.core.errors import RunError, UsageError
 from mlpengine.core.files import TEMPORARY, first_line, flush, unflushed, write_atomically
-from mlpengine.data.tables import read_blocks, read_table
-from mlpengine.export import export
-from mlpengine.models.model import Model
+from mlpengine.data.tables import read_table
 from mlpengine.training.loading import load
 
 
@@ -97,29 +94,10 @@ def test_an_error_names_the_file_and_leaves_the_one_before(name, tmp_path, monke
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
-def test_a_disk_that_holds_something_else_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "pread", lambda *_: b"other")
-    with pytest.raises(RunError, match="the disk does not hold what was written"):
-        write_atomically(tmp_path / "a", b"bytes")
-    assert os.listdir(tmp_path) == []
-
-
-NO_PATHS = {
-    "load": load,
-    "Model.load": Model.load,
-    "Mlp.load": Mlp.load,
-    "Mlp.save": lambda path: Mlp([2, 1]).save(path),
-    "load_config": load_config,
-    "export": lambda path: export(Mlp([2, 1]), path),
-    "read_table": read_table,
-    "read_blocks": lambda path: next(read_blocks(path)),
-}
-
-
-@pytest.mark.parametrize("name", NO_PATHS)
-def test_what_is_no_path_is_refused_in_one_line(name):
-    with pytest.raises(UsageError, match=r"needs (the path of a file|a path).*\(got None\)$"):
-        NO_PATHS[name](None)
+@pytest.mark.parametrize("read", [load, Mlp.load, read_table])
+def test_what_is_no_path_is_refused_in_one_line(read):
+    with pytest.raises(UsageError, match=r"\(got None\)$"):
+        read(None)
 
 
 def test_files_of_the_first_seconds_are_not_flushed(tmp_path, monkeypatch):

@@ -5,8 +5,7 @@ import pytest
 from own_networks import IN_DIM, NETWORKS, SEVERAL, BatchNormed, Gated, Residual, rows
 
 from mlpengine import Adam, Loop, MeanSquaredError, Mlp, Sgd, TrainingStep
-from mlpengine.diagnostics import Diagnostics, example_norms, row_losses, table, verdicts
-from mlpengine.diagnostics.lr_range import lr_range
+from mlpengine.diagnostics import Diagnostics, table, verdicts
 from mlpengine.diagnostics.preflight import preflight, probe, suggest_lr
 from mlpengine.diagnostics.trial import Rows
 from mlpengine.models.task import NumberTarget, Regression, Split
@@ -121,9 +120,6 @@ def test_rows_that_depend_on_each_other_have_no_gradients_of_their_own():
     x = x.reshape(12, 1, 1, IN_DIM)
     diagnostics, _, _ = watched(network, data=(x, y))
     assert diagnostics.unknown_rows.startswith("batch_norm averages over the rows")
-    plain = network.without_dropout()  # by running averages, in which rows are independent
-    norms = example_norms(network, MeanSquaredError(), x, y)
-    np.testing.assert_allclose(norms, norms_one_by_one(plain, x, y), rtol=1e-12)
 
 
 def test_frozen_parameters_are_left_out():
@@ -142,22 +138,6 @@ def test_norms_that_no_rule_gives_are_said_to_be_unknown():
     assert table(diagnostics).splitlines()[-1] == (
         "norms of single rows: unknown, as tanh computes a matrix from 'raw'"
     )
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_example_norms_and_losses_of_any_network(name):
-    network = NETWORKS[name](seed=1, dtype="float64")
-    x, y = rows(7, name, "float64")
-    network.params.flat[:] += 0.1 * np.random.default_rng(2).standard_normal(len(network.params))
-    plain = NETWORKS[name.removesuffix(" with dropout")](dtype="float64")
-    plain.params.flat[:] = network.params.flat
-    before = network.params.flat.copy(), network.rng.step
-    norms = example_norms(network, MeanSquaredError(), x, y)
-    np.testing.assert_allclose(norms, norms_one_by_one(plain, x, y), rtol=1e-12)
-    losses = np.square(network.predict(x) - y).mean(axis=1)
-    np.testing.assert_allclose(row_losses(network, MeanSquaredError(), x, y), losses, rtol=1e-12)
-    assert (network.params.flat == before[0]).all()
-    assert network.rng.step == before[1]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -195,17 +175,14 @@ def test_dead_units_are_a_verdict_on_the_layer_by_its_name():
     diagnostics, _, _ = watched(network, 300, steps=3)
     (dead,) = verdicts(diagnostics)
     assert (dead.name, dead.place) == ("dead", "hidden 1")
-    assert str(dead).startswith("hidden 1: 57 % of the units fired on none")
+    assert dead.headline + " (hidden 1). 57 % of the units" in str(dead)
     assert dead.as_dict()["layer_name"] == "hidden 1"
-
-
-def test_fixes_are_none_of_the_settings_of_an_mlp():
-    network = Chain("tanh", seed=1)
     for name in ("0.weight", "2.weight"):
         network.params.views[name][...] *= 30
-    diagnostics, _, _ = watched(network, 300, lr=1e-4, steps=3)
+    saturated = Chain("tanh", seed=1)
+    saturated.params.flat[:] = 30 * network.params.flat
+    diagnostics, _, _ = watched(saturated, 300, lr=1e-4, steps=3)
     (verdict,) = [v for v in verdicts(diagnostics) if v.name == "saturated"]
-    assert verdict.place in ("hidden 0", "hidden 1")
     assert (list(verdict.fix), verdict.no_fix) == ([], "this network has no such setting")
 
 
@@ -219,8 +196,9 @@ def test_zeros_stop_gradients_only_where_all_must_pass(weight, expected):
     assert [v.name for v in verdicts(diagnostics) if v.name == "no_gradient"] == expected
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", ["residual with dropout", "gated", "computed"])
+@pytest.mark.parametrize(
+    ("name", "backend"), [("residual with dropout", "compiled"), ("computed", "numpy")]
+)
 def test_a_loop_watches_any_network(name, backend, tmp_path):
     x, y = rows(60, name)
     task = Regression(NumberTarget(["0", "1"], [0.0] * 2, [1.0] * 2))
@@ -285,23 +263,3 @@ def test_a_row_may_be_a_matrix(tmp_path):
     assert core.layers[0].units == 12
     assert core.get("dead_share", 0) < 1
     assert np.isfinite(core.baselines.error)
-
-
-def test_the_range_of_learning_rates_of_any_network():
-    network = Gated(seed=1)
-    step = TrainingStep(network, MeanSquaredError(), Adam(network), 16, backend="numpy")
-    before = network.params.flat.copy()
-    curve = lr_range(step, Rows(*rows(60)), 16)
-    assert 1e-4 < curve.suggestion < 1
-    assert (network.params.flat == before).all()
-
-
-def test_a_copy_without_dropout_has_parameters_of_its_own():
-    network = Residual(dropout=0.5, seed=1)
-    x, _ = rows(9)
-    plain, wide = network.without_dropout(), network.without_dropout("float64")
-    output = plain.forward(x, plain.scratch(9))
-    np.testing.assert_array_equal(output, network.predict(x))
-    np.testing.assert_allclose(wide.predict(x.astype("f8")), output, atol=1e-5)
-    plain.params.flat[...] = 0
-    assert network.params.flat.any()

@@ -259,11 +259,11 @@ def test_numbers_that_are_not_finite_are_spoken_of(tmp_path, action):
     if action == "stop":
         with pytest.raises(NumericalError, match="training row 17"):
             running.run()
-        assert "training row 17" in str(watcher.verdicts()[0])
+        assert "training row 17" in watcher.verdicts()[0].evidence
     else:
         running.run()
         (verdict,) = watcher.verdicts()
         assert verdict.value == 3
-        assert "3 steps had numbers that are not finite" in str(verdict)
+        assert verdict.evidence.startswith("3 steps ")
         assert np.isfinite(mlp.params.flat).all()
     assert (tmp_path / "d.csv").read_text().startswith("step,layer,quantity,value\n")

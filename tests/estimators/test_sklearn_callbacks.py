@@ -86,7 +86,7 @@ def test_a_failing_fit_is_torn_down():
 
 def test_scores_of_each_epoch(iris):
     monitor = callback.ScoringMonitor(scoring="accuracy")
-    model = MlpClassifier((8,), kinds="plain", epochs=4, random_state=0)
+    model = MlpClassifier((8,), members="plain", epochs=4, random_state=0)
     model.set_callbacks(monitor).fit(*iris)  # shares of kinds are chosen after the last
     scores = [entry["accuracy"] for entry in monitor.get_logs().data]
     assert len(scores) == 4

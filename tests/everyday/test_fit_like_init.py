@@ -32,13 +32,13 @@ def table(tmp_path, monkeypatch):
 
 
 def test_fit_is_init_and_train(capsys, table):
-    few = ["--set", "training.epochs=30"]
+    few = ["--set", "training.epochs=3"]
     assert run(["init", "homes.csv", "--target", "price", "-o", "homes.yaml"]) == 0
     said = capsys.readouterr().err
     assert run(["train", "homes.yaml", "--out", "run", *few]) == 0
     trained = mlpengine.load("run")
     for data in (table, "homes.csv"):
-        model, result = mlpengine.fit(data, "price", training={"epochs": 30})
+        model, result = mlpengine.fit(data, "price", training={"epochs": 3})
         assert len(model.networks) == len(trained.networks) > 1
         np.testing.assert_array_equal(weights(model), weights(trained))
         assert model.columns == trained.columns
@@ -63,19 +63,6 @@ def test_keys_that_are_given_take_the_place_of_those_of_init(table):
     model, result = mlpengine.fit(rows[0], "price", validation=rows[1], training={"epochs": 2})
     assert len(model.networks) == 1
     assert "validation" in result.metrics
-
-
-def test_columns_that_are_said_to_be_categories_stay(table):
-    table["number"] = table["number"].astype("category")
-    model, _ = mlpengine.fit(table, "price", training={"epochs": 1, "folds": None})
-    assert "number" in model.columns
-
-
-def test_a_refit_is_one_network_on_all_rows(table):
-    settings = {"epochs": 2, "refit": True}
-    model, result = mlpengine.fit(table, "price", training=settings)
-    assert len(model.networks) == 1
-    assert result.epochs <= 2
 
 
 def test_a_model_that_training_starts_from_keeps_its_network(table):

@@ -1,21 +1,14 @@
-"""What notebooks show: small tables that never raise, and progress without control characters."""
+"""Small tables in notebooks, which never raise."""
 
-import io
-import sys
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
-from mlpengine import Adam, Mlp, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.config.fitting import FitResult
-from mlpengine.diagnostics import Diagnostics, verdicts
 from mlpengine.diagnostics.verdict import Verdict, Verdicts
-from mlpengine.models.task import Classification, Split
 from mlpengine.settings import FeatureSettings, Fix, NetworkSettings
 from mlpengine.training.history import EpochRow, History
-from mlpengine.training.loop import Loop, Result
-from mlpengine_cli.progress import NOTEBOOK, Meter, progress
+from mlpengine.training.loop import Result
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -47,16 +40,6 @@ class Cells(HTMLParser):
         self.rows[-1][-1] += text
 
 
-def not_finite():
-    mlp = Mlp([2, 3, 1], seed=0)
-    grads = mlp.gradients(batch_size=4)
-    for views in (mlp.params.views, grads.views):
-        for values in views.values():
-            values[...] = np.nan
-    grads.views["0.weight"][0, 0] = np.inf
-    return mlp, grads
-
-
 def history(epochs):
     rows = [EpochRow(k, k, 0.1, float("nan"), 0.5, {"loss": 0.5}, 0.1, 9.0) for k in range(epochs)]
     return History(("loss",), rows)
@@ -64,17 +47,11 @@ def history(epochs):
 
 SILENT = Verdicts()
 FIX = [Fix(NetworkSettings, "hidden", (64, 32)), Fix(FeatureSettings, "drop", ("a b",))]
-WARNING = Verdict("lr_low", 1, HOSTILE, 1.0, 2.0, "raise lr", FIX)
+WARNING = Verdict("lr_low", 1, "too low", HOSTILE, 1.0, 2.0, "raise lr", FIX)
 SHOWN = {
-    "network": (Mlp([64, 32, 10], seed=0), ["layer 1", "32", "10", "", "330"]),
-    "broken network": (not_finite()[0], ["layer 0", "2", "3", "relu", "9"]),
-    "gradients": (Mlp([2, 1], seed=0).gradients(batch_size=3), ["0.weight", "1 x 2", "0", "0"]),
-    "broken gradients": (not_finite()[1], ["0.weight", "3 x 2", "nan", "nan"]),
     "history": (history(30), ["29", "29", "0.1", "nan", "0.5", "0.5"]),
-    "no epochs": (history(0), ["epoch", "steps", "lr", "gradient_norm", "train_loss"]),
     "result": (Result("early", 30, 9, 1.5, 9.0, history(30)), ["best epoch", "9"]),
-    "verdict": (WARNING, ["lr_low", "1", HOSTILE, "raise lr"]),
-    "verdicts": (Verdicts([WARNING]), ["lr_low", "1", HOSTILE, "raise lr"]),
+    "verdicts": (Verdicts([WARNING]), ["lr_low", "1", "too low", HOSTILE, "raise lr"]),
     "no verdicts": (SILENT, ["nothing unusual"]),
     "fit": (
         FitResult("epochs", 1, 1, 0.1, 9.0, history(1), {"train": {"r2": 1.0}, "test": {}}, []),
@@ -93,44 +70,3 @@ def test_objects_are_small_tables(name):
 
 def test_the_fix_is_a_command_line():
     assert WARNING.fix_text == "--set 'model.hidden=[64, 32]' --set 'data.drop=[\"a b\"]'"
-
-
-def test_verdicts_of_diagnostics_show_themselves():
-    mlp = Mlp([4, 16, 1], seed=0)
-    assert Cells(verdicts(Diagnostics(mlp))._repr_html_()).rows
-
-
-class Cell(io.StringIO):
-    """Standard error of a notebook: no terminal, or, for commands in a cell, one that is not."""
-
-    def __init__(self, terminal):
-        super().__init__()
-        self.terminal = terminal
-
-    def isatty(self):
-        return self.terminal
-
-    def fileno(self):
-        raise io.UnsupportedOperation("fileno")
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_progress_in_a_cell_is_plain_text(monkeypatch, terminal):
-    monkeypatch.setenv(NOTEBOOK, "1")
-    cell = Cell(terminal)
-    monkeypatch.setattr(sys, "stderr", cell)
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((32, 3)).astype("float32"), rng.integers(0, 2, 32)
-    mlp = Mlp([3, 2], seed=0)
-    step = TrainingStep(mlp, SoftmaxCrossEntropy(), Adam(mlp), batch_size=8)
-    callbacks = progress(quiet=False)
-    Loop(
-        step, Classification(2), Split(x, y, y), Split(x, y, y), epochs=2, callbacks=callbacks
-    ).run()
-    times = iter(range(0, 100, 10))
-    with Meter("reading", clock=lambda: next(times)) as meter:
-        meter(0.5)
-    text = cell.getvalue()
-    assert "1/2" in text
-    assert "reading: 50%" in text
-    assert not [c for c in text if c < " " and c != "\n"]

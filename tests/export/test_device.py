@@ -2,16 +2,14 @@
 
 import re
 import subprocess
-from math import inf, nan
+from math import nan
 
 import numpy as np
 import pytest
-import scipy.special
 
 from mlpengine import Adam, Mlp, Sgd, ops
 from mlpengine.backends.compiled.target import compiler_command
 from mlpengine.backends.scalar.definitions import FreshNames, comment_text, identifier
-from mlpengine.backends.scalar.math import mathematics
 from mlpengine.backends.scalar.update_code import accurate
 from mlpengine.core.errors import UsageError
 from mlpengine.data.features import Preprocessor
@@ -67,19 +65,19 @@ NETWORKS = {
         adam,
         {"clip_norm": 0.5, "freeze": [0]},
     ),
-    "momentum, a batch, frozen above": (
+    "momentum, frozen above": (
         [3, 6, 5, 3],
         "gelu",
         ops.SoftmaxCrossEntropy(label_smoothing=0.1, class_weights=(1.0, 2.0, 0.5)),
         momentum,
-        {"batch_size": 4, "freeze": [1, 2]},
+        {"freeze": [1, 2]},
     ),
-    "adam in a batch, no libm": (
+    "adam, clipped": (
         [3, 6, 5, 2],
         "mish",
         ops.BinaryCrossEntropyWithLogits(2.0),
         adam,
-        {"batch_size": 3, "libm": False, "clip_norm": 1.0},
+        {"clip_norm": 1.0},
     ),
     "a frozen layer whose slope nothing reads": (
         [3, 5, 2],
@@ -93,21 +91,15 @@ NETWORKS = {
         (),
         ops.LogCosh(),
         lambda mlp: AdamW(mlp, decay_biases=True),
-        {"libm": False},
+        {},
     ),
-    "nadam in double, no libm": (
-        [2, 5, 4],
-        "selu",
-        ops.GaussianNll(),
-        NAdam,
-        {"real": "double", "libm": False},
-    ),
+    "nadam in double": ([2, 5, 4], "selu", ops.GaussianNll(), NAdam, {"real": "double"}),
     "rmsprop in double, layer between frozen": (
         [2, 4, 4, 1],
         ["softplus", "x * sin(x) + abs(x) ** 1.5"],
         ops.Poisson(),
         lambda mlp: RmsProp(mlp, momentum=0.5),
-        {"real": "double", "freeze": [1], "batch_size": 2},
+        {"real": "double", "freeze": [1]},
     ),
     "wide, at a rate that diverges": (
         [100, 1],
@@ -142,29 +134,17 @@ def test_an_activation_after_the_last_layer_is_trained_through(tmp_path):
 
 MUTATIONS = [
     ("old_first * R(0.9)", "old_first * R(0.901)", "moment first of step 2"),
-    ("old_second * R(0.999)", "old_second * R(0.998)", "moment second of step 2"),
     ("u0 + old_g", "u0 - old_g", "the loss of step 2"),
-    ("u2 + u3", "u2 - u3", "the loss of step 2"),
-    ("old_p - u8", "old_p + u8", "the loss of step 2"),
-    ("u7 * rate", "u7 / rate", "the loss of step 2"),
     ("splat(-0.00100050033", "splat(-0.00105050033", "step 2"),
-    ("splat(-0.1053605", "splat(-0.1063605", "step 2"),
     ("vmin(R(0.5) / (norm", "vmin(R(0.5003) / (norm", "moment first of step 2"),
-    ("state->lr * splat(0.1)", "state->lr * splat(0.2)", "step 2"),
     ("6), 1));", "6), 2));", "the norm of the gradient of step 2"),
     ("splat(0.39894", "splat(0.3985", "step 2"),
-    ("splat(-0.5);", "splat(-0.501);", "step 2"),
-    ("t1 + t8", "t1 - t8", "step 2"),
     ("value * splat(0.25)", "value * splat(0.2501)", "the loss of step 1"),
-    ("slope0 * splat(0.5)", "slope0 * splat(0.5001)", "step 2"),
-    ("o0 - t;", "o0 + t;", "the loss of step 1"),
-    ("kept0 * dy;", "kept0 + dy;", "step 2"),
     ("real factor = dy_of[i]", "real factor = dy_of[0]", "step 2"),
     ("state->lr = R(0.01)", "state->lr = R(0.0101)", "step 2"),
     ("state->steps++", "state->steps += 2", "step 2"),
     ("dense_3(x, state->params + 0", "dense_3(x, state->params + 1", "the prediction of step 2"),
-    ("get_reals(bytes, state->moment_first", "get_reals(bytes, state->params", "not read whole"),
-    ("uint32_t sum = 0xffffffffu", "return 0; uint32_t sum = 0", "a damaged state was read"),
+    ("sum ^= bytes[i]", "sum ^= bytes[i] & 0xfe", "misses damage"),
     ("!is_finite(value) || !is_finite(norm)", "0", "changed the state"),
 ]
 """Places of a generated file, what stands there instead, and what the self-test says of it."""
@@ -176,6 +156,8 @@ def trained_by_adam(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mutated")
     mlp = Mlp([3, 6, 2], activation="gelu", seed=1)
     export_training(mlp, folder / "net.c", loss=ops.Huber(0.5), optimizer=adam, clip_norm=0.5)
+    command = [*compiler_command(), "-std=c99", "-c", "net_test.c", "-o", "net_test.o"]
+    subprocess.run(command, cwd=folder, check=True)
     return folder, (folder / "net.c").read_text()
 
 
@@ -184,7 +166,7 @@ def test_the_self_test_names_what_is_wrong(trained_by_adam, before, after, messa
     folder, text = trained_by_adam
     assert before in text
     (folder / "net.c").write_text(text.replace(before, after))
-    code, out = run(compiled(folder, "net.c", "net_test.c", flags=["-Wno-error"]))
+    code, out = run(compiled(folder, "net.c", "net_test.o", flags=["-Wno-error"]))
     assert code == 1
     assert message in out
 
@@ -248,14 +230,14 @@ TABLES = {
         (*MIXED, "y", "z"),
         {"target": ["y", "z"], "missing": "indicator", "encoding": "piecewise", "bins": 3},
         "huber",
-        {"batch_size": 3},
+        {},
     ),
     "classes": ((*MIXED, "kind"), {"target": "kind", "standardize": "robust"}, None, {}),
     "two classes": (
         (*MIXED, "l1"),
         {"target": "l1", "task": "classification", "clip": "none"},
         "bce_with_logits",
-        {"libm": False},
+        {},
     ),
     "labels": (("k", "text", "l1", "l2"), {"target": ["l1", "l2"], "task": "multilabel"}, None, {}),
     "computed columns": (
@@ -268,11 +250,11 @@ TABLES = {
         "mae",
         {},
     ),
-    "dates in double, no libm": (
+    "dates in double": (
         ("k", "from", "to", "y"),
         {"target": "y", "missing": "error"},
         None,
-        {"real": "double", "libm": False},
+        {"real": "double"},
     ),
     "logarithms": (("k", "flag", "y"), {"target": "y", "transform_target": "log"}, None, {}),
     "categories alone": (("text", "y"), {"target": "y"}, None, {}),
@@ -364,55 +346,6 @@ def test_the_header_names_columns_codes_and_classes(tmp_path):
         assert line in header
 
 
-# ---------------------------------------------------------------- the mathematics
-FUNCTIONS = {
-    "exp": (np.exp, [-800, -104, -87, -1, 0, 1e-8, 0.3, 0.4, 5, 88, 709, 800]),
-    "expm1": (np.expm1, [-800, -20, -0.35, -1e-7, 0, 1e-10, 0.34, 0.36, 3, 88]),
-    "log": (np.log, [-1, 0, 1e-40, 1e-3, 0.7, 1, 1.0001, 1.42, 7, 1e30, inf]),
-    "log1p": (np.log1p, [-0.9, -0.3, -1e-6, 0, 1e-9, 0.4, 0.42, 1, 1e5]),
-    "log2": (np.log2, [0.1, 1, 3, 1e9]),
-    "tanh": (np.tanh, [-30, -2, -1e-5, 0, 1e-9, 0.2, 0.6, 4, 25]),
-    "sqrt": (np.sqrt, [0, 1e-39, 1e-5, 0.5, 2, 3, 1e10, inf, -1]),
-    "erfc": (scipy.special.erfc, [-5, -1, -0.1, 0, 0.1, 1, 2, 3.5]),
-    "sin": (np.sin, [-7, -1, 0, 1e-3, 0.8, 1.6, 3, 5, 100]),
-    "cos": (np.cos, [-7, -1, 0, 1e-3, 0.8, 1.7, 3, 5, 100]),
-    "floor": (np.floor, [-2.5, -2, -0.1, 0, 0.9, 7, 1e20]),
-}
-
-COUNTS = [len(points) + 1 for _, points in FUNCTIONS.values()]
-
-
-@pytest.mark.parametrize("real", ["float", "double"])
-def test_own_mathematics_is_that_of_scipy(real, tmp_path):
-    calls, expected = [], []
-    dtype = np.float32 if real == "float" else np.float64
-    for name, (truth, points) in FUNCTIONS.items():
-        for x in [*map(float, points), nan]:
-            rounded = float(dtype(x))
-            shown = "NAN" if x != x else "INFINITY" if x == inf else repr(rounded)
-            calls.append(f'  printf("%.17g\\n", (double)M({name})(R({shown})));')
-            with np.errstate(all="ignore"):
-                expected.append(float(truth(rounded)))
-    body = "\n".join(calls)
-    text = (
-        f"#include <stdio.h>\n#include <stdint.h>\n#include <stddef.h>\n#include <string.h>\n"
-        f"#define T_REAL {real}\n#define T_DOUBLE {int(real == 'double')}\n"
-        f"{mathematics(body, 'T', libm=False)}int main(void)\n{{\n{body}\n  return 0;\n}}\n"
-    )
-    (tmp_path / "mathematics.c").write_text(text)
-    code, out = run(compiled(tmp_path, "mathematics.c"))
-    assert code == 0
-    info = np.finfo(dtype)
-    with np.errstate(over="ignore"):
-        limit = np.array(expected).astype(dtype).astype(float)
-    shown = np.array([float(line) for line in out.split()])
-    slack = np.where(np.repeat([*FUNCTIONS], COUNTS) == "erfc", info.eps / 4, 0.0)  # in its tail
-    with np.errstate(invalid="ignore"):
-        error = np.abs(shown - limit) - slack
-    close = (error <= 6 * info.eps * np.abs(limit) + 8 * float(info.tiny)) | (shown == limit)
-    assert (close | (np.isnan(shown) & np.isnan(limit))).all()
-
-
 @pytest.mark.parametrize("t", [1, 2, 100, 20_000])
 def test_numbers_of_a_step_are_accurate_in_float32(t):
     steps = variable("t")
@@ -450,7 +383,6 @@ def test_comments_cannot_be_left(text):
     ("options", "message"),
     [
         ({"loss": None}, "a network alone needs a loss"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"clip_norm": -1.0}, "clip_norm must be finite and above zero"),
         ({"freeze": [0, 1]}, "a layer must be left to train"),
         ({"freeze": [2]}, "layers count from 0 to 1"),
@@ -496,7 +428,7 @@ def test_sizes_are_those_of_the_arrays(tmp_path):
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_the_compiler_agrees_with_the_sizes_that_are_printed(real, tmp_path):
     model = model_of((*MIXED, "kind"), {"target": "kind"})
-    written = export_training(model, tmp_path / "net.c", optimizer=adam, batch_size=3, real=real)
+    written = export_training(model, tmp_path / "net.c", optimizer=adam, real=real)
     (tmp_path / "main.c").write_text(
         '#include <stdio.h>\n#include "net.h"\nint main(void)\n{\n'
         '  printf("%lu %lu %lu", (unsigned long)sizeof(net_state), '

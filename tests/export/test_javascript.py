@@ -7,14 +7,13 @@ import subprocess
 from dataclasses import replace
 
 import numpy as np
-import own_networks
 import pytest
 from test_export import MODELS, TARGETS, mixed_model, mixed_table
-from test_recorded_networks import TABLES, WITHOUT_C, Normalized, shaken
+from test_recorded_networks import C_NETWORKS, ours, shaken
 
 import mlpengine
 from mlpengine import Mlp
-from mlpengine.core.errors import NumericalError, UsageError
+from mlpengine.core.errors import NumericalError
 from mlpengine.data.features import Preprocessor
 from mlpengine.data.tables import Column, Table, read_table
 from mlpengine.data.tables.dialect import CsvDialect
@@ -86,8 +85,7 @@ def test_javascript_gives_our_predictions_on_mixed_tables(tmp_path):
 
 def networks():
     """Return networks of every op that has C, in both dtypes."""
-    kinds = {name: make() for name, make in own_networks.NETWORKS.items()} | TABLES
-    nets = [shaken(kinds[name]) for name in kinds if name not in WITHOUT_C] + [shaken(Normalized())]
+    nets = [*map(shaken, [*(ours() | C_NETWORKS).values()])]
     for dtype in ("float32", "float64"):
         for op in ACTIVATIONS:
             sizes = [7, 20, 20, 4]
@@ -235,12 +233,6 @@ def test_a_module_that_differs_is_not_written(flats, tmp_path, monkeypatch):
     with pytest.raises(NumericalError, match=r"Node must run the module .*unknown is not defined"):
         export(flats, tmp_path / "m.js")
     assert not any(tmp_path.iterdir())
-
-
-def test_what_has_no_javascript_is_refused(tmp_path):
-    network = own_networks.NETWORKS["attention"]()
-    with pytest.raises(UsageError, match="every op must have a C form"):
-        export(network, tmp_path / "net.js")
 
 
 def test_size_is_under_three_times_that_of_the_weights(tmp_path):

@@ -143,8 +143,8 @@ def test_few_columns_stay_where_their_places_would_take_more():
         assert reduced(network).network.sizes[0] == left
 
 
-def of_kinds(dtype="float32"):
-    """Return networks of three kinds and two folds, as a training with folds makes them."""
+def of_members(dtype="float32"):
+    """Return networks of three member types and two folds, as a training with folds makes them."""
     input_layer = InputLayer("pbld", embedded=4, masked=True)
     parts = {"learned_activation": True, "input_layer": input_layer, "alpha": 1, "dtype": dtype}
     plain = [mlp(**parts, seed=seed) for seed in (1, 2)]
@@ -157,8 +157,8 @@ SIZES = 2 * FOUR + 2 * (PBLD + dense(21, UNITS, UNITS, OUTPUTS)) + 2 * dense(len
 
 @pytest.mark.parametrize("log_link", [False, True])
 def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
-    networks, shares = of_kinds("float64"), [0.1, 0.1, 0.25, 0.25, 0.15, 0.15]
-    text = c_file(network_code(networks, name="net", shares=shares, log_link=log_link))
+    networks, shares = of_members("float64"), [0.1, 0.1, 0.25, 0.25, 0.15, 0.15]
+    text = c_file(network_code(networks, name="net", weights=shares, log_link=log_link))
     assert re.findall(r"real net_parameters\[(\d+)\]", text) == [f"{SIZES}"]
     assert text.count("net_columns[4]") == 1  # which both kinds that read them share
     (tmp_path / "net.c").write_text(text)
@@ -177,7 +177,7 @@ def test_c_of_several_kinds_holds_no_more_than_they_need(log_link, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["js", "onnx", "c"])
-def test_files_of_a_mean_of_kinds_are_as_large_as_what_they_hold(suffix, tmp_path):
+def test_files_of_a_mean_of_members_are_as_large_as_what_they_hold(suffix, tmp_path):
     """They are run, but for C, and compared with `predict`, which `export` holds to 1e-5."""
     for package in ["onnx", "onnxruntime"] if suffix == "onnx" else []:
         pytest.importorskip(package)

@@ -58,12 +58,6 @@ def test_a_linear_prediction_of_labels_is_one_for_each():
         np.testing.assert_allclose(chances[:, k], expected.predict_proba(part.x)[:, 1], atol=0.02)
 
 
-def test_more_features_than_it_takes_have_no_linear_prediction():
-    task, part = split(np.random.default_rng(0).standard_normal((50, 700)), np.arange(50.0),
-                       MeanSquaredError())  # fmt: skip
-    assert baselines.linear_prediction(task, part, part.x, 1e9) is None
-
-
 def test_standard_errors_are_those_of_a_mean():
     rng = np.random.default_rng(2)
     truth = rng.integers(0, 2, 4000)
@@ -78,15 +72,6 @@ def test_standard_errors_are_those_of_a_mean():
     ahead = right.astype(float) - (other == truth)
     assert known["linear"]["ahead"]["value"] == pytest.approx(ahead.mean())
     assert known["linear"]["ahead"]["error"] == pytest.approx(ahead.std() / 4000**0.5, rel=0.4)
-
-
-def test_log_loss_is_that_of_the_probabilities():
-    truth, chances = np.array([0, 1, 2]), np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0, 0, 1.0]])
-    guess = Guess(chances.argmax(axis=1), chances)
-    known = baselines.baseline_scores(["accuracy", "log_loss"], truth, {"model": guess}, None)[
-        "model"
-    ]
-    assert known["log_loss"]["value"] == pytest.approx(-np.log([0.5, 0.8, 1.0]).mean())
 
 
 def test_rows_out_of_fold_are_predicted_by_a_model_of_the_others():

@@ -1,5 +1,7 @@
 """Gradients: norms, clipping, scaling, short batches."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_scaling_touches_parameters_only(trained):
 
 def test_copy_is_independent_and_repr_readable(trained):
     _, _, grads = trained
-    twin = grads.copy()
+    twin = copy(grads)
     np.testing.assert_array_equal(twin.flat, grads.flat)
     grads.flat.fill(0)
     assert twin.flat.any()
@@ -61,7 +63,7 @@ def test_reading_never_changes_anything(trained):
     before = (grads.flat.copy(), grads.d_output.copy(), scratch.output.copy())
     grads.global_l2_norm_params()
     repr(grads)
-    grads.copy()
+    copy(grads)
     for old, new in zip(before, (grads.flat, grads.d_output, scratch.output), strict=True):
         np.testing.assert_array_equal(old, new)
 

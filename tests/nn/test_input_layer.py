@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from mlpengine import MeanSquaredError, Mlp
-from mlpengine.core.errors import CheckpointError, ShapeError, UsageError
+from mlpengine.core.errors import ShapeError, UsageError
 from mlpengine.nn import InputLayer
-from mlpengine.ops import LearnedActivation
 from mlpengine.optim import Adam, Sgd
 from mlpengine.step.step import TrainingStep
 
@@ -96,15 +95,11 @@ def test_a_file_holds_all_of_it(parts, tmp_path):
     mlp = Mlp([4, 6, 2], seed=5, **parts)
     mlp.save(tmp_path / "mlp.safetensors")
     other = Mlp.load(tmp_path / "mlp.safetensors")
-    assert other.to_dict() == mlp.to_dict()
+    assert other.describe() == mlp.describe()
     np.testing.assert_array_equal(other.predict(rows()), mlp.predict(rows()))
 
 
-def test_networks_without_parts_are_described_as_before():
-    assert Mlp([4, 6, 2]).to_dict().keys() == {"sizes", "activations", "dropout", "dtype"}
-
-
-def test_the_gradient_of_the_input_passes_the_front():
+def test_the_gradient_of_the_input_passes_the_input_layer():
     mlp, x, step = recipe(), rows(1), 1e-6
     scratch, grads = mlp.scratch(1), mlp.gradients(1, input_gradient=True)
     mlp.forward(x, scratch)
@@ -116,7 +111,7 @@ def test_the_gradient_of_the_input_passes_the_front():
         assert grads.d_input[0, j] == pytest.approx(slope, rel=1e-6, abs=1e-8)
 
 
-def test_the_front_is_frozen_with_layer_0():
+def test_the_input_layer_is_frozen_with_layer_0():
     mlp = recipe()
     mlp.freeze([0])
     before = mlp.state_dict()
@@ -124,13 +119,6 @@ def test_the_front_is_frozen_with_layer_0():
     step(rows(), rows()[:, :2])
     moved = {name for name, view in mlp.params.views.items() if (view != before[name]).any()}
     assert moved == {"2.weight", "2.bias", "3.alpha", "4.weight", "4.bias"}
-
-
-def test_a_network_like_another_has_its_parts():
-    mlp = recipe()
-    other = mlp.like(seed=9)
-    assert other.to_dict() == mlp.to_dict()
-    assert (other.params.flat != mlp.params.flat).any()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +179,7 @@ def test_a_mask_that_cannot_be_is_refused(input_layer, kept, error, message):
         ({"embedding": "pbld", "embedded": 9}, r"must not exceed .* \(9 of 4\)"),
     ],
 )
-def test_a_front_out_of_range_is_refused(options, message):
+def test_an_input_layer_out_of_range_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
         Mlp([4, 2], input_layer=InputLayer(**options))
 
@@ -206,20 +194,6 @@ def test_a_front_out_of_range_is_refused(options, message):
 def test_parts_that_do_not_fit_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         Mlp([4, 3, 2], **options)
-
-
-def test_learned_activations_take_element_wise_ops_of_one_operand():
-    for name in ("add", "softmax", "unheard"):
-        with pytest.raises(UsageError, match="element-wise"):
-            LearnedActivation(name)
-
-
-@pytest.mark.parametrize(
-    "change", [{"input_layer": {"embedding": 3}}, {"input_layer": 3}, {"parametrization": "other"}]
-)
-def test_a_wrong_description_is_refused(change):
-    with pytest.raises((CheckpointError, UsageError)):
-        Mlp.from_dict({**recipe().to_dict(), **change})
 
 
 def pre_activations(mlp: Mlp, x: np.ndarray) -> list[np.ndarray]:

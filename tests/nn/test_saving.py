@@ -13,6 +13,7 @@ from mlpengine import Mlp
 from mlpengine.core.errors import CheckpointError, UsageError
 from mlpengine.core.named import arrays_in
 from mlpengine.nn import Network
+from mlpengine.nn import Residual as ReadyResidual
 from mlpengine.nn.safetensors_file import read_tensors, write_tensors
 
 
@@ -51,7 +52,7 @@ def test_what_is_read_has_the_bits_and_settings_of_what_was_written(name, tmp_pa
     path = file_of(network, tmp_path / "n")
     back = type(network).load(path)
     assert back.params.flat.tobytes() == network.params.flat.tobytes()
-    assert (back.describe(), back.to_dict()) == (network.describe(), network.to_dict())
+    assert back.describe() == network.describe()
     x, _ = own_networks.data(name, 5, "float64")
     for one, other in zip(*(arrays_in(net.predict(x)) for net in (back, network)), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -100,9 +101,9 @@ def test_a_file_of_another_network_is_refused(tmp_path):
     own, mlp = file_of(Residual(8), tmp_path / "own"), file_of(Mlp([2, 3]), tmp_path / "mlp")
     with pytest.raises(CheckpointError, match="own: holds a network of the class Residual, which"):
         Wide.load(own)
-    with pytest.raises(CheckpointError, match=r"of the class Mlp .*; Residual.load reads it"):
+    with pytest.raises(CheckpointError, match="of the class Residual, which"):
         Mlp.load(own)
-    with pytest.raises(CheckpointError, match=r"of the class Residual .*; Mlp.load reads it"):
+    with pytest.raises(CheckpointError, match="of the class Mlp, which"):
         Residual.load(mlp)
     with pytest.raises(CheckpointError, match=r"must take the settings of the file \(blocks=2, "):
         renamed(Residual).load(own)
@@ -132,3 +133,46 @@ def test_a_header_of_another_structure_is_refused(described, tmp_path):
     write_tensors(tmp_path / "n", arrays, json.loads(json.dumps({"network": described})))
     with pytest.raises(CheckpointError, match="n: network"):
         Residual.load(tmp_path / "n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"input_layer": {"embedding": 3}},
+        {"input_layer": 3},
+        {"parametrization": "other"},
+        {"learned_activation": "yes"},
+        {"dropout": {}},
+        {"dropout": [0.1]},
+        {"sizes": 3},
+        {"sizes": [3, 2.5, 2]},
+        {"activation": 3},
+        {"activation": [{"name": "linear"}]},
+        {"activation": [{"name": "relu", "slope": 2}]},
+        {"dtype": "float16"},
+        {"dtype": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_settings_of_an_mlp_that_cannot_be_are_refused(change, tmp_path):
+    arrays, header = read_tensors(file_of(Mlp([3, 4, 2]), tmp_path / "n"))
+    header["network"]["settings"] |= change
+    write_tensors(tmp_path / "n", arrays, header)
+    with pytest.raises(CheckpointError):
+        Mlp.load(tmp_path / "n")
+
+
+@pytest.mark.parametrize("missing", ["sizes", "activation", "dropout", "dtype"])
+def test_settings_of_an_mlp_that_are_missing_are_named(missing, tmp_path):
+    arrays, header = read_tensors(file_of(Mlp([3, 4, 2]), tmp_path / "n"))
+    del header["network"]["settings"][missing]
+    write_tensors(tmp_path / "n", arrays, header)
+    with pytest.raises(CheckpointError, match=missing):
+        Mlp.load(tmp_path / "n")
+
+
+@pytest.mark.parametrize("network", [Mlp([3, 4, 2]), ReadyResidual(3, 2, width=4)])
+def test_a_network_like_a_loaded_one_has_weights_of_its_own(network, tmp_path):
+    other = type(network).load(file_of(network, tmp_path / "n")).like(seed=0)
+    np.testing.assert_array_equal(other.params.flat, network.params.flat)

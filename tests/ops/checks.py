@@ -45,7 +45,7 @@ def check_gradient(case: Case) -> None:
         _, gradients = by_program(case, case.operands())
         assert not any(np.any(g) for g in gradients)
         return
-    gradcheck(case.op, *case.operands(), rtol=case.rtol, before=case.before)
+    gradcheck(case.op, *case.operands(), rtol=case.rtol)
 
 
 def check_float32_gradient(case: Case) -> None:

@@ -6,7 +6,6 @@ from scipy import special
 
 from mlpengine import ops
 from mlpengine.core.errors import DtypeError, IndexRangeError, ShapeError, TapeError, UsageError
-from mlpengine.ops import indexing
 from mlpengine.tape import Node, Program, Tape
 
 
@@ -28,7 +27,6 @@ WRONG = [
     (ops.BatchMatMul(), [floats(3), floats(3, 3)], ShapeError, "must fit"),
     (ops.BatchMatMul(), [floats(2, 1, 3), floats(4, 3, 1)], ShapeError, "broadcast"),
     (ops.Transpose((0, 0)), [floats(2, 3)], ShapeError, r"each axis of x once \(axes \(0, 0\)"),
-    (ops.Transpose((0,)), [floats(2, 3)], ShapeError, "each axis"),
     (ops.Conv2d(), [floats(2, 3, 4), floats(1, 3, 1, 1)], ShapeError, "batch, channels, height"),
     (ops.Conv2d(), [floats(1, 3, 4, 4), floats(3, 1, 1)], ShapeError, "out, in / groups"),
     (ops.Conv2d(), [floats(1, 3, 4, 4), floats(1, 2, 1, 1)], ShapeError, "in 1 groups"),
@@ -36,46 +34,34 @@ WRONG = [
     (ops.Conv2d(), [floats(1, 1, 4, 4), floats(2, 1, 1, 1), floats(1)], ShapeError, "b needs"),
     (ops.Conv2d(dilation=2), [floats(1, 1, 4, 4), floats(1, 1, 3, 3)], ShapeError, "spans 5 x 5"),
     (ops.Conv2d(stride=0), [floats(1, 1, 4, 4), floats(1, 1, 3, 3)], UsageError, "stride"),
-    (ops.Conv2d(padding=(1, -1)), [floats(1, 1, 4, 4), floats(1, 1, 3, 3)], UsageError, "padding"),
     (ops.Conv2d(groups=0), [floats(1, 1, 4, 4), floats(1, 1, 3, 3)], UsageError, "groups"),
     (ops.MaxPool2d(2), [floats(3, 4, 4)], ShapeError, "batch, channels, height"),
     (ops.MaxPool2d(5), [floats(1, 1, 4, 4)], ShapeError, "spans 5 x 5"),
     (ops.MaxPool2d(3, padding=2), [floats(1, 1, 4, 4)], UsageError, "at most half"),
-    (ops.MaxPool2d((2, 2, 2)), [floats(1, 1, 4, 4)], UsageError, "kernel"),
     (ops.Reshape((4, 2)), [floats(2, 3)], ShapeError, r"x float64\[2, 3\]"),
     (ops.Reshape((-1, 4)), [floats(2, 3)], ShapeError, "as many values"),
-    (ops.Reshape((-1, -1)), [floats(2, 3)], ShapeError, "as many values"),
     (ops.Reshape((-2, 3)), [floats(2, 3)], ShapeError, "as many values"),
     (ops.Cat(), [], ShapeError, "at least one"),
     (ops.Cat(1), [floats(2, 3), floats(3, 3)], ShapeError, r"all but axis 1 \(x0 .*, x1"),
-    (ops.Cat(2), [floats(2, 3), floats(2, 3)], ShapeError, "axis 2"),
     (ops.Cat(0), [floats(2, 3), floats(2)], ShapeError, "agree"),
-    (ops.Cat(0), [floats(2), longs(2)], ShapeError, "int64"),
     (ops.Cat(0, (2, 2)), [floats(2), floats(1)], ShapeError, r"\(2, 2\) for \(2, 1\)"),
     (ops.Chunk(2, 1), [floats(2, 3)], ShapeError, "evenly into 2 parts"),
-    (ops.Chunk(0), [floats(2, 3)], ShapeError, "evenly into 0 parts"),
     (ops.Slice((0, 0, 0)), [floats(2, 3)], IndexRangeError, "too many indices"),
     (ops.Slice(2), [floats(2, 3)], IndexRangeError, "index 2 is out of bounds"),
     (ops.Slice([0, 1]), [floats(2, 3)], TapeError, "use gather or"),
-    (ops.Slice((True,)), [floats(2, 3)], TapeError, "integers and slices"),
     (ops.Slice(slice(None, None, 0)), [floats(2, 3)], IndexRangeError, "step"),
     (ops.Gather(0), [floats(2, 3), floats(2, 3)], DtypeError, "must be of integers"),
     (ops.Gather(1), [floats(2, 3), longs(3, 3)], ShapeError, r"index int64\[3, 3\]"),
     (ops.Gather(1), [floats(2, 3), longs(3)], ShapeError, "rank of x"),
     (ops.IndexSelect(0), [floats(2, 3), longs(1, 1)], ShapeError, "1-D"),
-    (ops.IndexSelect(2), [floats(2, 3), longs(1)], ShapeError, "axis 2"),
     (ops.Embedding(), [floats(2, 3, 4), longs(1)], ShapeError, "must be a matrix"),
     (ops.StructField(3, 3), [floats(2, 6)], IndexRangeError, "from 0 to 2"),
     (ops.StructField(0, 4), [floats(2, 6)], ShapeError, "must fill the axis"),
-    (ops.StructField(0, (1, 2)), [floats(2, 6)], ShapeError, r"parts \(1, 2\)"),
     (ops.MapLookup("c", ("a", "b")), [floats(2)], IndexRangeError, "must be one of 'a', 'b' .*'c'"),
-    (ops.MapLookup(2, 2), [floats(2)], IndexRangeError, "must be one of 0, 1 .*2"),
     (ops.LayerNorm(), [floats()], ShapeError, "one or more"),
-    (ops.LayerNorm(), [floats(2, 0)], ShapeError, "one or more"),
     (ops.LayerNorm(), [floats(2, 3), floats(2)], ShapeError, r"scale float64\[2\]"),
     (ops.BatchNorm(), [floats(2, 3), floats(3), floats(2)], ShapeError, r"bias float64\[2\]"),
     (ops.BatchNorm(), [floats(1, 3)], ShapeError, "two rows or more"),
-    (ops.BatchNorm(), [floats(0, 3)], ShapeError, "two rows or more"),
     (ops.BatchNorm(training=False), [floats(2, 3)], ShapeError, "needs running statistics"),
     (ops.BatchNorm(ops.RunningStatistics(3)), [floats(2, 3)], ShapeError, r"float32\[3\]"),
     (ops.SsmScan(), [floats(1, 2, 3), floats(1, 2, 3), floats(1, 2, 1)], ShapeError, "one shape"),
@@ -150,13 +136,6 @@ def test_padding_never_wins_a_pool():
     np.testing.assert_array_equal(dx[0, 0], [[4, 2], [2, 1]])
 
 
-def test_nan_stays_nan_in_a_pool():
-    x = np.zeros((1, 1, 2, 4))
-    x[0, 0, 1, 1] = np.nan
-    value, _ = run(lambda x: x.max_pool2d(2), x)
-    np.testing.assert_array_equal(value[0, 0], [[np.nan, 0]])
-
-
 @pytest.mark.parametrize("rows", [3, 40])  # maxima by row, and by column of a copy
 def test_softmax_of_huge_numbers_is_that_of_scipy(rows):
     x = np.random.default_rng(0).normal(0, 1e4, (rows, 5))
@@ -201,22 +180,6 @@ def test_dropout_keeps_the_mean_and_masks_the_gradient_alike(dtype):
     assert np.any(program.forward() != y)  # a new mask each time
 
 
-def test_dropout_at_rate_zero_changes_nothing():
-    x = np.random.default_rng(0).standard_normal((3, 4))
-    value, (dx,) = run(lambda x: x.dropout(0.0, np.random.default_rng(0)), x)
-    np.testing.assert_array_equal(value, x)
-    np.testing.assert_array_equal(dx, np.ones_like(x))
-
-
-def test_dropout_repeats_with_its_generator():
-    def masked(seed):
-        value, _ = run(lambda x: x.dropout(0.5, np.random.default_rng(seed)), np.ones((20, 5)))
-        return value
-
-    np.testing.assert_array_equal(masked(3), masked(3))
-    assert np.any(masked(3) != masked(4))
-
-
 def gradients_of_cat(sizes, wanted, given):
     """Apply the gradient rule of cat with slots for the `wanted` operands only."""
     dy = np.arange(2.0 * sum(sizes)).reshape(2, -1)
@@ -243,35 +206,16 @@ def test_cat_says_when_it_needs_the_sizes():
         gradients_of_cat((1, 3, 2, 4), {1}, given=False)
 
 
-def test_a_chunk_that_nobody_used_sends_zeros():
-    x = np.random.default_rng(0).standard_normal((2, 6))
-    _, (dx,) = run(lambda x: x.chunk(3, 1)[1], x)
-    np.testing.assert_array_equal(dx, [[0, 0, 1, 1, 0, 0]] * 2)
-
-
-def test_a_reshape_between_ops_moves_nothing():
-    tape = Tape()
-    x = tape.input((4, 6), name="x", wants_grad=True)
-    program = Program(tape, x.exp().reshape(2, 12).exp())
-    program.forward(x=np.zeros((4, 6)))
-    program.backward()
-    steps = [i for i in program.instructions if i.op is not None and i.op.name == "reshape"]
-    assert [len(i.calls) for i in steps] == [0, 0]
-
-
-@pytest.mark.parametrize("count", [10, indexing.WRAPPED_SIZE, indexing.WRAPPED_SIZE + 1])
 @pytest.mark.parametrize("dtype", ["int64", "int16", "uint8"])
-def test_short_and_long_indices_pick_and_add_up_alike(count, dtype):
-    rng = np.random.default_rng(count)
-    x, seed = rng.standard_normal((2, 7, 3)), rng.standard_normal((2, count, 3))
-    index = rng.integers(0 if dtype == "uint8" else -7, 7, count).astype(dtype)
+def test_indices_pick_and_add_up(dtype):
+    rng = np.random.default_rng(0)
+    x, seed = rng.standard_normal((2, 7, 3)), rng.standard_normal((2, 40, 3))
+    index = rng.integers(0 if dtype == "uint8" else -7, 7, 40).astype(dtype)
     value, (dx,) = run(lambda x, i: x.index_select(i, 1), x, index, seed=seed)
     np.testing.assert_array_equal(value, x[:, index])
     expected = np.zeros_like(x)
     np.add.at(expected, (slice(None), index.astype(int)), seed)
     np.testing.assert_allclose(dx, expected, rtol=1e-12)
-    with pytest.raises(IndexRangeError, match=r"index 7 at \(4,\)"):
-        run(lambda x, i: x.index_select(i, 1), x, np.where(np.arange(count) == 4, 7, index))
 
 
 def test_normal_samples_are_standard_normal_and_differ_by_step():

@@ -2,7 +2,6 @@
 
 import math
 import re
-from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,18 +10,15 @@ import pytest
 from mlpengine.report import charts
 from mlpengine.report.chart_types import (
     SHADES,
-    Band,
     Bars,
     Chart,
     Diagonal,
-    HeatMap,
     HorizontalLine,
     Line,
     Mark,
     Points,
     Spans,
     axis,
-    date_axis,
     name_axis,
     thinned,
 )
@@ -59,40 +55,6 @@ def test_axes_of_odd_values_exist(values):
         assert np.isfinite(one.share([0.0, 1.0])).all()
 
 
-DATES = {
-    "years": ("1985-02-03", "2019-11-12", "%Y"),
-    "two years": ("2014-05-02", "2016-05-27", "%Y-%m"),
-    "a year": ("2014-05-02", "2015-05-27", "%Y-%m"),
-    "a month": ("2024-05-02", "2024-06-03", "%Y-%m-%d"),
-    "a week": ("1969-12-28", "1970-01-05", "%Y-%m-%d"),
-    "a day": ("1970-01-01T05:20", "1970-01-01T23:10", "%H:%M"),
-    "minutes": ("2024-05-01T10:00:10", "2024-05-01T10:03:40", "%H:%M"),
-    "seconds": ("2024-05-01T10:00:03", "2024-05-01T10:00:41", "%H:%M:%S"),
-}
-
-
-@pytest.mark.parametrize("name", DATES)
-def test_axes_of_dates_have_dates_for_ticks(name):
-    first, last, form = DATES[name]
-    ends = [datetime.fromisoformat(end).replace(tzinfo=UTC).timestamp() for end in (first, last)]
-    one = date_axis(np.array(ends))
-    assert one.low < ends[0] < ends[1] < one.high
-    assert 3 <= len(one.ticks) <= 7
-    assert all(one.low <= place <= one.high for place, _ in one.ticks)
-    for place, text in one.ticks:
-        moment = datetime.fromtimestamp(place, UTC)
-        assert text == (f"{moment:{form}}")
-    steps = np.diff([place for place, _ in one.ticks])
-    assert steps.max() < 1.2 * steps.min()
-
-
-def test_axes_of_odd_dates_exist():
-    for values in ([0.0], [5e9, 5e9], [-6e12, 6e12], [0.1, 0.2]):
-        one = date_axis(np.array(values))
-        assert np.isfinite(one.share(values)).all()
-        assert len(one.ticks) < 12
-
-
 def test_thinned_curves_keep_ends_and_extremes():
     y = np.random.default_rng(0).standard_normal(100_000)
     y[777], y[50_001], y[3] = 9.0, -9.0, math.nan
@@ -119,16 +81,13 @@ def test_the_name_of_a_mark_is_beside_no_curve():
 
 X = np.array([1.0, 2.0, 5.0, 9.0])
 Y = np.array([0.5, 3.0, 40.0, 7.0])
-CELLS = np.array([[1, 0, 8, 8], [2, 2, 0, 4]])
 SHAPES = [
     (Line(X, Y, 2, "a <b> & $c_1$"), "line"),
     (Points(X, Y, 3, "trial"), "cloud"),
     (Bars(np.append(0.5, X + 1), Y), "bar"),
     (Spans(X, Y / 2, Y * 2), "span"),
-    (HeatMap(np.append(0.5, X), CELLS, [(8, "all")]), "h8"),
     (HorizontalLine(2.5, "guide"), "rule"),
     (Mark(3.0, "best: 3"), "rule"),
-    (Band(1.0, 10.0, "usual"), "band"),
     (Diagonal(), "rule"),
 ]
 """Each shape, and its class on a page."""
@@ -154,7 +113,7 @@ def test_every_shape_is_drawn(kind):
     page = parsed(Chart("All of it", *AXES[kind], shapes, below="epoch", note="A note."))
     assert page.find("figcaption").text == "All of it"
     rules = [*["guide 2.5"] * (kind != "names"), "best: 3"]
-    assert texts(page, "ul/li") == ["a <b> & $c_1$", "trial", "all", *rules, "usual"]
+    assert texts(page, "ul/li") == ["a <b> & $c_1$", "trial", *rules]
     assert texts(page, "svg/g/text")[-1] == "epoch"
     classes = [one.get("class").split(" ")[0] for one in page.iterfind("svg/*")]
     assert [look for look in looks if look not in classes] == []

@@ -30,7 +30,7 @@ from mlpengine.settings import (
     TrainingSettings,
 )
 from mlpengine.settings.base import fitting, options_of
-from mlpengine.settings.families import CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE, model_of
+from mlpengine.settings.families import LOSS, OPTIMIZER, SCHEDULE, model_of
 from mlpengine.settings.fix import SECTIONS
 from mlpengine.settings.recipes import PRESETS, recipe
 from mlpengine.training.diagnose import LoopDiagnostics
@@ -39,9 +39,9 @@ from mlpengine_cli.main import COMMANDS, group
 
 SETTINGS = [
     *(FeatureSettings, SplitSettings, NetworkSettings, TrainingSettings, DiagnosticsSettings),
-    *(RunSettings, EarlyStopping, InputLayer, Group),
+    *(EarlyStopping, InputLayer, Group),
 ]
-FAMILIES = (CLIP_RULE, LOSS, OPTIMIZER, SCHEDULE)
+FAMILIES = (LOSS, OPTIMIZER, SCHEDULE)
 MEMBERS = [one.of(kind) for one in FAMILIES for kind in one.registry.values()]
 DECLARING = [*SETTINGS, *MEMBERS]
 
@@ -187,17 +187,17 @@ def test_sections_of_configs_show_the_options_of_their_classes():
             text for key, one in options.items() for text in layout_errors(one, entries[key])
         ]
         shown += len(options)
-    seed = options_of(RunSettings)["seed"]
-    assert not [*layout_errors(seed, schema["properties"]["seed"])]
     assert shown > 80
 
 
 def test_the_defaults_of_a_config_are_those_of_the_settings():
     config = reader().validate_python({"data": {"source": "digits"}})
     run = config.settings
-    assert run.split.validation == 0.15
-    for name in ("features", "network", "training", "diagnostics", "seed"):
+    assert config.validation_share == 0.15
+    for name in ("network", "training", "diagnostics", "seed"):
         assert getattr(run, name) == getattr(RunSettings(), name)
+    for name in options_of(FeatureSettings):
+        assert getattr(run.features, name) == getattr(FeatureSettings(), name)
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from own_networks import BATCH, BatchNormed, NormedPixels, data, images, losses_of, make_step
+from own_networks import BATCH, NormedPixels, data, images, losses_of, make_step
 
-from mlpengine import Adam, MeanSquaredError, Population, TrainingStep, run_together
+from mlpengine import Adam, MeanSquaredError, TrainingStep
 from mlpengine.backends.compiled.batch_norm_rows import BATCH_NORM_PARTS
 from mlpengine.core.errors import MlpEngineError, NumericalError
 
@@ -77,15 +77,3 @@ def test_a_step_that_is_not_finite_leaves_the_averages_as_they_were(backend):
 def test_shards_refuse_batch_norm():
     with pytest.raises(MlpEngineError, match="shards must be 1, on one rank, for batch_norm"):
         make_step("batch norm", shards=4)
-
-
-def test_populations_have_averages_of_their_own():
-    population = Population(BatchNormed(), 2, seeds=[1, 2])
-    steps = [TrainingStep(m, MeanSquaredError(), Adam(m, lr=0.01), BATCH) for m in population]
-    (x, y), order = images(64), np.arange(64)
-    run_together(steps, x, y, np.stack([order, order]))
-    for k, seed in enumerate((1, 2)):
-        network = BatchNormed(seed=seed)
-        alone = TrainingStep(network, MeanSquaredError(), Adam(network, lr=0.01), BATCH)
-        alone.run_many(x, y, order)
-        np.testing.assert_array_equal(population.params[k], network.params.flat)

@@ -8,9 +8,7 @@ import pytest
 
 from mlpengine import MeanSquaredError, Mlp, Sgd, SoftmaxCrossEntropy, TrainingStep
 from mlpengine.core.errors import IndexRangeError, NumericalError, ShapeError, UsageError
-from mlpengine.diagnostics import Diagnostics
 from mlpengine.ops import Quantile
-from mlpengine.optim import AdaptiveClip, PercentileClip
 from mlpengine.step.shards import shard_rows
 
 BATCH = 12
@@ -18,8 +16,6 @@ BATCH = 12
 CASES = {
     "classes": {},
     "weighted": {"weighted": True, "clip_norm": 0.05},
-    "clip with a state": {"clip_norm": PercentileClip(50.0)},
-    "clip by units": {"clip_norm": AdaptiveClip(0.01)},
     "numbers": {"loss": MeanSquaredError()},
     "several levels": {"loss": Quantile((0.1, 0.5, 0.9))},
     "label smoothing": {"loss": SoftmaxCrossEntropy(label_smoothing=0.1)},
@@ -146,20 +142,3 @@ def test_copies_go_on_alike():
     expected = [step.run(step.bound(3)), *losses_of(step)]  # first on what the buffers hold
     for other in copies:
         assert [other.run(other.bound(3)), *losses_of(other)] == expected
-
-
-def test_row_norms_of_a_shard_are_those_of_the_batch():
-    """A shard has the rows' gradients at the scale of the whole batch."""
-    values = []
-    for shards in (1, 2):
-        step = new_step("numpy", shards)
-        x, y, _ = next(batches(step.loss))
-        x[BATCH // 2 :], y[BATCH // 2 :] = x[: BATCH // 2], y[: BATCH // 2]  # both shards alike
-        diagnostics = Diagnostics(step.mlp)
-        step(x, y)
-        diagnostics.after_step(
-            step.scratch, step.grads, 1, norm=step.grad_norm, rows=np.arange(BATCH)
-        )
-        values.append([diagnostics.get(n) for n in ("example_norm_max", "gradient_variance")])
-        assert diagnostics.batch_size == BATCH
-    np.testing.assert_allclose(*values, rtol=1e-6)

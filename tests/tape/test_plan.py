@@ -122,7 +122,6 @@ def test_bytes_are_known_before_any_memory_is_taken(monkeypatch):
     tape = Tape()
     w = tape.parameter(np.ones((3, 3), np.float32), name="w")
     y = (tape.input((5, 3), name="x") @ w).tanh().sum()
-    text = tape.summary(y)
 
     def refuse(*_: object) -> None:
         raise AssertionError("memory was taken")
@@ -131,10 +130,8 @@ def test_bytes_are_known_before_any_memory_is_taken(monkeypatch):
         patched.setattr(Arena, "__init__", refuse)
         plan = ForwardPlan(tape, [y])
         known = plan.nbytes + BackwardPlan(plan, [w]).nbytes
-        assert tape.summary(y) == text
     program = Program(tape, y)
     assert sum(program.planned_bytes.values()) == known
-    assert f"{known:,} bytes" in text
 
 
 def arrays(program: Program) -> dict[str, np.ndarray]:
@@ -173,17 +170,6 @@ def test_nothing_writes_over_bytes_that_another_operand_views():
     x = np.arange(4.0)
     value = Program(tape, y, differentiable=False).forward(x=x)
     np.testing.assert_array_equal(value, 3 * np.exp(x))
-
-
-def test_a_reshape_is_a_view_and_costs_no_call():
-    tape = Tape()
-    x = tape.input((4, 6), "float64", name="x", wants_grad=True)
-    program = Program(tape, (x.exp().reshape(2, -1) * 3).sum())
-    program.forward(x=np.ones((4, 6)))
-    reshapes = [i for i in program.instructions if i.op and i.op.name == "reshape"]
-    assert [len(i.calls) for i in reshapes] == [0, 0]
-    program.backward()
-    np.testing.assert_allclose(program.grad(x), np.full((4, 6), 3 * np.e))
 
 
 def test_residuals_live_forever_and_the_rest_does_not():

@@ -1,13 +1,10 @@
 """Recording, binding and replaying: fan-out, seeds, several outputs, several programs, errors."""
 
-import pickle
-
 import numpy as np
 import pytest
 
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError, TapeError
-from mlpengine.ops import RunningStatistics
-from mlpengine.tape import Flat, Program, Tape, cat, where
+from mlpengine.tape import Flat, Program, Tape, cat
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((5, 3))
@@ -50,14 +47,6 @@ def test_three_consumers_of_one_value_add_up():
     np.testing.assert_allclose(gradients(Program(tape, value))["x"], expected, rtol=1e-12)
 
 
-def test_unused_outputs_of_an_op_send_zeros():
-    tape, x = tape_of(x=X[:4])
-    _, second = x.chunk(2)
-    expected = np.zeros((4, 3))
-    expected[2:] = 2
-    np.testing.assert_array_equal(gradients(Program(tape, second * 2))["x"], expected)
-
-
 def test_several_outputs_take_a_seed_each():
     tape, x = tape_of(x=X)
     y = x * 2
@@ -73,13 +62,6 @@ def test_several_outputs_take_a_seed_each():
     np.testing.assert_allclose(program.grads.views["x"], 2 * (np.ones((5, 3)) + seeds[1][:, None]))
     program.backward()
     np.testing.assert_array_equal(program.grads.views["x"], np.full((5, 3), 4.0))
-
-
-def test_a_seed_is_ones_again_after_a_backward_with_another():
-    tape, x = tape_of(x=X)
-    program = Program(tape, x * 3)
-    assert (gradients(program, np.full((5, 3), 7.0))["x"] == 21).all()
-    assert (gradients(program)["x"] == 3).all()
 
 
 def test_leaves_may_be_outputs():
@@ -99,20 +81,6 @@ def test_what_no_output_depends_on_gets_zeros():
     program.backward()
     assert (program.grads.views["unused"] == 0).all()
     assert (program.grad(dead) == 0).all()
-
-
-def test_integer_and_bool_inputs_pass_and_get_no_gradient():
-    tape, table = tape_of(table=X)
-    rows = tape.input((4,), "int64", name="rows")
-    mask = tape.input((4, 1), bool, name="mask")
-    program = Program(tape, where(mask, table.embedding(rows), 0.0).sum())
-    program.forward(rows=[0, 2, 2, 4], mask=[[True], [True], [True], [False]])
-    program.backward()
-    expected = np.zeros((5, 3))
-    expected[0], expected[2] = 1, 2
-    np.testing.assert_array_equal(program.grads.views["table"], expected)
-    with pytest.raises(TapeError, match="has none"):
-        program.grad(rows)
 
 
 def test_keep_and_retain_show_what_is_inside():
@@ -179,21 +147,6 @@ def test_programs_of_one_tape_share_its_parameters_and_nothing_else():
     np.testing.assert_array_equal(inference.forward(x=x), [[5.0, -5.0]])
 
 
-def test_a_second_tape_over_the_same_parameters_records_another_network():
-    running = RunningStatistics(3, "float64")
-    tape, scale = tape_of(scale=[1.0, 2.0, 3.0])
-    normed = tape.input((4, 3), "float64", name="x").batch_norm(scale, running=running)
-    program = Program(tape, normed)
-    program.forward(x=X[:4])
-    evaluation = Tape.over(program.params)
-    scale = evaluation.parameter(program.params.views["scale"], name="scale")
-    x = evaluation.input((2, 3), "float64", name="x")
-    y = x.batch_norm(scale, running=running, training=False)
-    value = Program(evaluation, y, differentiable=False).forward(x=X[:2])
-    spread = np.sqrt(running.variance + 1e-5)
-    np.testing.assert_allclose(value, (X[:2] - running.mean) / spread * [1, 2, 3])
-
-
 def test_a_recording_that_only_fits_its_batch_says_so():
     tape = Tape()
     x = tape.input((4, 3), name="x")
@@ -217,19 +170,11 @@ def test_an_input_without_data_is_refused():
             TapeError, match=rf"every input must be given \(there is no {missing}\)"
         ):
             program.forward(**given)
-    copied = pickle.loads(pickle.dumps(program))
-    assert program.forward(x=[1, 2]) == program.forward() == copied.forward(x=[1, 2]) == 5
+    assert program.forward(x=[1, 2]) == program.forward() == 5
     other.value(x)[...] = 3
     assert other.forward(y=[1, 2]) == 9
     buffer = np.ones(2, np.float32)
     assert Program(tape, total, inputs={"x": buffer}).forward(y=[1, 2]) == 3
-
-
-def test_buffers_of_inputs_may_be_written_in_place():
-    tape, logits, _ = network(2)
-    program = Program(tape, logits)
-    program.inputs["x"][...] = X[:2]
-    np.testing.assert_array_equal(program.forward(), program.forward(x=X[:2]))
 
 
 def test_instructions_read_like_a_listing():
@@ -239,16 +184,6 @@ def test_instructions_read_like_a_listing():
     assert lines[-1] == "backward  linear(d_linear_3, x, w) -> -, d_w, d_b   [2 calls]"
     assert len(lines) == 8
     assert len(Program(tape, total, differentiable=False).instructions) == 4
-
-
-def test_summary_lists_nodes_shapes_parameters_and_bytes():
-    tape, _, total = network()
-    lines = tape.summary(total).splitlines()
-    assert lines[0].split() == ["node", "name", "made", "by", "shape", "bytes"]
-    assert lines[4].split() == ["3", "linear_3", "linear(0,", "1,", "2)", "float64[6,", "2]", "96"]
-    assert "parameters: 8 in 2 arrays, 64 bytes" in lines
-    planned = sum(Program(tape, total).planned_bytes.values())
-    assert f"planned for values and gradients: {planned:,} bytes" in lines
 
 
 def logged(program):
@@ -277,15 +212,10 @@ def test_the_finite_check_names_the_op_that_a_bad_gradient_reaches():
     with np.errstate(over="ignore"), pytest.raises(NumericalError, match=r"reaches .*exp\("):
         program.backward([1e308, 1.0])
     program.backward([1e300, -1e300])  # finite, though sums of squares are not
-
-
-def test_the_finite_check_looks_at_the_gradients_of_leaves():
-    tape = Tape()
-    x = tape.input((2,), "float64", name="x", wants_grad=True)
-    program = Program(tape, x.sqrt(), check_finite=True)
-    program.forward(x=[0.0, 1.0])
+    root = Program(tape, x.sqrt(), check_finite=True)
+    root.forward(x=[0.0, 1.0])
     with np.errstate(divide="ignore"), pytest.raises(NumericalError, match="the gradient of x"):
-        program.backward()
+        root.backward()
 
 
 def test_a_sum_that_overflows_is_no_false_alarm():
@@ -293,29 +223,6 @@ def test_a_sum_that_overflows_is_no_false_alarm():
     x = tape.input((3,), "float32", name="x")
     huge = np.float32(3e38)
     Program(tape, -x, check_finite=True).forward(x=[huge, huge, huge])
-
-
-def test_preserved_puts_everything_back():
-    tape = Tape()
-    x = tape.input((2, 3), "float64", name="x", wants_grad=True)
-    w = tape.parameter(np.ones(3), name="w")
-    dropped = (x * w).dropout(0.5, np.random.default_rng(5))
-    rng = tape.records[-1].op.rng
-    y = dropped.sum()
-    program = Program(tape, y, keep=[y])
-    program.forward(x=X[:2])
-    program.backward()
-    before = [program.value(y).copy(), program.grads.flat.copy(), program.grad(x).copy()]
-    step = rng.step
-    with program.preserved():
-        program.params.flat[...] = 9
-        program.forward(x=X[2:4])
-        program.backward(3.0)
-    after = [program.value(y), program.grads.flat, program.grad(x)]
-    assert all((a == b).all() for a, b in zip(before, after, strict=True))
-    assert (program.inputs["x"] == X[:2]).all()
-    assert (program.params.flat == 1).all()
-    assert rng.step == step == 1
 
 
 def late_parameter():

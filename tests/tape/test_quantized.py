@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from mlpengine.core.errors import DtypeError, NumericalError, ShapeError
-from mlpengine.tape import QuantizedArray, quantize
+from mlpengine.tape import quantize
 
 RNG = np.random.default_rng(4)
 
@@ -54,17 +54,6 @@ def test_a_channel_of_its_own_keeps_small_entries():
     together, apart = (np.abs(quantize(x, axis=a).dequantize() - x) for a in (None, 1))
     assert together[:, 1].max() > 5e-4
     assert apart[:, 1].max() < 1e-5
-
-
-def test_constant_and_zero_arrays():
-    assert (quantize(np.zeros(3)).dequantize() == 0).all()
-    np.testing.assert_allclose(quantize(np.full(3, -7.5)).dequantize(), -7.5, rtol=1e-12)
-
-
-def test_it_takes_a_quarter_of_the_bytes():
-    x = RNG.standard_normal((64, 64)).astype(np.float32)
-    assert quantize(x).nbytes == x.nbytes // 4 + 5
-    assert isinstance(quantize(x), QuantizedArray)
 
 
 @pytest.mark.parametrize(

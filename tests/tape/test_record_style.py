@@ -78,22 +78,6 @@ def test_gradients_of_parameters_may_go_into_a_flat_vector_of_the_caller():
         program.grads
 
 
-def test_micro_batches_add_up_in_a_vector_of_the_caller():
-    tape = Tape()
-    w = tape.parameter(draw(3, 2), name="w")
-    x = tape.input((2, 3), "float64", name="x")
-    program = Program(tape, (x @ w).tanh().sum())
-    total = np.zeros_like(program.grads.flat)
-    for part in (A[:2], A[2:]):
-        program.forward(x=part)
-        program.backward()
-        np.add(total, program.grads.flat, total)
-    whole = Program(tape, batch_size=4)
-    whole.forward(x=A)
-    whole.backward()
-    np.testing.assert_allclose(total, whole.grads.flat, rtol=1e-12)
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_gradient_that_is_not_finite_stops_at_the_op_it_reaches(bad):
     tape, (a, b) = slots(A, B)

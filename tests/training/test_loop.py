@@ -10,14 +10,12 @@ from mlpengine import (
     Adam,
     MeanSquaredError,
     Mlp,
-    MlpEngineError,
     Sgd,
-    SoftmaxCrossEntropy,
     TrainingStep,
 )
 from mlpengine.core.errors import NumericalError, UsageError
 from mlpengine.data.features.targets import NumberTarget
-from mlpengine.models.task import Classification, Regression, Split
+from mlpengine.models.task import Regression, Split
 from mlpengine.optim import PlateauSchedule
 from mlpengine.training.best import Best
 from mlpengine.training.checkpoint import Checkpointer, Checkpoints
@@ -59,24 +57,16 @@ def test_every_epoch_learns_from_every_row_once_in_a_new_order():
     assert (epochs[0] != epochs[1]).any()
 
 
-def test_events_come_in_order():
-    watcher = Watcher()
-    make_loop(rows=20, batch_size=16, epochs=2, callbacks=[Callback(), watcher]).run()
-    assert watcher.events == ["start", *["step", "step", "epoch"] * 2, "end"]
-
-
-@pytest.mark.parametrize("options", [{}, {"dropout": 0.3}, {"weights": True}])
-def test_the_same_seed_gives_the_same_bits(options):
-    first, second = make_loop(**options), make_loop(**options)
+def test_the_same_seed_gives_the_same_bits():
+    first, second = (make_loop(dropout=0.3, weights=True) for _ in range(2))
     runs = [loop.run() for loop in (first, second)]
     assert first.step.mlp.params.flat.tobytes() == second.step.mlp.params.flat.tobytes()
     values = [[row.values() for row in run.history.rows] for run in runs]
     assert values[0] == values[1]
 
 
-@pytest.mark.parametrize("number", [3, 4, 5])
+@pytest.mark.parametrize("number", [3, 4])
 def test_a_state_of_any_step_is_continued_exactly(number):
-    """Before, that of the last step of an epoch was followed by the same epoch again."""
     states = []
 
     class Save(Callback):
@@ -110,8 +100,9 @@ def test_history_holds_means_over_rows_and_steps():
     assert len(row.values()) == len(result.history.columns)
 
 
-@pytest.mark.parametrize("monitor", ["loss", "accuracy", "macro_f1"])
-@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("monitor", "early"), [("loss", True), ("loss", False), ("accuracy", True)]
+)
 def test_the_weights_of_the_best_epoch_are_kept(monitor, early):
     watcher = Watcher()
     rule = EarlyStopping(patience=4, monitor=monitor)
@@ -158,14 +149,6 @@ def test_stopping_finishes_the_step_and_keeps_the_best_epoch():
     assert np.array_equal(loop.step.mlp.params.flat, watcher.weights[1])
 
 
-def test_stopping_in_the_first_epoch_keeps_what_was_learned():
-    loop = make_loop(rows=50, batch_size=16, callbacks=[Watcher(stop_after=2)])
-    start = loop.step.mlp.params.flat.copy()
-    result = loop.run()
-    assert (result.ending, result.epochs, result.best_epoch) == ("interrupted", 0, 0)
-    assert not np.array_equal(loop.step.mlp.params.flat, start)
-
-
 def test_a_number_that_is_not_finite_stops_before_the_update():
     before = {}
 
@@ -175,10 +158,8 @@ def test_a_number_that_is_not_finite_stops_before_the_update():
 
     loop = make_loop(rows=48, batch_size=16, callbacks=[Keep()])
     loop.train.x[7, 2] = np.nan
-    with pytest.raises(NumericalError, match=r"step \d: .*the input is not, in row \d+") as caught:
+    with pytest.raises(NumericalError, match="row 7"):
         loop.run()
-    assert isinstance(caught.value, MlpEngineError)
-    assert caught.value.exit_code == 1
     assert loop.steps < 3
     if before:
         assert np.array_equal(loop.step.mlp.params.flat, before["weights"])
@@ -213,14 +194,13 @@ def odd_validation(value, *, place, **options):
 @pytest.mark.parametrize("place", ["feature", "target"])
 def test_no_epoch_is_the_best_if_no_validation_loss_is_finite(place, caplog):
     loop = odd_validation(1e25, place=place, epochs=3)
-    message = rf"validation loss must be finite \({place} 0 of row 7 is 1e\+25\)"
-    with pytest.raises(NumericalError, match=f"no epoch can be the best: {message}"):
+    with pytest.raises(NumericalError, match=rf"{place} 0 of row 7 is 1e\+25"):
         loop.run()
     assert loop.best_epoch == 0
-    assert len([r for r in caplog.records if "validation loss must be" in r.message]) == 1
+    assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("odd", [np.nan, -np.inf])
 @pytest.mark.parametrize("monitor", ["loss", "accuracy"])
 def test_an_epoch_that_is_not_finite_is_never_the_best(odd, monitor):
     params = np.zeros(1, np.float32)
@@ -240,16 +220,15 @@ def test_weights_that_are_infinite_after_the_last_step_are_neither_kept_nor_save
     store = Checkpoints(tmp_path)
     saver = Checkpointer(store, {}, every_epochs=1)
     loop = make_loop(rows=16, epochs=1, callbacks=[Spoil(), saver])
-    with pytest.raises(NumericalError, match="step 1: weights must be finite after the update"):
+    with pytest.raises(NumericalError, match="step 1: weights"):
         loop.run()
     assert loop.best_epoch == 0
     assert store.newest() is None
 
 
-@pytest.mark.parametrize("validation", [True, False])
-def test_outputs_of_the_final_weights_are_looked_at(validation):
-    loop = make_loop(rows=16, epochs=1, lr=1e35, validation=validation, optimizer=Sgd)
-    with pytest.raises(NumericalError, match="step 1: outputs must be finite after the update"):
+def test_outputs_of_the_final_weights_are_looked_at():
+    loop = make_loop(rows=16, epochs=1, lr=1e35, validation=False, optimizer=Sgd)
+    with pytest.raises(NumericalError, match="step 1: outputs"):
         loop.run()
 
 
@@ -301,67 +280,32 @@ def test_every_hook_is_called_in_its_order():
     assert calls == [("on_train_start",), ("on_train_end",), ("on_exception", "NumericalError")]
 
 
-UNKNOWN = {"on_batch_end": "on_train_batch_end", "on_train_epoch_ends": "on_train_epoch_end"}
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_an_unknown_hook_is_refused_with_the_nearest_name(name):
-    message = f"Mine: Callback has no hook '{name}' - did you mean '{UNKNOWN[name]}'"
-    with pytest.raises(UsageError, match=message):
-        type("Mine", (Callback,), {name: lambda self, loop: None})
-
-
-def test_callbacks_are_called_by_their_order_then_as_given():
-    called = []
-
-    class Noting(Callback):
-        def __init__(self, label):
-            self.label = label
-
-        def on_train_start(self, loop):
-            called.append(self.label)
-
-    class First(Noting):
-        order = -1
-
-    class Last(Noting):
-        order = 1
-
-    make_loop(epochs=1, callbacks=[Last("c"), Noting("b1"), First("a"), Noting("b2")]).run()
-    assert called == ["a", "b1", "b2", "c"]
-
-
 class Stateful(Callback):
     def state_dict(self):
         return {"value": 1}
 
 
 @pytest.mark.parametrize(
-    ("callbacks", "message"),
-    [
-        ([object()], "callbacks: must be instances of Callback"),
-        ([Stateful], "callbacks: must be instances of Callback"),
-        ([Stateful(), Stateful()], r"two keep a state under one name \('Stateful'\)"),
-    ],
-)
-def test_what_is_no_callback_is_refused(callbacks, message):
-    with pytest.raises(UsageError, match=message):
+    ("callbacks", "text"),
+    [([object()], "object"), ([Stateful], "Stateful"), (Stateful(), "list"),
+     ([Stateful(), Stateful()], "'Stateful'")],
+)  # fmt: skip
+def test_what_is_no_callback_is_refused(callbacks, text):
+    with pytest.raises(UsageError, match=text):
         make_loop(callbacks=callbacks)
 
 
-def test_a_loop_learns_probabilities_of_classes_as_steps_do():
-    rng = np.random.default_rng(3)
-    x = rng.normal(size=(20, 4)).astype(np.float32)
-    y = rng.dirichlet(np.ones(3), 20).astype(np.float32)
-    steps = []
-    for _ in range(2):
-        mlp = Mlp([4, 3], seed=0)
-        steps.append(TrainingStep(mlp, SoftmaxCrossEntropy(), Sgd(mlp, lr=0.1), batch_size=20))
-    watcher = Watcher()
-    Loop(
-        steps[0], Classification(3), Split(x, y, y.argmax(axis=1)), epochs=2, callbacks=[watcher]
-    ).run()
-    order = watcher.rows
-    for rows in order:
-        steps[1](x[rows], y[rows])
-    np.testing.assert_array_equal(steps[0].mlp.params.flat, steps[1].mlp.params.flat)
+def test_callbacks_are_called_by_their_order_then_as_given():
+    called = []
+
+    class Noting(Callback):
+        def __init__(self, label, order=0):
+            self.label, self.order = label, order
+
+        def on_train_start(self, loop):
+            called.append(self.label)
+
+    make_loop(epochs=1, callbacks=[Noting("c", 1), Noting("b"), Noting("a", -1)]).run()
+    assert called == ["a", "b", "c"]
+    with pytest.raises(UsageError, match="on_train_batch_end"):
+        type("Mine", (Callback,), {"on_batch_end": lambda self, loop: None})

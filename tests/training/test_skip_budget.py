@@ -17,13 +17,14 @@ from mlpengine.training.loop import Callback, Loop
 
 EPOCHS, ROWS, BATCH = 6, 16 * 40 + 5, 16
 SETTINGS = {
-    "plain": {},
-    "clip": {"clip_norm": 0.5},
-    "weights and a schedule": {"weighted": True, "schedule": lambda: CosineSchedule(200)},
-    "plateau": {"schedule": lambda: PlateauSchedule(1, 0.5)},
-    "dropout": {"dropout": 0.3},
-    "two threads": {"threads": 2},
-}
+    "weights, a schedule, dropout": {
+        "weighted": True, "schedule": lambda: CosineSchedule(200), "dropout": 0.3
+    },
+    "clip, plateau, two threads": {
+        "clip_norm": 0.5, "schedule": lambda: PlateauSchedule(1, 0.5), "threads": 2
+    },
+}  # fmt: skip
+CLIP = {"clip_norm": 0.5}
 
 
 class EveryStep(Callback):
@@ -105,9 +106,7 @@ def both(tmp_path, **given):
     return quick, seen, count
 
 
-@pytest.mark.parametrize(
-    ("name", "every"), [*zip(SETTINGS, [7, 1000] * 3, strict=True), ("plain", 1000)]
-)
+@pytest.mark.parametrize(("name", "every"), [*zip(SETTINGS, (7, 1000), strict=True)])
 def test_skipped_steps_change_no_bit(name, every, tmp_path):
     quick, seen, count = both(tmp_path, every=every, **SETTINGS[name])
     assert quick == seen
@@ -165,13 +164,6 @@ def spiked(rows=()):
     return data
 
 
-def test_spikes_are_seen_among_them(tmp_path):
-    quick, seen, count = both(tmp_path, data=spiked([3, 100]), every=50)
-    assert quick == seen
-    assert {spike.row for spike in quick[3]} >= {3, 100}
-    assert count > 100
-
-
 def first_order():
     """Return the order of the rows in the first epoch."""
     loop = make(None, every=1000)
@@ -180,8 +172,15 @@ def first_order():
     return batches.order.copy()
 
 
-@pytest.mark.parametrize("action", ["stop", "skip"])
-@pytest.mark.parametrize("row", [3, 250, None])
+def test_spikes_are_seen_among_them(tmp_path):
+    rows = {3, 100, first_order()[-2]}  # the last in the short batch
+    quick, seen, count = both(tmp_path, data=spiked(rows), every=50)
+    assert quick == seen
+    assert {spike.row for spike in quick[3]} >= rows
+    assert count > 100
+
+
+@pytest.mark.parametrize(("action", "row"), [("stop", 250), ("stop", None), ("skip", 3)])
 def test_numbers_that_are_not_finite_are_met_as_ever(action, row, tmp_path):
     data, short = part(ROWS, 1, noise=0.5), row is None
     row = first_order()[-1] if short else row  # in the short batch
@@ -194,14 +193,6 @@ def test_numbers_that_are_not_finite_are_met_as_ever(action, row, tmp_path):
     assert ("4 steps were skipped" in found[0][1]) == (action == "skip")
     at_end = f"step {ROWS // BATCH + 1}: " in found[0][1]
     assert at_end == (short and action == "stop")
-
-
-def test_a_spike_in_the_short_batch_is_seen(tmp_path):
-    row = first_order()[-2]
-    quick, seen, count = both(tmp_path, data=spiked([row]), every=30)
-    assert quick == seen
-    assert row in {spike.row for spike in quick[3]}
-    assert count > EPOCHS * 40 * 0.6
 
 
 class StopBy(Callback):
@@ -218,15 +209,15 @@ class StopBy(Callback):
         return SkipBudget()
 
 
-@pytest.mark.parametrize("at", [1, 30, 41, 100, 170])
+@pytest.mark.parametrize("at", [1, 41, 100])
 def test_a_run_goes_on_from_wherever_it_stopped(at, tmp_path):
-    whole = outcome(tmp_path / "whole.csv", **SETTINGS["clip"])
+    whole = outcome(tmp_path / "whole.csv", **CLIP)
     store, path = Checkpoints(tmp_path / "c"), tmp_path / "parts.csv"
-    first = make(path, [StopBy(at), Checkpointer(store, {})], **SETTINGS["clip"])
+    first = make(path, [StopBy(at), Checkpointer(store, {})], **CLIP)
     assert first.run().ending == "interrupted"
     assert at <= first.steps < at + 41
     state = store.newest().state
-    assert outcome(path, [EveryStep()], state, seed=9, **SETTINGS["clip"]) == whole
+    assert outcome(path, [EveryStep()], state, seed=9, **CLIP) == whole
 
 
 class Counting(Callback):
@@ -256,20 +247,7 @@ def test_a_callback_is_called_within_its_budget(tmp_path):
     assert len(rare.passed) > loop.steps / 2
 
 
-class Wary(EveryStep):
-    """A callback whose budget ends at each step with a norm above a number."""
-
-    def __init__(self, norm):
-        self.norm = norm
-
-    def skip_budget(self, loop):
-        return SkipBudget(norm=self.norm)
-
-
-def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
-    whole = outcome(tmp_path / "whole.csv", [EveryStep()], every=1000)
-    wary = outcome(tmp_path / "wary.csv", [Wary(0.0)], every=1000)
-    assert wary == whole
+def test_a_step_that_must_be_seen_ends_those_made_at_once():
     loop = make(None, [], every=1000)
     _, norms = loop.members[0].fused_steps.make(0, MIN_STEPS)
     before, least = loop.step.mlp.params.flat.copy(), min(norms)
@@ -278,14 +256,6 @@ def test_a_step_that_must_be_seen_ends_those_made_at_once(tmp_path):
     assert len(loop.members[0].fused_steps.make(0, MIN_STEPS)[0]) == MIN_STEPS, (
         "the bound holds for one call"
     )
-
-
-def test_checkpoints_come_at_their_steps(tmp_path, monkeypatch):
-    saved, store = [], Checkpoints(tmp_path)
-    monkeypatch.setattr(store, "save", lambda step, *_, **__: saved.append(step))
-    saver = Checkpointer(store, {}, every_steps=30, every_seconds=None)
-    make(None, [saver], every=1000).run()
-    assert saved == [30, 60, 90, 120, 150, 180, 210, 240, 246]
 
 
 def test_steps_are_made_one_by_one_where_they_must_be(monkeypatch):

@@ -9,7 +9,7 @@ from mlpengine.data.tables import read_table
 from mlpengine.models.calibration import ClassSets, Residuals
 from mlpengine.models.task import make_split, task_for
 from mlpengine.ops import MeanSquaredError, SoftmaxCrossEntropy
-from mlpengine.training.transfer import HELD_ROWS, TransferSet
+from mlpengine.training.transfer import CALIBRATION_ROWS, TransferSet
 
 CASES = {"penguins": SoftmaxCrossEntropy(), "diabetes": MeanSquaredError()}
 
@@ -49,8 +49,8 @@ def test_a_student_learns_training_rows_and_made_rows_as_labeled(name, tmp_path)
     path = tmp_path / "transfer.safetensors"
     transfer.save(path)
     for one in (transfer, TransferSet.load(path)):
-        learned, held = one.rows(table, fitted, task, train)
-        assert held is None
+        learned, calibration_set = one.rows(table, fitted, task, train)
+        assert calibration_set is None
         assert len(learned) == len(train) + 50
         np.testing.assert_array_equal(learned.x[: len(train)], train.x)
         made = fitted.transform(one.mixed.table(table)).features
@@ -69,34 +69,34 @@ def test_a_student_that_predicts_the_same_errs_as_its_teacher_does():
     errors = np.random.default_rng(0).normal(0, 3.0, (400, 1))
     known = Residuals.of(errors, np.zeros((400, 1)) + np.arange(400)[:, None])
     (table, fitted, task, train), transfer = transfer_of("diabetes", made=10, errors=known)
-    _, held = transfer.rows(table, fitted, task, train)
-    assert len(held.x) == HELD_ROWS
+    _, calibration_set = transfer.rows(table, fitted, task, train)
+    assert len(calibration_set.x) == CALIBRATION_ROWS
 
     def interval(off):
-        scaled = task.target.scaled(held.taught + off).astype(np.float32)
-        own = held.calibrate(task, lambda x: scaled)["residuals"]
+        scaled = task.target.scaled(calibration_set.taught + off).astype(np.float32)
+        own = calibration_set.calibrate(task, lambda x: scaled)["residuals"]
         low, high = own.interval(np.array([[200.0]]), 0.9)
         return float((high - low)[0, 0])
 
     # 90 % of a normal distribution lie within 1.645 deviations, those of a sum add up squared
     assert interval(0.0) == pytest.approx(2 * 1.645 * 3, rel=0.12)
-    off = np.random.default_rng(1).normal(0, 4.0, (HELD_ROWS, 1))
+    off = np.random.default_rng(1).normal(0, 4.0, (CALIBRATION_ROWS, 1))
     assert interval(off) == pytest.approx(2 * 1.645 * 5, rel=0.12)
 
 
 def test_sets_of_a_student_that_predicts_the_same_are_those_of_its_teacher():
     known = ClassSets(np.sort(np.random.default_rng(2).uniform(0.2, 1, 1_000)))
     (table, fitted, task, train), transfer = transfer_of("penguins", made=10, errors=known)
-    _, held = transfer.rows(table, fitted, task, train)
-    same = held.calibrate(task, lambda x: np.log(held.taught))["sets"]
+    _, calibration_set = transfer.rows(table, fitted, task, train)
+    same = calibration_set.calibrate(task, lambda x: np.log(calibration_set.taught))["sets"]
     np.testing.assert_allclose(
         np.quantile(same.chances, (0.1, 0.5, 0.9)),
         np.quantile(known.chances, (0.1, 0.5, 0.9)),
         atol=0.02,
     )
-    drawn = np.bincount(held.drawn[:, 0].astype(int), minlength=3) / HELD_ROWS
-    np.testing.assert_allclose(drawn, held.taught.mean(axis=0), atol=0.03)
-    worse = held.calibrate(task, lambda x: np.log(held.taught[::-1]))["sets"]
+    drawn = np.bincount(calibration_set.drawn[:, 0].astype(int), minlength=3) / CALIBRATION_ROWS
+    np.testing.assert_allclose(drawn, calibration_set.taught.mean(axis=0), atol=0.03)
+    worse = calibration_set.calibrate(task, lambda x: np.log(calibration_set.taught[::-1]))["sets"]
     assert np.quantile(worse.chances, 0.1) < np.quantile(known.chances, 0.1)
 
 

@@ -9,8 +9,18 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.layout import Layout
 from mlpengine.backends.compiled.products import Product
 from mlpengine.backends.compiled.row_loops import lane_loop
-from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
+from mlpengine.backends.compiled.statements import (
+    Assign,
+    ForLoop,
+    Statement,
+    Variable,
+    load_vector,
+    store,
+)
+from mlpengine.backends.compiled.strides import index_of, nest
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
+from mlpengine.formula import constant, variable
 from mlpengine.ops import BatchMatMul
 
 ROWS_TOGETHER = 4
@@ -72,6 +82,26 @@ class BatchProduct(Kernel):
             body.append(ForLoop("r", whole, rows, self._rows(layout, 1)))
         loop, buffers = [ForLoop("i", "first", "last", body)], (self.reads, self.writes)
         writer.add(name, "rows", self.count, self.text, loop, *buffers)
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
+        rows, columns = self.c.rows // self.count, self.c.columns
+        depth = (self.a.rows // self.count) if self.turned == "a" else self.a.columns
+        strides = {  # along the matrices, rows, columns and terms
+            "a": (rows * depth, *((1, 0, rows) if self.turned == "a" else (depth, 0, 1))),
+            "b": (columns * depth, *((0, depth, 1) if self.turned == "b" else (0, 1, columns))),
+            "c": (rows * columns, columns, 1),
+        }
+        a, b, c = (
+            writer.element(value, index_of(0, strides[name]))
+            for name, value in zip("abc", (self.a, self.b, self.c), strict=True)
+        )
+        total = variable("total")
+        body: list[Statement] = [
+            Variable("total", constant(0)),
+            ForLoop("j_3", 0, depth, [Assign(total, a * b, "+")]),
+            Assign(c, total),
+        ]
+        return [*nest([("j_0", self.count), ("j_1", rows), ("j_2", columns)], body)]
 
     def _rows(self, layout: Layout, together: int) -> Sequence[Statement]:
         """Return the statements that compute rows r to r + `together` of c."""

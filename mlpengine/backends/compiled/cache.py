@@ -1,12 +1,10 @@
 """A cache of compiled programs per user, keyed by source, compiler, flags and processor.
 
-Nothing is executed that another user could have written.  The directory must belong to this user
-and be writable by this user only, and no other user may be able to replace it in its parents; files
-are read and loaded relative to the open directory.  The file of a key holds the SHA-256 of the key
-and the library; the library has this hash as its name.  A library that is damaged or belongs to
-another program is detected and built again, and processes that build at the same time keep a
-library each or share one.  Nothing is appended to a library, because systems may have signed it.
-Files appear by renaming, whole or not at all.
+Nothing is executed that another user could have written: the directory and its files must belong to
+this user and be writable by this user only, and no other user may be able to replace the directory
+in its parents.  Beside the library of a key lies the SHA-256 of both, so that a library that is
+damaged or belongs to another program is detected and built again.  Nothing is appended to a
+library, because systems may have signed it.  Files appear by renaming, whole or not at all.
 """
 
 import atexit
@@ -14,18 +12,16 @@ import ctypes
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from mlpengine.backends.compiled.target import (
     LEVEL_NAMES,
@@ -68,11 +64,10 @@ def load_library(
         return _loaded[key]
     folder = cache_directory()
     try:
-        with _opened(folder) as files:
-            library = _load_kept(files, key, functions)
-            if library is None:
-                _build(folder, key, source, target)
-                library = _load_kept(files, key, functions)
+        library = _load_kept(folder, key, functions)
+        if library is None:
+            _build(folder, key, source, target)
+            library = _load_kept(folder, key, functions)
     except OSError as error:
         raise CompileError(f"compiled program: must be kept and loaded ({error})") from error
     if library is None:
@@ -130,8 +125,7 @@ def known_target(command: tuple[str, ...], level: str) -> CompileTarget:
 
 def _read_target(command: tuple[str, ...], path: Path) -> CompileTarget | None:
     try:
-        with _opened(path.parent) as files:
-            fields = json.loads(files.read(path.name).decode())
+        fields = json.loads(_read(path).decode())
         target = CompileTarget(**{**fields, "command": tuple(fields["command"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
@@ -218,58 +212,33 @@ def _require_firm(folder: Path, parent: Path, status: os.stat_result) -> None:
         )
 
 
-class _Files(NamedTuple):
-    """The files of a directory; the directory is open where the system can open one."""
-
-    folder: Path
-    start: Path
-    descriptor: int | None
-
-    def read(self, name: str) -> bytes:
-        """Return the contents of a file that no other user may write to."""
-        flags, place = os.O_RDONLY, self.start / name
-        opened = system.open_file(place, flags, follow=False, directory=self.descriptor)
-        with open(opened, "rb") as file:
-            _require_private(self.folder / name, os.fstat(file.fileno()), stat.S_IFREG)
-            return file.read()
-
-    def load(self, name: str) -> ctypes.CDLL:
-        """Load a library, of the same directory even if another one is moved to its path."""
-        return ctypes.CDLL(str(system.path_within(self.folder, self.descriptor, name)))
+def _read(path: Path) -> bytes:
+    """Return the contents of a file that no other user may write to."""
+    _require_private(path, os.lstat(path), stat.S_IFREG)
+    return path.read_bytes()
 
 
-@contextmanager
-def _opened(folder: Path) -> Iterator[_Files]:
-    with system.opened_directory(folder, follow=False) as (start, descriptor):
-        if descriptor is not None:
-            _require_private(folder, os.fstat(descriptor), stat.S_IFDIR)
-        yield _Files(folder, start, descriptor)
-
-
-def _load_kept(files: _Files, key: str, functions: Sequence[str]) -> ctypes.CDLL | None:
+def _load_kept(folder: Path, key: str, functions: Sequence[str]) -> ctypes.CDLL | None:
     """Return the library that is cached under `key`; None if it must be built.
 
     Raises: CompileError if another user may write to its files.
     """
+    library = folder / f"{key}{LIBRARY}"
     try:
-        digest = files.read(f"{key}{DIGEST}").decode(errors="replace")
-        if not re.fullmatch("[0-9a-f]{64}", digest):
-            return None
-        content = files.read(f"{digest}{LIBRARY}")
+        digest, content = _read(folder / f"{key}{DIGEST}"), _read(library)
     except FileNotFoundError:
         return None
-    if digest_of(key, content) != digest:
-        return None
-    if any(f"{function}\0".encode() not in content for function in functions):
+    exported = all(f"{function}\0".encode() in content for function in functions)
+    if digest_of(key, content).encode() != digest or not exported:
         return None
     try:
-        return files.load(f"{digest}{LIBRARY}")
+        return ctypes.CDLL(str(library))
     except OSError:
         return None
 
 
 def digest_of(key: str, content: bytes) -> str:
-    """Return the digest in the file of `key` for a library; it is also the library's name."""
+    """Return the digest of a library, which depends on its key."""
     return hashlib.sha256(key.encode() + content).hexdigest()
 
 
@@ -292,10 +261,10 @@ def _build(kept: Path, key: str, source: str, target: CompileTarget) -> None:
                 folder,
             )
         _run([[*compiler, "-shared", *parts, "-o", str(built), "-lm"]], folder)
-        digest, note = digest_of(key, built.read_bytes()), folder / f"program{DIGEST}"
-        note.write_text(digest, encoding="ascii")
+        note = folder / f"program{DIGEST}"
+        note.write_text(digest_of(key, built.read_bytes()), encoding="ascii")
         with suppress(PermissionError):  # Windows replaces no library that a process has loaded
-            _keep(built, kept / f"{digest}{LIBRARY}")
+            _keep(built, kept / f"{key}{LIBRARY}")
         _keep(note, kept / f"{key}{DIGEST}")
     except (OSError, subprocess.SubprocessError) as error:
         raise CompileError(f"compiled program: cannot be built in {folder} ({error})") from error

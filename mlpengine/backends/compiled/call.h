@@ -20,8 +20,7 @@ struct call {
   int64_t together;     /* finished steps of all threads */
   double mean_rows;     /* rows of the mean that the loss is, of which these may be a part */
   double lr, weight_decay;
-  double clip[2];       /* settings of the clipping */
-  double limit;         /* of the percentile clipping in this step */
+  double clip_norm;     /* largest norm after clipping */
   double max_norm;      /* a step whose norm exceeds it is not finished */
   double loss, norm;    /* of the last step */
   double clipped;       /* norm after clipping, of the last finished step */

@@ -8,7 +8,7 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.statements import Statement
 from mlpengine.backends.compiled.sums import RowSums
 from mlpengine.backends.scalar.scalar_writer import ScalarWriter
-from mlpengine.backends.values import MatrixValue, Values
+from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 
 
 @dataclass(eq=False, repr=False)
@@ -50,4 +50,6 @@ class ColumnSum(Kernel):
         writer.add(name, "reduce", count, self.text, body, *buffers, times=times)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
-        return []  # the gradient of a bias is summed with the gradient of its weight
+        if not writer.trains:
+            raise UnsupportedError(self.text)
+        return []  # of one row it is the row

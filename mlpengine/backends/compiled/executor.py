@@ -12,7 +12,7 @@ from mlpengine.backends.compiled.cache import chosen_target, load_library
 from mlpengine.backends.compiled.kernel import InstructionLike
 from mlpengine.backends.compiled.source import MAX_GATHERED, MAX_HYPER, CSource, make_source
 from mlpengine.backends.compiled.target import CompileTarget
-from mlpengine.backends.update_rules import Clipping, Update
+from mlpengine.backends.update_rules import Update
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
 
@@ -50,8 +50,7 @@ class CallStruct(ctypes.Structure):
         ("mean_rows", ctypes.c_double),
         ("lr", ctypes.c_double),
         ("weight_decay", ctypes.c_double),
-        ("clip", ctypes.c_double * 2),
-        ("limit", ctypes.c_double),
+        ("clip_norm", ctypes.c_double),
         ("max_norm", ctypes.c_double),
         ("loss", ctypes.c_double),
         ("norm", ctypes.c_double),
@@ -71,12 +70,12 @@ class Executor:
     """
 
     def __init__(
-        self, source: CSource, target: CompileTarget, update: Update | None, clipping: Clipping
+        self, source: CSource, target: CompileTarget, update: Update | None, clip_norm: float
     ) -> None:
         self.source = source
         self.library = library = load_library(source.text, target, functions=EXPORTED_FUNCTIONS)
         call = CallStruct(rows=source.rows, mean_rows=source.mean_rows, count=1, max_norm=inf)
-        call.clip[: len(clipping.numbers)] = clipping.numbers
+        call.clip_norm = clip_norm
         if update is not None:
             call.hyper[: len(update.hyper)] = tuple(update.hyper.values())
         self._place(call, source.arrays)
@@ -215,20 +214,20 @@ def compile_program(
     batch: int,
     threads: int = 1,
     update: Update | None = None,
-    clipping: Clipping | None = None,
+    clip_norm: float = inf,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     parameters: Array | None = None,
     output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> Executor:
-    """Return `instructions`, and `clipping` and the optimizer's `update` of `grads` after them.
+    """Return `instructions`, and the optimizer's `update` of `grads` after them.
 
-    `gathered` are the buffers that `Executor.run` fills by rows; the others are as for
-    `make_source`.
+    Gradients are clipped to the norm `clip_norm` before the update.  `gathered` are the buffers
+    that `Executor.run` fills by rows; the others are as for `make_source`.
     Raises: UnsupportedError if an instruction has no compiled rule; CompileError.
     """
-    target, clipping = chosen_target(), clipping or Clipping()
+    target = chosen_target()
     source = make_source(
         instructions,
         target=target,
@@ -236,11 +235,10 @@ def compile_program(
         batch=batch,
         threads=threads,
         update=update,
-        clipping=clipping,
         grads=grads,
         gathered=gathered,
         parameters=parameters,
         output=output,
         names=names,
     )
-    return Executor(source, target, update, clipping)
+    return Executor(source, target, update, clip_norm)

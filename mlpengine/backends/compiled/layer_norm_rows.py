@@ -55,12 +55,13 @@ class LayerNormRows(Kernel):
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         given = present(self.scale, self.bias)
-        if self.x.rows > 1 or self.xhat.stored or self.rstd.stored:
+        if self.xhat.stored or self.rstd.stored:
             return super().emit_scalar(writer)
         function = layer_norm_function(
             writer.functions, self.eps, scaled=self.scale is not None, biased=self.bias is not None
         )
-        return [f"{function}({writer.places(self.x, *given, self.y)}, {self.x.columns});"]
+        sizes = str(self.x.columns)
+        return [writer.each_row(function, self.x.rows, self.x, *given, self.y, sizes)]
 
     def emit(self, writer: Writer, name: str) -> None:
         layout, count = writer.layout, self.x.columns

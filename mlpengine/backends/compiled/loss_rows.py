@@ -114,7 +114,7 @@ class EntryLossRows(LossRows):
     kind = EntryLoss
 
     def _scalar(self, functions: Functions) -> list[Statement]:
-        return entry_loss(self.op, self.output.rows * self.output.columns // self.op.columns)
+        return entry_loss(self.op, self.output.columns // self.op.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
         """Return the loop over rows; a vector has a lane for each column of a row's target.
@@ -202,7 +202,7 @@ class CrossEntropyRows(LossRows):
         return [scale]
 
     def _scalar(self, functions: Functions) -> list[Statement]:
-        return cross_entropy(functions, self.op, self.output.rows, self.output.columns)
+        return cross_entropy(functions, self.op, self.output.columns)
 
     def _body(self, layout: Layout) -> Sequence[Statement]:
         narrow = self.output.columns <= layout.lanes

@@ -104,8 +104,11 @@ class Map(Kernel):
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
         rule = self.rule.limited_to([n for n, v in self.names.items() if v.stored])
         function = each(writer.functions, rule, about=self.op.name)
-        places = writer.places(*(self.names[name] for name in (*rule.reads, *rule.writes)))
-        return [f"{function}({places}, {self.writes[0].rows * self.writes[0].columns});"]
+        values = [self.names[name] for name in (*rule.reads, *rule.writes)]
+        rows, columns = self.writes[0].rows, self.writes[0].columns
+        if all(value.rows == rows for value in values):
+            return [f"{function}({writer.places(*values)}, {rows * columns});"]
+        return [writer.each_row(function, rows, *values, str(columns))]
 
 
 def _spread(

@@ -9,11 +9,20 @@ import numpy as np
 
 from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
-from mlpengine.backends.compiled.statements import ForLoop, Statement
-from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
+from mlpengine.backends.compiled.statements import Assign, ForLoop, Statement
+from mlpengine.backends.compiled.strides import (
+    LoopAxis,
+    address_in,
+    contiguous,
+    fit_axes,
+    index_of,
+    nest,
+)
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, Origin, UnsupportedError, Values
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
+from mlpengine.formula import constant
 
 
 class Entries(NamedTuple):
@@ -106,6 +115,19 @@ class Move(Kernel):
             row += nest(loops, [f"{places[0]} {'+=' if part.adds else '='} {given};"])
         body = [ForLoop("i", "first", "last", row)]
         writer.add(name, self.called_in, self.count, self.text, body, self.reads, self.writes)
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
+        lines = list[Statement]()
+        for part in self.parts:
+            places = [
+                writer.element(value, index_of(start, [axis.strides[k] for axis in part.axes]))
+                for k, (value, start) in enumerate(zip(self._ends(part), part.starts, strict=False))
+            ]
+            given = constant(0) if part.source is None else places[1]
+            given = given if part.factor == 1 else given * part.factor
+            loops = [(f"j_{i}", axis.length) for i, axis in enumerate(part.axes)]
+            lines += nest(loops, [Assign(places[0], given, "+" * part.adds)])
+        return lines
 
     def _ends(self, part: Entries) -> list[MatrixValue]:
         """Return target and source of a part; a part may lack a source."""

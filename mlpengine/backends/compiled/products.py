@@ -8,7 +8,6 @@ import numpy as np
 from mlpengine.backends.compiled.column_sum import ColumnSum
 from mlpengine.backends.compiled.function_writer import Writer
 from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, present
-from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.matrix import MatrixProduct
 from mlpengine.backends.compiled.panels import packing, panel_count, row_packing
 from mlpengine.backends.compiled.statements import ForLoop, Statement
@@ -25,8 +24,6 @@ from mlpengine.backends.scalar.definitions import real_constant
 from mlpengine.backends.scalar.layer_functions import (
     back_dense,
     dense_function,
-    each,
-    gradients_function,
 )
 from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
@@ -203,14 +200,10 @@ class Product(MatrixProduct, Kernel):
             raise UnsupportedError("the gradient of scaled weights")
         if self.form == "input_gradient":
             return self._scalar_input_gradient(writer)
-        dy, x = writer.places(self.a), writer.places(self.b)
-        writer.factors[self.c.address] = dy, x
-        if not writer.batched:
-            return []
-        sizes = writer.sizes(self.columns, self.rows)
-        return [
-            f"{gradients_function(writer.functions)}({dy}, {x}, {writer.places(self.c)}, {sizes});"
-        ]
+        if not writer.trains or self.a.rows > 1:
+            raise UnsupportedError(self.text)
+        writer.factors[self.c.address] = writer.places(self.a), writer.places(self.b)
+        return []
 
     def _scalar_forward(self, writer: ScalarWriter) -> list[Statement]:
         names: dict[MatrixValue, str] = {}
@@ -229,8 +222,6 @@ class Product(MatrixProduct, Kernel):
             needed |= {step.names[name] for name in rule.reads}
             steps.append((rule, {name: names[value] for name, value in step.names.items()}))
         scaled, given = self.factor != 1, present(self.bias)
-        if writer.batched and any(value.rows > 1 for value in reads):
-            raise UnsupportedError("a layer of several rows that reads more than its input")
         function = dense_function(
             writer.functions,
             steps[::-1],
@@ -239,49 +230,27 @@ class Product(MatrixProduct, Kernel):
             operand=operand,
             reads=[names[value] for value in reads],
             biased=bool(given),
-            batched=writer.batched,
             scaled=scaled,
             about=" of ".join(step.op.name for step in self.epilogue[::-1]),
         )
-        places = [writer.places(self.a, self.b, *given, *reads, *stored)]
-        places += [real_constant(self.factor)] * scaled
-        return [f"{function}({', '.join(places)}, {writer.sizes(self.depth, self.columns)});"]
+        constant = [real_constant(self.factor)] * scaled
+        weights, sizes = writer.places(self.b, *given), f"{self.depth}, {self.columns}"
+        return [
+            writer.each_row(function, self.rows, self.a, weights, *reads, *stored, *constant, sizes)
+        ]
 
     def _scalar_input_gradient(self, writer: ScalarWriter) -> list[Statement]:
         rule, out, read = None, self.c, dict[str, MatrixValue]()
-        about, later = "dx = dy w", list(self.epilogue)
-        if later and not self.c.stored and later[0].names.get("dy") is not self.c:
-            return self._scalar_product(writer, later)
-        if later and not self.c.stored:
-            step = later.pop(0)
+        about = "dx = dy w"
+        if self.epilogue:
+            (step,) = self.epilogue
             rule, (out,) = step.rule, step.writes
             read = {n: v for n in rule.reads if (v := step.names[n]) is not self.c}
             about = f"dx = dy w, and the gradient of {step.op.name}"
-        function = back_dense(writer.functions, rule, [*read], batched=writer.batched, about=about)
-        places = writer.places(self.a, self.b, out, *read.values())
-        first = f"{function}({places}, {writer.sizes(self.columns, self.depth)});"
-        return [first, *(line for step in later for line in step.emit_scalar(writer))]
-
-    def _scalar_product(self, writer: ScalarWriter, steps: Sequence[Map]) -> list[Statement]:
-        """Return the statements of a product that is computed where the next step's value will be.
-
-        Raises: UnsupportedError if that step has several values.
-        """
-        first, *later = steps
-        if len(first.writes) > 1 or writer.batched:
-            raise UnsupportedError(f"{self.text}, and {first.text}")
-        place = writer.places(first.writes[0])
-        product = back_dense(writer.functions, None, [], batched=False, about="dx = dy w")
-        rule = first.rule.limited_to(["y"])
-        each_of = each(writer.functions, rule, about=first.op.name)
-        values = (first.names[name] for name in rule.reads)
-        reads = (place if value is self.c else writer.places(value) for value in values)
-        sizes = writer.sizes(self.columns, self.depth)
-        return [
-            f"{product}({writer.places(self.a, self.b)}, {place}, {sizes});",
-            f"{each_of}({', '.join([*reads, place])}, {self.columns});",
-            *(line for step in later for line in step.emit_scalar(writer)),
-        ]
+        function = back_dense(writer.functions, rule, [*read], about=about)
+        sizes = f"{self.columns}, {self.depth}"
+        weight, rows = writer.places(self.b), self.rows
+        return [writer.each_row(function, rows, self.a, weight, out, *read.values(), sizes)]
 
 
 def _need_leaf(values: Values, *operands: MatrixValue | None) -> None:

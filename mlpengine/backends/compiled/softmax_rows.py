@@ -48,10 +48,10 @@ class SoftmaxRows(Kernel):
         writer.add(name, self.called_in, self.out.rows, self.text, body, self.reads, self.writes)
 
     def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
-        if self.dy or self.x.rows > 1:
+        if self.dy:
             return super().emit_scalar(writer)
         function = softmax_function(writer.functions, log_of=self.logarithm)
-        return [f"{function}({writer.places(self.x, self.out)}, {self.out.columns});"]
+        return [writer.each_row(function, self.x.rows, self.x, self.out, str(self.out.columns))]
 
     def _value(self, layout: Layout) -> Sequence[Statement]:
         x, y = (layout.at(value, "i", "j") for value in (self.x, self.out))

@@ -21,7 +21,7 @@ from mlpengine.backends.compiled.statements import CFunction, If, Phase, Stateme
 from mlpengine.backends.compiled.target import CompileTarget
 from mlpengine.backends.compiled.tiling import highest_tile
 from mlpengine.backends.compiled.update_loops import update_functions, update_vectors
-from mlpengine.backends.update_rules import Clipping, Update, largest_update
+from mlpengine.backends.update_rules import Update, largest_update
 from mlpengine.backends.values import Batch, MatrixValue, UnsupportedError
 from mlpengine.core.buffers import address_of
 from mlpengine.core.spec import Array
@@ -77,14 +77,13 @@ def make_source(
     batch: int,
     threads: int = 1,
     update: Update | None = None,
-    clipping: Clipping,
     grads: Array | None = None,
     gathered: Sequence[Array | None] = (),
     parameters: Array | None = None,
     output: Array | None = None,
     names: Mapping[int, str] | None = None,
 ) -> CSource:
-    """Return the C text of `instructions` and, after them, of clipping and the optimizer.
+    """Return the C text of `instructions` and, after them, of the optimizer.
 
     `gathered` are up to `MAX_GATHERED` buffers that the loop over many steps fills by rows.
     `parameters` is the flat vector of all parameters; without `gathered` buffers it tells which
@@ -117,8 +116,6 @@ def make_source(
         vectors = update_vectors(update, grads)
         for name, array in vectors.items():
             layout.add_array(name, array)
-        for name, array in clipping.arrays.items():
-            layout.add_array(name, array)
         layout.reserve("chunk_sums", -(-max(grads.size, 1) // NORM_CHUNK), "double", ("update",))
         functions += update_functions(update, vectors, dtype.itemsize)
     layout.plan(functions, in_turn=in_turn, chunked=chunked)
@@ -129,11 +126,11 @@ def make_source(
         f"#define CHUNK_ROWS INT64_C({writer.chunk})",
         f"#define CLAIMS {len(writer.claimable)}",
         f"#define CLAIMABLE {{{', '.join(map(str, writer.claimable))}}} /* units of each list */",
-        *_step_defines(layout, update, clipping, dtype, gathered, writer.losses),
+        *_step_defines(layout, update, dtype, gathered, writer.losses),
         *_output_defines(layout, writer.output, gathered),
         *map(_header, _headers(layout, threads, lowered.kernels)),
         *_in_first_unit(_ranges(lowered.kernels, grads, threads)),
-        *_in_first_unit(map(_header, ("update", "norm", "clip") if update else ())),
+        *_in_first_unit(map(_header, ("update", "norm") if update else ())),
         *_in_units(
             functions, layout, {v.name for v in lowered.values}, REST + POOL * (threads > 1)
         ),
@@ -169,12 +166,11 @@ def _defines(target: CompileTarget, dtype: "np.dtype[np.floating]") -> Iterator[
 def _step_defines(
     layout: Layout,
     update: Update | None,
-    clipping: Clipping,
     dtype: "np.dtype[np.floating]",
     gathered: Sequence[Array | None],
     losses: int,
 ) -> Iterator[str]:
-    """Yield the definitions that gather.h, step.h, norm.h and clip.h require."""
+    """Yield the definitions that gather.h, step.h and norm.h require."""
     if gathered:
         yield "#define GATHERS"
     present = [number for number, buffer in enumerate(gathered) if buffer is not None]
@@ -202,10 +198,6 @@ def _step_defines(
         yield f"#define FLUSH_EVERY {update.flush_every}"
         yield f"#define TINY {float(info.tiny)!r}"
         yield f"#define PARAMS ({layout.pointer('params')})"
-        yield f"#define CLIP {clipping.rule.upper()}_CLIP"
-        for name, array in clipping.arrays.items():
-            yield f"#define {name.upper()} ({layout.pointer(name)})"
-            yield f"#define {name.upper()}_LENGTH INT64_C({array.size})"
 
 
 def _output_defines(

@@ -23,8 +23,9 @@ static int64_t apply(struct call *call, const int64_t number, const double lr, c
   if (LEADS) call->norm = norm;
   if (!(isfinite(loss) && isfinite(norm))) return NOT_FINITE;
   if (norm > call->max_norm) return LARGE_NORM;
-  double factor = 1;
-  const double clipped = clip_gradients(call, norm, &factor, part);
+  const double limit = call->clip_norm;
+  const double factor = norm + 1e-6 > limit ? limit / (norm + 1e-6) : 1;
+  const double clipped = norm * factor;
   if (lr * clipped > LARGEST_UPDATE) return NOT_FINITE;
   if (LEADS) {
     call->clips += clipped < norm;

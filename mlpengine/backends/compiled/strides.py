@@ -64,6 +64,12 @@ def address_in(
     return value.name + "".join(terms) + (f" + {first}" if first else "")
 
 
+def index_of(start: int, strides: Sequence[int], role: str = "j") -> str:
+    """Return the index of an entry: `start`, and each variable ``role_0`` ... times its stride."""
+    terms = [f" {'-' if n < 0 else '+'} {role}_{i} * {abs(n)}" for i, n in enumerate(strides) if n]
+    return f"{start}{''.join(terms)}"
+
+
 def nest(loops: Sequence[tuple[str, int]], body: Sequence[Statement]) -> Sequence[Statement]:
     """Return loops over variables from 0 to a length each, the last one innermost."""
     for name, length in reversed(loops):

@@ -8,10 +8,27 @@ from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
 from mlpengine.backends.compiled.maps import Map
 from mlpengine.backends.compiled.moves import Move
 from mlpengine.backends.compiled.row_loops import lane_loop
-from mlpengine.backends.compiled.statements import ForLoop, Statement, load_vector, store
-from mlpengine.backends.compiled.strides import LoopAxis, address_in, contiguous, fit_axes, nest
+from mlpengine.backends.compiled.statements import (
+    Assign,
+    ForLoop,
+    Scope,
+    Statement,
+    Variable,
+    load_vector,
+    store,
+)
+from mlpengine.backends.compiled.strides import (
+    LoopAxis,
+    address_in,
+    contiguous,
+    fit_axes,
+    index_of,
+    nest,
+)
+from mlpengine.backends.scalar.scalar_writer import ScalarWriter
 from mlpengine.backends.values import MatrixValue, UnsupportedError, Values
 from mlpengine.core.spec import Array
+from mlpengine.formula import constant, variable
 from mlpengine.ops import Mean, Mul, Sub, Sum, Var
 
 
@@ -121,3 +138,20 @@ class RowSums(Kernel):
             body = ["vec total = {0};", *nest(over, lanes), f"*({out}) = sum_lanes(total){scaled};"]
         rows = [ForLoop("i", "first", "last", nest([(names[id(a)], a.length) for a in kept], body))]
         writer.add(name, self.called_in, count, self.text, rows, self.reads, self.writes)
+
+    def emit_scalar(self, writer: ScalarWriter) -> list[Statement]:
+        given, made = contiguous(self.shape), contiguous(self.kept)
+        axes = [*zip(self.shape, self.kept, given, made, strict=True)]
+        kept = [(n, x, y) for n, m, x, y in axes if n == m]
+        summed = [(n, x) for n, m, x, _ in axes if n != m]
+        total = variable("total")
+        place = index_of(0, [y for *_, y in kept], "k")
+        of_x = index_of(0, [x for _, x, _ in kept], "k") + index_of(0, [x for _, x in summed])[1:]
+        add = Assign(total, writer.element(self.x, of_x), "+")
+        value = total if self.factor == 1 else total * self.factor
+        body = [
+            Variable("total", constant(0)),
+            *nest([(f"j_{i}", n) for i, (n, _) in enumerate(summed)], [add]),
+            Assign(writer.element(self.out, place), value),
+        ]
+        return [*nest([(f"k_{i}", n) for i, (n, *_) in enumerate(kept)], [Scope(body)])]

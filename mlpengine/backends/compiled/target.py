@@ -1,6 +1,5 @@
 """The compiler and the processor that code is generated for."""
 
-import logging
 import os
 import platform
 import shlex
@@ -18,8 +17,6 @@ from typing import NamedTuple
 
 from mlpengine.core import system
 from mlpengine.core.errors import CompileError, UsageError
-
-_log = logging.getLogger("mlpengine")
 
 FLAGS = (
     "-O2",
@@ -43,9 +40,6 @@ is fused.
 SECONDS = 600.0
 """Time limit of the compiler in seconds: more than a busy machine takes, because a step on NumPy
 instead has other bits."""
-
-NOTICE_SECONDS = 10.0
-"""Seconds after which a message reports that the compiler is still running."""
 
 
 class Level(NamedTuple):
@@ -265,27 +259,11 @@ def run_compilers(
 
     Raises: OSError or subprocess.SubprocessError if one cannot run or does not end.
     """
-    start, noticed, done = time.monotonic(), False, []
-
-    def left(limit: float) -> float:
-        return max(0.0, start + limit - time.monotonic())
-
+    end, done = time.monotonic() + SECONDS, []
     with ExitStack() as running:
         processes = [running.enter_context(_running(command, folder)) for command in commands]
         for command, process in zip(commands, processes, strict=True):
-            try:
-                outputs = process.communicate(timeout=left(SECONDS if noticed else NOTICE_SECONDS))
-            except subprocess.TimeoutExpired:
-                if noticed:
-                    raise
-                noticed = True
-                _log.warning(
-                    "compiler: %s still runs after %g s; it is ended after %g s",
-                    shlex.join(command[:1]),
-                    NOTICE_SECONDS,
-                    SECONDS,
-                )
-                outputs = process.communicate(timeout=left(SECONDS))
+            outputs = process.communicate(timeout=max(0.0, end - time.monotonic()))
             done.append(subprocess.CompletedProcess(command, process.returncode, *outputs))
     return done
 

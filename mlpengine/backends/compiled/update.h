@@ -24,11 +24,3 @@ SHARED void raise_to(real *restrict x, const real lowest, const int64_t first, c
     store_first(x + i, vmax(load_first(x + i, n), splat(lowest)), n);
   }
 }
-
-/* Multiply the entries first to last by `factor`. */
-SHARED void scale(real *restrict x, const real factor, const int64_t first, const int64_t last) {
-  for (int64_t i = first; i < last; i += LANES) {
-    const int64_t n = MIN(LANES, last - i);
-    store_first(x + i, load_first(x + i, n) * splat(factor), n);
-  }
-}

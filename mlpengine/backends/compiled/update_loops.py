@@ -19,8 +19,7 @@ from mlpengine.formula import c_number, variable, variables
 
 def update_vectors(update: Update, grads: Array) -> dict[str, Array]:
     """Return the flat vectors by their names in C."""
-    names = [f"moment_{part.prefix}{name}" for part in update.each for name in part.moments]
-    moments = dict(zip(names, update.moments.values(), strict=True))
+    moments = {f"moment_{name}": moment for name, moment in update.moments.items()}
     carried = {"carried": update.carried_values} if update.carried else {}
     return {"params": update.params, "grads": grads, **moments, **carried}
 
@@ -42,7 +41,7 @@ def update_functions(
             [
                 "const vec clipping = splat((real)factor);",
                 "const int clips = (real)factor != 1;",
-                *(line for part in update.each for line in _update(part, update)),
+                *_update(update),
             ],
             "A step of the optimizer, rounded as NumPy rounds it",
             parameters,
@@ -51,20 +50,20 @@ def update_functions(
             "flush",
             "update",
             [name for name in vectors if name.startswith("moment_") or name == decayed],
-            [line for part in update.each for line in _flush(part, itemsize)],
+            _flush(update, itemsize),
             "What is nearly zero becomes zero, or the floor",
             "const int64_t first, const int64_t last",
         ),
     )
 
 
-def _update(update: Update, whole: Update) -> Sequence[Statement]:
-    """Return the statements that update the ranges of a part of the `whole`."""
+def _update(update: Update) -> Sequence[Statement]:
+    """Return the statements that update the ranges of the parameters."""
     lines: list[Statement] = []
     statements = _statements(update)
     for factor in dict.fromkeys(run.lr for run in update.ranges):
         ranges = [run for run in update.ranges if run.lr == factor]
-        body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update, whole)]
+        body = [f"const double lr = rate * {factor!r};", "(void)lr;", *_numbers(update)]
         lines.append(Scope([*body, _loop(update, statements, ranges)]))
     return lines
 
@@ -102,17 +101,17 @@ def _loop(
     return Scope([*head, ForLoop("r", 0, len(ranges), [span, *keep, entries])])
 
 
-def _numbers(update: Update, whole: Update) -> Iterator[Statement]:
+def _numbers(update: Update) -> Iterator[Statement]:
     """Yield the numbers of a step as doubles; the numbers that are read also as vectors."""
-    count, doubles = len(whole.carried), {variable("lr"): "lr", variable("t"): "t"}
+    count, doubles = len(update.carried), {variable("lr"): "lr", variable("t"): "t"}
     before = f"carried[(int64_t)(t - 1) % 2 * {count}"
-    for i, name in enumerate(update.hyper, update.first_hyper):
+    for i, name in enumerate(update.hyper):
         doubles[variable(name)] = f"call->hyper[{i}]"
-    for i, name in enumerate(update.carried, update.first_carried):
+    for i, name in enumerate(update.carried):
         doubles[variable(name)] = f"{before} + {i}]"
     outputs = {f"number_{name}": number for name, number in update.numbers.items()}
     yield from lets(outputs, doubles, "number", double=True)
-    for i, name in enumerate(update.carried, update.first_carried):
+    for i, name in enumerate(update.carried):
         yield f"if (first == 0) carried[(int64_t)t % 2 * {count} + {i}] = number_{name};"
     for name in variables(*update.outputs.values()):
         if name in update.numbers:
@@ -135,7 +134,7 @@ def _flush(update: Update, itemsize: int) -> Sequence[Statement]:
     limit = c_number(update.threshold, itemsize)
     lines = []
     for name in update.moments:
-        moment = f"moment_{update.prefix}{name}"
+        moment = f"moment_{name}"
         if name in update.floors:
             lowest = c_number(update.floors[name], itemsize)
             lines.append(f"raise_to({moment}, {lowest}, first, last);")
@@ -153,7 +152,7 @@ def _vector(
 ) -> Sequence[Statement]:
     """Return the statements for one vector of entries, or for its first `lanes`."""
     places = {"p": "params + i"}
-    places |= {name: f"moment_{update.prefix}{name} + i" for name in update.moments}
+    places |= {name: f"moment_{name} + i" for name in update.moments}
     read = set(variables(*update.outputs.values()))
     decayed = ["old_p = old_p * keep;"] if decays else []
     return [

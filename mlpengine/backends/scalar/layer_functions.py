@@ -100,16 +100,6 @@ def _stores(names: Sequence[str], index: str) -> list[Statement]:
     return [Assign(element(f"{name}_at", index), variable(name)) for name in names]
 
 
-def _rows(
-    body: Sequence[Statement], advanced: Mapping[str, str], *, batched: bool
-) -> Sequence[Statement]:
-    """Return a loop over the rows of a batch, with pointers that advance by a length each."""
-    if not batched:
-        return body
-    steps = [f"{name} += {length};" for name, length in advanced.items()]
-    return [ForLoop("row", 0, "rows", [*body, *steps])]
-
-
 def dense_function(
     functions: Functions,
     steps: Sequence[tuple[VectorRule, Mapping[str, str]]],
@@ -119,11 +109,10 @@ def dense_function(
     operand: str = "x",
     reads: Sequence[str] = (),
     biased: bool = True,
-    batched: bool = False,
     scaled: bool = False,
     about: str = "",
 ) -> str:
-    """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] [rows,] in, out)``.
+    """Return a layer's forward: ``f(x, w, [b,] *reads, *stored, [factor,] in, out)``.
 
     `steps` are the rules that follow the product, each with the names of its values, and `about`
     their names.  `in_dim` is the approximate value of in; it selects the `dot`.  `operand` is the
@@ -140,19 +129,17 @@ def dense_function(
     for k, (rule, names) in enumerate(steps):
         body += [Let(*step) for step in rule.steps(names, f"t{k}_" if k else "t")]
     unit = ForLoop("i", 0, "out_dim", [*body, *_stores(stored, "i")])
-    advanced = {"input": "in_dim", **{f"{name}_at": "out_dim" for name in stored}}
     value = "factor w x" if scaled else "w x"
     value += " + b" * biased
     parameters: dict[str, ParameterKind] = {"input": "reads", "w": "reads"}
     parameters |= {"b": "reads"} if biased else {}
     parameters |= _vectors(reads, "reads") | _vectors(stored, "writes")
     parameters |= {"factor": "number"} if scaled else {}
-    parameters |= {"rows": "count"} if batched else {}
     return functions.add(
         "dense",
         parameters | {"in_dim": "count", "out_dim": "count"},
-        _rows([unit], advanced, batched=batched),
-        about=(f"{about}({value})" if about else value) + ", row by row" * batched,
+        [unit],
+        about=f"{about}({value})" if about else value,
     )
 
 
@@ -212,14 +199,9 @@ def softmax_function(functions: Functions, *, log_of: bool = False) -> str:
 
 
 def back_dense(
-    functions: Functions,
-    rule: VectorRule | None,
-    reads: Sequence[str],
-    *,
-    batched: bool,
-    about: str,
+    functions: Functions, rule: VectorRule | None, reads: Sequence[str], *, about: str
 ) -> str:
-    """Return the function of an input gradient: ``f(dy, w, dx, *reads, [rows,] in, out)``.
+    """Return the function of an input gradient: ``f(dy, w, dx, *reads, in, out)``.
 
     `rule` is the backward rule of the activation before; its ``dy`` is the product.  `reads` are
     the other values that it reads.
@@ -236,13 +218,12 @@ def back_dense(
         slope += [*_loads(reads, "j"), *(Let(*step) for step in rule.steps(names, "t"))]
         slope.append(Assign(element("dx", "j"), variable("slope")))
         lines.append(ForLoop("j", 0, "in_dim", slope))
-    advanced = {"dx": "in_dim", "dy_of": "out_dim", **{f"{name}_at": "in_dim" for name in reads}}
     parameters: dict[str, ParameterKind] = {"dy_of": "reads", "w": "reads", "dx": "writes"}
-    parameters |= _vectors(reads, "reads") | ({"rows": "count"} if batched else {})
+    parameters |= _vectors(reads, "reads")
     return functions.add(
         "back_dense",
         parameters | {"in_dim": "count", "out_dim": "count"},
-        _rows(lines, advanced, batched=batched),
+        lines,
         about=about,
     )
 
@@ -260,40 +241,9 @@ def each(functions: Functions, rule: VectorRule, *, about: str) -> str:
     )
 
 
-def gradients_function(functions: Functions) -> str:
-    """Return the function of a layer's gradients over a batch: ``f(dy, x, dw, rows, in, out)``.
-
-    The gradient of the bias follows the gradient of the weight.
-    """
-    add = add_scaled(functions)
-    unit: list[Statement] = [
-        Let("factor", element("dy", "row * out_dim + i")),
-        f"{add}(dw + i * in_dim, x + row * in_dim, factor, in_dim);",
-    ]
-    bias = f"{add}(dw + in_dim * out_dim, dy + row * out_dim, 1, out_dim);"
-    return functions.add(
-        "gradients",
-        {
-            "dy": "reads",
-            "x": "reads",
-            "dw": "writes",
-            "rows": "count",
-            "in_dim": "count",
-            "out_dim": "count",
-        },
-        [
-            ForLoop(
-                "i", 0, "in_dim * out_dim + out_dim", [Assign(element("dw", "i"), constant(0))]
-            ),
-            ForLoop("row", 0, "rows", [ForLoop("i", 0, "out_dim", unit), bias]),
-        ],
-        about="The gradients of a weight and, after it, of a bias: sums over the rows",
-    )
-
-
 # ---------------------------------------------------------------- losses
 def loss_function(functions: Functions, about: str, body: Sequence[Statement]) -> str:
-    """Return ``real f(output, target, slope)``: the mean loss, and its gradient by the output.
+    """Return ``real f(output, target, slope)``: the loss of a row, and its gradient by the output.
 
     A target of a class is its number; one that is no class, or out of range, makes the loss NaN.
     """
@@ -326,27 +276,24 @@ def entry_loss(op: EntryLoss, entries: int) -> list[Statement]:
     return [Variable("sum", constant(0)), ForLoop("i", 0, entries, body), Return(total)]
 
 
-def cross_entropy(
-    functions: Functions, op: SoftmaxCrossEntropy, rows: int, columns: int
-) -> list[Statement]:
+def cross_entropy(functions: Functions, op: SoftmaxCrossEntropy, columns: int) -> list[Statement]:
     """Return the body: with q the target's row, sum(q) log(sum(exp(o))) - sum(q o).
 
     Raises: UnsupportedError if classes are ignored.
     """
     if op.ignore_index is not None:
         raise UnsupportedError(op.name)
+    smoothing, weight = float(op.label_smoothing), ""
     if op.class_weights is not None:
-        weights = np.array([w / rows for w in op.class_weights])
-        functions.definitions.append(Constants("class_weights", weights))
-    smoothing = float(op.label_smoothing)
-    weight = "class_weights[j]" if op.class_weights else real_constant(1 / rows)
+        functions.definitions.append(Constants("class_weights", np.array(op.class_weights)))
+        weight = " * class_weights[j]"
     hot = f"(j == label ? {real_constant(1 - smoothing + smoothing / columns)} : "
-    target_row = f"{hot}{real_constant(smoothing / columns)}) * {weight}"
-    row: list[Statement] = [
+    target_row = f"{hot}{real_constant(smoothing / columns)}){weight}"
+    return [
         "real highest = output[0], total = 0, mass = 0, picked = 0;",
-        f"if (!(target[row] >= 0 && target[row] < {real_constant(columns)})) return R(NAN);",
-        "const size_t label = (size_t)target[row];",
-        "if (R(label) != target[row]) return R(NAN);",
+        f"if (!(target[0] >= 0 && target[0] < {real_constant(columns)})) return R(NAN);",
+        "const size_t label = (size_t)target[0];",
+        "if (R(label) != target[0]) return R(NAN);",
         ForLoop("j", 1, columns, ["highest = vmax(output[j], highest);"]),
         ForLoop(
             "j",
@@ -360,8 +307,5 @@ def cross_entropy(
             ],
         ),
         ForLoop("j", 0, columns, [f"slope_at[j] = slope_at[j] * (mass / total) - {target_row};"]),
-        "sum += v_log(total) * mass - picked;",
-        f"output += {columns};",
-        f"slope_at += {columns};",
+        "return v_log(total) * mass - picked;",
     ]
-    return ["real sum = 0;", ForLoop("row", 0, rows, row), "return sum;"]

@@ -1,44 +1,69 @@
 """Training steps and predictions on scalars, from the kernels of the compiled backend."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mlpengine.backends.compiled.kernel import InstructionLike, Kernel
+from mlpengine.backends.compiled.kernel import InstructionLike, Kernel, LossInstruction
 from mlpengine.backends.compiled.lower import lower, mark_stored
-from mlpengine.backends.scalar.definitions import Functions
+from mlpengine.backends.compiled.products import Product
+from mlpengine.backends.scalar.definitions import Constants, Functions
 from mlpengine.backends.scalar.scalar_writer import ScalarWriter
+from mlpengine.backends.values import Batch
 from mlpengine.core.buffers import address_of
 from mlpengine.core.placement import Storage, place
 from mlpengine.core.spec import Array
 
 
 def write_step(
-    instructions: Iterable[InstructionLike],
-    batch: int,
+    instructions: Sequence[InstructionLike],
     functions: Functions,
     fixed: Mapping[int, str],
     inputs: Sequence[Array],
     outputs: Sequence[Array] = (),
     *,
-    batched: bool = False,
     memory: str = "scratch",
 ) -> ScalarWriter:
-    """Lower instructions, place their values and return the statements.
+    """Lower instructions on one row, place their values and return the statements.
 
-    `inputs` are arrays that the caller gives; they are placed before everything else.  `outputs`
-    are arrays that the caller reads afterwards.  For the other arguments see `ScalarWriter`.
+    `inputs` are the arrays of a row that the caller gives; they are placed before everything else
+    unless they are `fixed`.  `outputs` are arrays that the caller reads afterwards.  For the other
+    arguments see `ScalarWriter`.  Arrays that nothing gives or writes become constants.
     Raises: UnsupportedError where something has no form on scalars.
     """
-    kernels, values = lower(instructions, 1, {})
+    batch, itemsize = Batch(1, inputs), inputs[0].itemsize
+    lowered, values = lower(instructions, 1, {}, batch, itemsize)
     ends = {address_of(array) for array in outputs}
     for value in values:
         value.final = value.final and value.address in ends
+    mark_stored(lowered)
+    kernels = [*_apart(lowered)]
     mark_stored(kernels)
-    writer = ScalarWriter(batch, batched or batch > 1, functions, fixed, memory)
-    _find_lifetimes(kernels, writer, {address_of(a) for a in inputs} - {*fixed}, ends)
+    given, texts = {address_of(a) for a in inputs} - {*fixed}, dict(fixed)
+    for value in {value: None for kernel in kernels for value in kernel.reads}:
+        if not value.written and value.address not in given | {*texts}:
+            texts[value.address] = functions.names.add("constants")
+            functions.definitions.append(Constants(texts[value.address], value.array.ravel()))
+    trains = any(isinstance(instruction, LossInstruction) for instruction in instructions)
+    writer = ScalarWriter(functions, texts, memory, trains=trains)
+    _find_lifetimes(kernels, writer, given, ends)
     writer.size = place(writer.storages.values(), 1)
     for kernel in kernels:
         writer.statements += kernel.emit_scalar(writer)
     return writer
+
+
+def _apart(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
+    """Yield the kernels; of the maps after dx = dy w only the gradient of an op stays in it."""
+    for kernel in kernels:
+        yield kernel
+        if isinstance(kernel, Product) and kernel.form == "input_gradient":
+            steps, kept = kernel.epilogue, 0
+            if steps and not kernel.c.stored:
+                kept = int(steps[0].names.get("dy") is kernel.c and len(steps[0].writes) == 1)
+            kernel.epilogue = []
+            kernel.__post_init__()
+            for step in steps[:kept]:
+                kernel.fuse(step)
+            yield from steps[kept:]
 
 
 def _find_lifetimes(
@@ -47,12 +72,12 @@ def _find_lifetimes(
     """Find when values are needed; values that share memory with an end have places, too."""
     storages = writer.storages
     for time, kernel in enumerate(kernels):
-        for value in kernel.writes:
+        for value in () if kernel.sums_rows else kernel.writes:
             passing = value.address in ends and not value.final
             if value.stored and (passing or value.address not in writer.fixed):
                 end = len(kernels) if value.final else time
                 storages[value] = Storage(value.rows * value.columns, time, end)
-        last = len(kernels) if kernel.sums_rows and not writer.batched else time
+        last = len(kernels) if kernel.sums_rows else time
         for value in kernel.reads:
             if value not in storages and value.address in given:
                 storages[value] = Storage(value.rows * value.columns, -1, time)

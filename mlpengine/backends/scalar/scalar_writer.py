@@ -3,35 +3,33 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mlpengine.backends.compiled.statements import Statement
+from mlpengine.backends.compiled.statements import ForLoop, Statement, element
 from mlpengine.backends.scalar.definitions import Functions
 from mlpengine.backends.values import MatrixValue
 from mlpengine.core.buffers import address_of
 from mlpengine.core.placement import Storage
 from mlpengine.core.spec import Array
+from mlpengine.formula import Expr
 
 
 @dataclass(eq=False)
 class ScalarWriter:
-    """Forward, loss and backward of `batch` rows.
+    """Forward, loss and backward of one row.
 
-    With one row no gradient of a parameter is computed: the gradient is the product of two vectors,
-    ``factors``.  They are kept until the update.
+    No gradient of a parameter is computed: the gradient is the product of two vectors, ``factors``.
+    They are kept until the update.
 
     Attributes:
-        batched: whether functions take a number of rows, as they must for several.
         functions: the functions that the statements call are added to it.
-        fixed: the text of arrays that are not placed, by address: parameters and, with several
-            rows, their gradients.
+        fixed: the text of arrays that are not placed, by address, such as parameters.
         memory: the name of the array that holds all other arrays.
         storages: the places of these arrays in ``memory``.
         statements: of the step; ``value`` becomes the loss.
         size: numbers in that array.
         factors: by the address of a weight's gradient, the text of dy and x.
+        trains: whether there is a loss.
     """
 
-    batch: int
-    batched: bool
     functions: Functions
     fixed: Mapping[int, str]
     memory: str
@@ -39,6 +37,7 @@ class ScalarWriter:
     statements: list[Statement] = field(default_factory=list)
     size: int = 0
     factors: dict[int, tuple[str, str]] = field(default_factory=dict)
+    trains: bool = False
 
     def place_of(self, array: Array) -> str:
         """Return the text of an array that is given."""
@@ -48,10 +47,22 @@ class ScalarWriter:
         """Return the text of values, as arguments."""
         return ", ".join(map(self._place, values))
 
+    def element(self, value: MatrixValue, index: str) -> Expr:
+        """Return a number of a value."""
+        return element(f"({self._place(value)})", index)
+
+    def each_row(self, function: str, rows: int, *arguments: MatrixValue | str) -> Statement:
+        """Return the call of a function for each of `rows` rows.
+
+        Arguments with as many rows move on with them; text and vectors stay.
+        """
+        shown = [
+            a if isinstance(a, str) else self._place(a) + f" + row * {a.columns}" * (a.rows > 1)
+            for a in arguments
+        ]
+        call = f"{function}({', '.join(shown)});"
+        return call if rows == 1 else ForLoop("row", 0, rows, [call])
+
     def _place(self, value: MatrixValue) -> str:
         storage = self.storages.get(value)
         return f"{self.memory} + {storage.offset}" if storage else self.fixed[value.address]
-
-    def sizes(self, in_dim: int, out_dim: int) -> str:
-        """Return the arguments of a layer's function."""
-        return f"{self.batch}, {in_dim}, {out_dim}" if self.batched else f"{in_dim}, {out_dim}"

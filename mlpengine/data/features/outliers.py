@@ -92,10 +92,12 @@ def find_outliers(table: Table, names: Iterable[str], rows: Array | None = None)
         if len(sample) < 3:
             continue
         with np.errstate(all="ignore"):  # numbers near the largest have infinite distances
-            low, middle, high = np.quantile(sample, (0.05, 0.5, 0.95))
+            # np.quantile and np.median take ten times as long, and import numpy.ma
+            sample.sort()
+            low, middle, high = (sample[int(share * len(sample))] for share in (0.05, 0.5, 0.95))
             distances = np.where(finite, np.abs(values - middle), 0.0)
             others = distances[distances > 0]
-            spread = high - low or (np.median(others) if len(others) else 0.0)
+            spread = high - low or (np.sort(others)[len(others) // 2] if len(others) else 0.0)
             place = int(distances.argmax())
             times = float(distances[place] / spread)
         if times > OUTLIER_DISTANCE:

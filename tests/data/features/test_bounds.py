@@ -7,7 +7,6 @@ from mlpengine.data.features.leaks import find_leaks
 from mlpengine.data.features.thresholds import ANSWER
 from mlpengine.data.tables.frames import as_table
 from mlpengine.diagnostics.leak_verdict import leak_verdict
-from mlpengine.diagnostics.verdict import percent
 
 N = 1500
 G = np.random.default_rng(7)
@@ -77,4 +76,4 @@ def test_other_codings_of_the_target_are_leaks(case):
     verdict = leak_verdict(leak, "leave it out", [leak.column])
     assert leak.column == "column"
     assert verdict.value >= verdict.threshold
-    assert f"(should be below {percent(verdict.threshold)})" in verdict.finding
+    assert leak.reason in verdict.evidence

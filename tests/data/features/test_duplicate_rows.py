@@ -126,7 +126,7 @@ def test_duplicates_with_other_targets_stay_rows_of_their_own():
 
 FEW = {
     "model": {"hidden": [4]},
-    "training": {"epochs": 3, "folds": 3, "kinds": None},
+    "training": {"epochs": 3, "folds": 3, "members": None},
     "optimizer": {"name": "adam", "lr": 0.01},
 }
 

@@ -1,4 +1,4 @@
-"""Estimators with networks of several kinds in each fold."""
+"""Estimators with several member types in each fold."""
 
 import pickle
 
@@ -36,7 +36,7 @@ TARGETS = {MlpClassifier: LABELS, MlpRegressor: NUMBERS}
 @pytest.mark.parametrize("estimator", TARGETS)
 def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
     y, weights = TARGETS[estimator], np.linspace(0.2, 2.0, len(X)) if weighted else None
-    model = estimator(kinds=["linear", *KINDS[:2]], **(FOLDED | NEUTRAL)).fit(X, y, weights)
+    model = estimator(members=["linear", *KINDS[:2]], **(FOLDED | NEUTRAL)).fit(X, y, weights)
     columns = {f"x{k}": column for k, column in enumerate(X.T)}
     classes = estimator is MlpClassifier
     whole, _ = mlpengine.fit(
@@ -54,7 +54,7 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
             optimizer={"name": "adam", "lr": 0.01},
             training={
                 "folds": 3,
-                "kinds": KINDS,
+                "members": KINDS,
                 "epochs": 8,
                 "batch_size": 16,
                 "dtype": "float64",
@@ -63,8 +63,8 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
         ),
     )
     if not weighted:  # of weighted rows estimators weigh the scale, too
-        shares = tuple(share for share in model.shares_.values() if share)
-        assert (shares if len(shares) > 1 else ()) == whole.shares
+        shares = tuple(share for share in model.ensemble_weights_.values() if share)
+        assert (shares if len(shares) > 1 else ()) == whole.ensemble_weights
         assert len(model.mlps_) == len(whole.networks)
         for ours, theirs in zip(model.mlps_, whole.networks, strict=True):
             assert ours.is_linear == theirs.is_linear
@@ -83,7 +83,7 @@ def test_kinds_of_networks_are_those_of_configs(estimator, weighted):
 
 
 def fitted(estimator, **options):
-    return estimator(**{"kinds": KINDS, **FOLDED, **options}).fit(X, TARGETS[estimator])
+    return estimator(**{"members": KINDS, **FOLDED, **options}).fit(X, TARGETS[estimator])
 
 
 def predicted(model, x=X):
@@ -91,9 +91,9 @@ def predicted(model, x=X):
 
 
 @pytest.mark.parametrize("estimator", TARGETS)
-def test_the_prediction_is_the_mean_by_shares(estimator):
+def test_the_prediction_is_the_mean_by_ensemble_weights(estimator):
     model = fitted(estimator)
-    used = {kind: share for kind, share in model.shares_.items() if share}
+    used = {kind: share for kind, share in model.ensemble_weights_.items() if share}
     assert sum(used.values()) == pytest.approx(1)
     assert [mlp.is_linear for mlp in model.mlps_] == [k == "linear" for k in used for _ in range(3)]
     assert len(model.best_epochs_) == 6
@@ -125,14 +125,15 @@ def ends_of(bins):
     return low, high
 
 
-def test_sparse_features_have_the_same_kinds(monkeypatch):
+def test_sparse_features_have_the_same_members(monkeypatch):
     import mlpengine.estimators._sparse as module
 
     monkeypatch.setattr(module, "DENSE", 2 * len(X))  # two columns at a time
     dense, sparse = (
-        MlpRegressor(kinds=KINDS, **FOLDED).fit(x, NUMBERS) for x in (X, scipy.sparse.csr_matrix(X))
+        MlpRegressor(members=KINDS, **FOLDED).fit(x, NUMBERS)
+        for x in (X, scipy.sparse.csr_matrix(X))
     )
-    assert dense.shares_ == sparse.shares_
+    assert dense.ensemble_weights_ == sparse.ensemble_weights_
     np.testing.assert_allclose(dense.predict(X), sparse.predict(X), 1e-6, 1e-8)
 
 
@@ -153,26 +154,26 @@ def test_partial_fit_goes_on_with_networks_of_each_kind(estimator):
     assert {*np.concatenate(masks).tolist()} <= {0.0, 1.0}
 
 
-def test_several_targets_and_labels_have_several_kinds():
+def test_several_targets_and_labels_have_several_members():
     numbers = np.column_stack([NUMBERS, X[:, 1]])
-    model = MlpRegressor(kinds=KINDS, **FOLDED).fit(X, numbers)
+    model = MlpRegressor(members=KINDS, **FOLDED).fit(X, numbers)
     low, high = model.predict_interval(X)
     assert (low < model.predict(X)).all()
     assert model.predict(X).shape == high.shape == numbers.shape
     labels = (numbers > 0.5).astype(int)
-    several = MlpClassifier(kinds=KINDS, **FOLDED).fit(X, labels)
+    several = MlpClassifier(members=KINDS, **FOLDED).fit(X, labels)
     assert (several.predict(X) == labels).mean() > 0.8
     with pytest.raises(UsageError, match="predict_set: takes one label for each row"):
         several.predict_set(X)
 
 
 WRONG = {
-    "unknown": ({"kinds": ["plain", "cubic"]}, "different ones of plain, piecewise, periodic"),
-    "twice": ({"kinds": ["plain", "plain"]}, "kinds: must be different ones"),
-    "none": ({"kinds": []}, "kinds: must be different ones"),
-    "linear alone": ({"kinds": "linear"}, "needs a kind besides linear"),
-    "without cosines": ({"kinds": ["periodic", "linear"]}, "periodic needs preset='realmlp'"),
-    "without folds": ({"folds": None, "early_stopping": True}, "kinds: needs folds"),
+    "unknown": ({"members": ["plain", "cubic"]}, "different ones of plain, piecewise, periodic"),
+    "twice": ({"members": ["plain", "plain"]}, "members: must be different ones"),
+    "none": ({"members": []}, "members: must be different ones"),
+    "linear alone": ({"members": "linear"}, "needs a type besides linear"),
+    "without cosines": ({"members": ["periodic", "linear"]}, "periodic needs preset='realmlp'"),
+    "without folds": ({"folds": None, "early_stopping": True}, "members: needs folds"),
     "no linear model": ({"activation": "softmax"}, "must be element-wise"),
 }
 
@@ -195,36 +196,36 @@ def test_kinds_that_cannot_be_are_refused(name):
         (100_001, 1, []),
     ],
 )
-def test_kinds_by_the_size_of_the_table(rows, columns, kinds):
+def test_members_by_the_size_of_the_table(rows, columns, kinds):
     x = np.arange(rows * columns).reshape(rows, columns) % 7.0
     model = MlpRegressor()
-    assert model._kinds(x, folded=rows <= 100_000)[0] == kinds
-    assert MlpRegressor(kinds="plain")._kinds(x, folded=True) == ([], [])
+    assert model._member_types(x, folded=rows <= 100_000)[0] == kinds
+    assert MlpRegressor(members="plain")._member_types(x, folded=True) == ([], [])
 
 
 @pytest.mark.parametrize(("rows", "options"), [(15, {}), (120, {"early_stopping": True})])
 def test_one_network_is_plain(rows, options):
     """Before, its kind could not be named: with few rows "plain" needed folds."""
     usual = MlpRegressor(epochs=2, random_state=3, **options).fit(X[:rows], NUMBERS[:rows])
-    named = clone(usual).set_params(kinds="plain").fit(X[:rows], NUMBERS[:rows])
+    named = clone(usual).set_params(members="plain").fit(X[:rows], NUMBERS[:rows])
     np.testing.assert_array_equal(named.predict(X), usual.predict(X))
 
 
 def test_linear_models_of_wide_tables_take_no_square_of_their_columns():
     """Before, 200 rows of 9,000 columns took 1.3 GB."""
     x = np.random.default_rng(0).standard_normal((60, 8_000))
-    model = MlpRegressor(2, kinds=["plain", "linear"], folds=2, epochs=1)
+    model = MlpRegressor(2, members=["plain", "linear"], folds=2, epochs=1)
     _, peak = traced(model.fit, x, x[:, 0])
     assert peak < 8 * x.shape[1] ** 2 / 2
-    assert model.shares_["linear"] > 0
+    assert model.ensemble_weights_["linear"] > 0
 
 
 def test_without_columns_of_numbers_there_are_no_bins():
     flags = np.arange(400).reshape(200, 2) % 3 // 2
-    kinds, _ = MlpRegressor()._kinds(flags, folded=True)
+    kinds, _ = MlpRegressor()._member_types(flags, folded=True)
     assert kinds == ["plain", "linear"]
 
 
 def test_where_no_network_can_be_linear_the_default_leaves_linear_models_out():
-    model = fitted(MlpClassifier, kinds=None, activation="softmax")
-    assert [*model.shares_] == ["plain", "piecewise"]
+    model = fitted(MlpClassifier, members=None, activation="softmax")
+    assert [*model.ensemble_weights_] == ["plain", "piecewise"]

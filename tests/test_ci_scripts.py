@@ -1,0 +1,109 @@
+"""The scripts of `.ci` that check prose and project files fail on bad samples."""
+
+import importlib.util
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+prose, project = load(".ci/prose.py"), load(".ci/project.py")
+
+
+def tree(folder, files):
+    """Write files of a small project."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+GOOD = '"""Return the sum."""\n' + "x = 1\n" * 99
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({}, 0),
+        ({"mlpengine/a.py": GOOD + "# the rows, and those\n# of the table\n"}, 1),
+        ({"mlpengine/a.py": GOOD + "# rows, which are read\n"}, 1),
+        ({"cli/a.py": '"""What it does."""\n'}, 1),
+        ({"mlpengine/a.py": 'def f():\n    """Of a row."""\n'}, 1),
+        ({"mlpengine/a.py": GOOD * 30 + 'm = "a row, whose number"\n'}, 1),
+        ({"docs/a.md": "The rows, of which one.\n```\nthat of\n```\n"}, 1),
+    ],
+    ids=["good", "those of", "which", "What", "Of", "a message", "docs"],
+)
+def test_phrases_above_the_limits_are_found(files, found, tmp_path):
+    assert len(prose.problems(tree(tmp_path, {"mlpengine/a.py": GOOD, **files}))) == found
+
+
+def test_links_and_files_that_do_not_exist_are_found(tmp_path):
+    text = "# A title\n[1](docs/b.md#two-words) ![2](no.png) [3](#a-title) [4\n](docs/b.md#gone) "
+    text += "[5](https://x.org/c) `[6](no)`\n```\n[7](no)\n```\ntests/test_no.py\n"
+    tree(tmp_path, {"README.md": text, "docs/b.md": "## Two words\n```\n# gone\n```\n"})
+    assert project.links(tmp_path) == [
+        "README.md: no.png leads nowhere",
+        "README.md: docs/b.md#gone leads nowhere",
+        "README.md: there is no tests/test_no.py",
+    ]
+
+
+def test_project_files_that_disagree_are_found(tmp_path):
+    step = "class Step: pass\nclass _Row: pass\n"
+    files = {
+        "mlpengine/__init__.py": '__version__ = "1.2.0"\n',
+        "mlpengine/a/x.py": step,
+        "mlpengine/b/__init__.py": step,
+        "tests/a/test_x.py": "",
+        "tests/b/test_x.py": "",
+        "pyproject.toml": '[tool.setuptools]\npackages = ["mlpengine", "mlpengine.b"]\n',
+        "CHANGELOG.md": "## 1.2.0 (unreleased)\n",
+        "CITATION.cff": "title: x\nversion: 1.1.0\n",
+    }
+    tree(tmp_path, files)
+    assert len(project.packages(tmp_path)) == 3
+    assert [text.split(":")[0] for text in project.classes(tmp_path)] == ["Step"]
+    assert project.version(tmp_path) == ["CITATION.cff: must have the version 1.2.0 (got 1.1.0)"]
+
+
+@pytest.mark.parametrize(
+    ("title", "code"),
+    [
+        ("estimator", "hidden_layer_sizes"),
+        ("config key", "training.max_iter"),
+        ("here", "Mlp([4, 3], units=3)"),
+        ("here", "Adam(mlp, 1, 2)"),
+        ("here", "mlp.fit(x)"),
+        ("here", "Dense(4)"),
+    ],
+)
+def test_names_that_do_not_exist_are_found(title, code):
+    assert not project.is_ours(title, code)
+
+
+def test_archives_that_differ_from_the_repository_are_named(tmp_path):
+    sdist, wheel = tmp_path / "p-1.tar.gz", tmp_path / "p-1.whl"
+    with tarfile.open(sdist, "w:gz") as archive:
+        for name in ("PKG-INFO", "p.egg-info/SOURCES.txt", "README.md", "cli/a.py", "notes.txt"):
+            archive.addfile(tarfile.TarInfo(f"p-1/{name}"))
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("mlpengine_cli/a.py", "")
+        archive.writestr("p-1.dist-info/METADATA", "[1](docs/a.md) ![2](https://x.org/b.png)")
+    problems = load(".ci/contents.py").problems
+    assert problems({"README.md", "cli/a.py", "mlpengine/b.css"}, sdist, wheel) == [
+        "p-1.tar.gz: lacks mlpengine/b.css",
+        "p-1.tar.gz: has notes.txt",
+        "p-1.whl: lacks mlpengine/b.css",
+        "p-1.whl: docs/a.md leads nowhere outside the repository",
+    ]
