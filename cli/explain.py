@@ -11,6 +11,7 @@ from mlpengine.config import load_config
 from mlpengine.config.build import load_data
 from mlpengine.core.errors import DataError
 from mlpengine.core.rows import evenly_spaced
+from mlpengine.core.structure import finite
 from mlpengine.core.wording import plural, printable
 from mlpengine.models.explain import (
     PERMUTED_COLUMNS,
@@ -101,7 +102,7 @@ def importance_data(
         "part": name,
         "rows": len(part),
         "columns": columns,
-        "importances": [row._asdict() for row in ranked],
+        "importances": [finite(row._asdict()) for row in ranked],
         "dependence": [
             {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
             for c in curves
@@ -125,8 +126,8 @@ def importance_text(
     ]
     shown += [
         f"{printable(row.column):<{width}}"
-        f"{f'{row.loss:.4f} +- {row.loss_deviation:.4f}':>22}"
-        f"{f'{row.metric:.4f} +- {row.metric_deviation:.4f}':>22}"
+        f"{f'{row.loss:.4f} +- {row.loss_error:.4f}':>22}"
+        f"{f'{row.metric:.4f} +- {row.metric_error:.4f}':>22}"
         for row in ranked
     ]
     if len(ranked) < columns:

@@ -12,7 +12,6 @@ import numpy as np
 from mlpengine.core.buffers import with_missing
 from mlpengine.core.errors import DataError
 from mlpengine.core.spec import Array
-from mlpengine.data.tables._arrow import arrow_column
 from mlpengine.data.tables.column_reader import text_column
 from mlpengine.data.tables.dialect import CsvOptions
 from mlpengine.data.tables.parsing import FIRST_INEXACT
@@ -81,14 +80,10 @@ def is_scalar(value: Any) -> bool:
 
 def categorical_columns(data: Any) -> list[str]:
     """Return the columns of a data frame that have a categorical dtype."""
-    if isinstance(data, Mapping) or not _is_frame(data):
+    if isinstance(data, Mapping | Table) or not _is_frame(data):
         return []
-    return [str(name) for name in _names_of(data) if _is_categorical(data[name])]
-
-
-def _names_of(frame: Any) -> list[Any]:
-    """Return the names of the columns of a data frame of pandas, polars or pyarrow."""
-    return list(frame.schema.names if hasattr(frame, "num_columns") else frame.columns)
+    columns = _frame_columns(data, "table")
+    return [name for name, values in columns.items() if _is_categorical(values)]
 
 
 def _is_frame(data: Any) -> bool:
@@ -99,12 +94,12 @@ def _is_frame(data: Any) -> bool:
 
 
 def _is_categorical(values: Any) -> bool:
-    kind = getattr(values, "dtype", getattr(values, "type", ""))
-    return str(kind).lower().startswith(("category", "categorical", "enum", "dictionary"))
+    kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
+    return kind.startswith(("category", "categorical", "enum", "dictionary"))
 
 
 def _frame_columns(frame: Any, source: str) -> dict[str, Any]:
-    given = _names_of(frame)
+    given = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
     names = list(map(str, given))
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -149,10 +144,6 @@ def _column(values: Any, name: str, source: str, options: CsvOptions) -> Column:
     where = f"{source}: column {name!r}"
     if isinstance(values, Column):
         return values
-    if hasattr(values, "combine_chunks"):  # of pyarrow
-        values = values.combine_chunks()
-    if hasattr(values, "null_count") and hasattr(values, "buffers"):
-        return arrow_column(values, where, name, options)
     if isinstance(values, list | tuple):
         nested = {kind for kind in set(map(type, values)) if not issubclass(kind, str | bytes)}
         nested = {kind for kind in nested if hasattr(kind, "__len__")}
