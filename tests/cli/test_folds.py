@@ -388,6 +388,8 @@ def test_networks_of_several_kinds_have_the_best_shares(target, mlpengine, rows,
     assert sum(shares.values()) == pytest.approx(1)
     shown = ", ".join(f"{kind} {share:.2f}" for kind, share in shares.items())
     assert f"ensemble weights: {shown}" in started.out
+    said = f"linear models count for {shares['linear']:.0%}, so the networks add little"
+    assert (said in started.out) is (shares["linear"] >= 0.5)
     assert "; mask; " in mlpengine("summary", "runs/c").out
     model, used = load("runs/c"), {kind: share for kind, share in shares.items() if share}
     assert len(model.networks) == 3 * len(used)
