@@ -58,10 +58,10 @@ class Requirement(NamedTuple):
 
 def read_requirement(text: str) -> Requirement:
     """Read ``metric > number``.  Raises: UsageError."""
-    known = re.fullmatch(r"\s*(.*\S)\s*([<>]=?)\s*(\S+)\s*", text)
+    known = re.fullmatch(r"([^<>]+)([<>]=?)([^<>]+)", text)
     with suppress(ValueError):
-        if known and not isnan(limit := float(known[3])):
-            return Requirement(" ".join(text.split()), known[1], known[2], limit)
+        if known and known[1].strip() and not isnan(limit := float(known[3])):
+            return Requirement(" ".join(text.split()), known[1].strip(), known[2], limit)
     raise UsageError(
         f'--require: write a metric, <, <=, > or >=, and a number, as "r2 > 0.3" (got {text!r})'
     )

@@ -105,7 +105,7 @@ def importance_data(
         "part": name,
         "rows": len(part),
         "columns": columns,
-        "importances": [row._asdict() for row in ranked],
+        "importances": [finite(row._asdict()) for row in ranked],
         "dependence": [
             {"column": c.column, "values": c.values, "predictions": c.predictions.tolist()}
             for c in curves
@@ -129,8 +129,8 @@ def importance_text(
     ]
     shown += [
         f"{printable(row.column):<{width}}"
-        f" {f'{metric_text(row.loss)} +- {metric_text(row.loss_deviation)}':>21}"
-        f" {f'{metric_text(row.metric)} +- {metric_text(row.metric_deviation)}':>21}"
+        f" {f'{metric_text(row.loss)} +- {metric_text(row.loss_error)}':>21}"
+        f" {f'{metric_text(row.metric)} +- {metric_text(row.metric_error)}':>21}"
         for row in ranked
     ]
     if len(ranked) < columns:

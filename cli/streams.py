@@ -152,8 +152,11 @@ def _wrapped(text: str) -> str:
 
 def complain(text: str) -> None:
     """Print lines to stderr, if it can still be written."""
+    from mlpengine.core.redaction import redacted
+    from mlpengine.core.wording import shortened
+
     with suppress(OSError, ValueError):
-        say(text, err=True)
+        say(shortened(redacted(text)), err=True)
 
 
 def explain(error: Exception) -> int:

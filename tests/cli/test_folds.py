@@ -3,7 +3,6 @@
 import csv
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from dying import saving_until
 
 from mlpengine import fit
 from mlpengine.config import load_config
-from mlpengine.config.build import load_data, trainer_of
+from mlpengine.config.build import load_data
 from mlpengine.data.features import Preprocessor, split_rows
 from mlpengine.data.tables import read_table
 from mlpengine.models.model import Model
@@ -352,14 +351,6 @@ def test_probabilities_are_calibrated_and_exported_so(mlpengine, rows):
         text = f"interval: the level must be a number between 0 and 1 (got {float(level)!r})"
         assert f"{text}{advice}" in refused.err
     assert "(got nan)" in mlpengine("predict", "runs/c", "rows.csv", "--interval", "nan").err
-
-
-def test_ranks_beyond_the_networks_are_counted(mlpengine, rows, caplog):
-    write_config("c.yaml", "y")
-    data, ranks = load_data(load_config(Path("c.yaml"))), SimpleNamespace(size=6, cores=1)
-    trainer = trainer_of(data, ranks=ranks)
-    assert (len(trainer.members), trainer.threads) == (4, 1)
-    assert caplog.messages == ["warning: training: 2 of 6 ranks have none of the 4 networks"]
 
 
 def write_members(target, **changes):
